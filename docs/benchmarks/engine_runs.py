@@ -1,14 +1,16 @@
 """False alarms and faults of a vLLM engine whose modules are watched: shuffled batches against one golden.
 
-``python -m docs.benchmarks.engine_runs [RUNS] [FAULTS] [compiled] [process] [tp]``; it needs vLLM, whose CPU
-build does, and no model: a Qwen2 of two blocks with weights by chance, in bfloat16. The golden is one run of
-eight prompts. Each further run has some of them, in another order and with strangers, in batches of four
-requests and 32 tokens, so that prompts are computed in pieces, whole, and beside others that already decode.
-Bounds are those that a test has where it names none.
+``python -m docs.benchmarks.engine_runs [RUNS] [FAULTS] [compiled] [process] [tp [own]] [tensors]``; it needs
+vLLM, whose CPU build does, and no model: a Qwen2 of two blocks with weights by chance, in bfloat16. The
+golden is one run of eight prompts. Each further run has some of them, in another order and with strangers, in
+batches of four requests and 32 tokens, so that prompts are computed in pieces, whole, and beside others that
+already decode. Bounds are those that a test has where it names none.
 
 The engine is eager and in this process; ``compiled``; in a ``process`` of its own; or with ``tp`` spread over
-two ranks, against the golden of one. Faults are wrong weights of a module, in one run: all of them by a
-factor, by chance, or those of one row, or in a single step of the engine; with ``tp`` on one rank alone.
+two ranks, against the golden of one, or its ``own``. Faults are wrong weights of a module, in one run: all of
+them by a factor, by chance, or those of one row, or in a single step of the engine; with ``tp`` on one rank
+alone. Against the golden of one rank, where bounds are those of other numerics, factors and chance are ten
+times as large, and some ranks hold the wrong half of a module's rows. ``tensors`` compares elements.
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ import random
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 os.environ.update({"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "VLLM_CPU_OMP_THREADS_BIND": "nobind"})
 os.environ.setdefault("NPUDUMP_WORKERS", "1")
@@ -37,6 +40,9 @@ from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.record.record import Record
 from pytest_npudump.runtime.modules.engine import EngineCapture, WorkerExtension, prompt_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 WIDTH, INNER, WORDS, HEAD = 256, 512, 512, 64
 CONFIG = {
@@ -101,7 +107,7 @@ utils.dispatch_cpu_unquantized_gemm = _plain  # which packs weights, so that the
 class Extension(WorkerExtension):
     """Workers whose weights can be made wrong."""
 
-    def bench_fault(self, rank: int, name: str, kind: str, number: int) -> None:
+    def bench_fault(self, rank: int, name: str, kind: str, number: int, size: float) -> None:
         """Make weights of a module wrong on a rank, until :meth:`bench_mend`."""
         if self.rank != rank:
             return
@@ -111,11 +117,13 @@ class Extension(WorkerExtension):
         wrong = weight.clone()
         if kind == "noise":
             made = torch.Generator().manual_seed(number)
-            wrong += torch.randn(wrong.shape, generator=made).to(wrong.dtype) * wrong.std() * 0.1
+            wrong += torch.randn(wrong.shape, generator=made).to(wrong.dtype) * wrong.std() * 0.1 * size
         elif kind == "row":
             wrong[number % len(wrong)] *= 3
+        elif kind == "shard":
+            wrong = wrong.roll(len(wrong) // 2, 0)
         else:
-            wrong *= 1.05 if kind == "step" else 1.02
+            wrong *= 1 + size * (0.05 if kind == "step" else 0.02)
         if kind != "step":
             weight.copy_(wrong)
             return
@@ -142,8 +150,9 @@ def _drawing(seed: int) -> random.Random:
 class Engine:
     """An engine, its prompts and the golden."""
 
-    def __init__(self, folder: Path, *, compiled: bool = False, process: bool = False, tp: int = 1) -> None:
+    def __init__(self, folder: Path, ways: Collection[str], tp: int = 1) -> None:
         """Start it, and record the golden."""
+        compiled, process, self.tensors = (one in ways for one in ("compiled", "process", "tensors"))
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = str(int(process or tp > 1))
         self.llm = LLM(
             str(folder / "model"),
@@ -156,7 +165,7 @@ class Engine:
             tensor_parallel_size=tp,
             worker_extension_cls=f"docs.benchmarks.engine_runs.{Extension.__name__}",
         )
-        self.folder, self.runs, self.terms = folder, 0, Terms()
+        self.folder, self.runs, self.terms, self.size = folder, 0, Terms(), 1.0
         drawn = _drawing(0)
         self.prompts = [[drawn.randrange(512) for _ in range(size)] for size in (3, 4, 7, 11, 17, 25, 33, 40)]
         self.force: dict[Any, list[int]] = {}
@@ -166,12 +175,13 @@ class Engine:
     def judge_by(self, other: Engine) -> None:
         """Take the golden of another engine, and the tokens that followed there."""
         self.golden, self.force, self.terms = other.golden, other.force, Terms(option="other")
+        self.size = 10.0
 
     def run(self, prompts: list[list[int]]) -> tuple[list[Any], list[list[int]]]:
         """Return the records of a batch, and the tokens that followed each prompt."""
         self.runs += 1
         folder = self.folder / f"{id(self)}-{self.runs}"
-        capture = EngineCapture(self.llm, folder, force=self.force)
+        capture = EngineCapture(self.llm, folder, force=self.force, tensors=self.tensors)
         with capture:
             told = SamplingParams(max_tokens=TOKENS, temperature=0, ignore_eos=True, detokenize=False)
             given = [{"prompt_token_ids": prompt} for prompt in prompts]
@@ -193,7 +203,12 @@ class Engine:
         sides = [
             [one for one in side if one.key.model in names] for side in (self.golden, self.run(prompts)[0])
         ]
-        golden, run = (Record.of(StatsTable.from_records(tuple(side))) for side in sides)
+        golden, run = (
+            replace(
+                Record.of(StatsTable.from_records(tuple(side))), tensors=tuple(side) if self.tensors else ()
+            )
+            for side in sides
+        )
         return judge(golden, run, self.terms)
 
 
@@ -202,10 +217,11 @@ def main(runs: int = 200, faults: int = 20, *ways: str) -> None:
     with TemporaryDirectory() as made:
         folder = Path(made)
         save_model(folder / "model")
-        engine = Engine(folder, compiled="compiled" in ways, process="process" in ways)
+        engine = Engine(folder, ways)
         if "tp" in ways:
-            one, engine = engine, Engine(folder, compiled="compiled" in ways, tp=2)
-            engine.judge_by(one)
+            one, engine = engine, Engine(folder, ways, tp=2)
+            if "own" not in ways:
+                engine.judge_by(one)
         drawn, alarms, compared, began = _drawing(1), 0, 0, time.monotonic()
         for number in range(runs):
             comparison = engine.judged(drawn)
@@ -222,10 +238,11 @@ def main(runs: int = 200, faults: int = 20, *ways: str) -> None:
         named: Counter[str] = Counter()
         every: Counter[str] = Counter()
         for number in range(faults):
-            kind = ("scale", "noise", "row", "step")[number % 4]
+            kinds = ("scale", "noise", "row", "step", "shard")[: 4 + (engine.size > 1)]
+            kind = kinds[number % len(kinds)]
             names = LINEAR + NORMS if kind in {"scale", "step"} else LINEAR
             name, rank = names[(number * 5 + number // 4) % len(names)], number % (1 + ("tp" in ways))
-            engine.llm.collective_rpc("bench_fault", args=(rank, name, kind, number))
+            engine.llm.collective_rpc("bench_fault", args=(rank, name, kind, number, engine.size))
             comparison = engine.judged(drawn)
             engine.llm.collective_rpc("bench_mend")
             first = comparison.failing[0].key.layer if comparison.failing else None

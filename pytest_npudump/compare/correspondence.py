@@ -69,7 +69,8 @@ _UNORDERED = "unordered"
 """Of parts whose elements follow each other in an order that is not known: statistics tell."""
 _SPLITS = ("", "zigzag", "partial", _UNORDERED)
 _COUNTED = re.compile(r"\{(\d+)\}\[(\w+)\]")
-_OF_CLASS = re.compile(r"\[(?:(?P<axis>\d+):)?tp=(?P<ranks>\d+)(?::(?P<how>[\w+/]+))?\]")
+_TYPED = re.compile(r"\[(?:(?P<input>[^>]*)>)?(?P<output>[^]]*)\]$")
+_OF_CLASS = re.compile(r"(?:(?P<axis>\d+):)?tp=(?P<ranks>\d+)(?::(?P<how>[\w+/]+))?")
 _JOINING = re.compile(r"(Column|QKV)ParallelLinear")
 """Classes whose parts are joined of parts, in types that say no more."""
 _BYTE = 8
@@ -394,7 +395,7 @@ def _groups(text: str, place: str) -> dict[str, int]:
 def implied(golden: Record, run: Record) -> Correspondence | None:
     """Return that of sides with other ranks each, where types of one tell what ranks hold; else None."""
     tables = golden.table, run.table
-    if not any(_OF_CLASS.search(kind) for table in tables for kind in {*table.op_types}):
+    if not any(_TYPED.search(kind) for table in tables for kind in {*table.op_types}):
         return None
     ranks = [{_rank_of(TensorKey.parse(key)) for key in table.keys} for table in tables]
     return None if ranks[0] == ranks[1] else Correspondence()
@@ -519,7 +520,10 @@ def _by_class(
     rows: Sequence[_Row], shapes: Sequence[Shape | None], table: StatsTable, order: str
 ) -> list[_Row] | None:
     """Return the copies that the type of a layer tells of; None where it tells none."""
-    found = _OF_CLASS.search(table.op_types[rows[0].first])
+    typed, key = _TYPED.search(table.op_types[rows[0].first]), rows[0].key
+    found = _OF_CLASS.fullmatch((typed and typed[key.io]) or "")
+    if found is not None and key.slot and (found["axis"] or found["how"] == "partial"):
+        return None  # a bias beside what ranks share otherwise
     if found is None or len(rows) % int(found["ranks"]) or not all(shapes):
         return None
     ranks, axis, how = int(found["ranks"]), int(found["axis"] or -1), found["how"] or order

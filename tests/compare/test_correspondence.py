@@ -215,7 +215,8 @@ CLASSES: list[tuple[str, np.ndarray, list[np.ndarray], str]] = [
     ("ColumnParallelLinear[tp=2:unordered]", W, halves(W, 2)[::-1], "x"),
     ("RowParallelLinear[0:tp=4]", W, ROWS, "x"),
     ("RowParallelLinear[tp=2:partial]", W, [W * np.float32(0.25), W * np.float32(0.75)], "x"),
-    ("RowParallelLinear", W, [W.copy(), W.copy()], "x#rank=1"),
+    ("RowParallelLinear[tp=2>]", W, [W.copy(), W.copy()], "x#rank=1"),
+    ("RowParallelLinear[0:tp=2>tp=2]", W, halves(W, 2), "x"),
     ("RotaryEmbedding", W, [part for part in halves(W, 2) for _ in range(2)], "x#rank=1"),
 ]
 

@@ -558,9 +558,8 @@ class Capture:
             csv.writer(file, lineterminator="\n").writerows(lines)
 
     def _named(self, value: Value) -> tuple[str, str, str]:
-        module, output = self._modules[value.module], value.kind == OUTPUT
-        kind = type(module).__name__ + shard(module, output=output, slot=value.slot)
-        return self._paths[value.module], kind, "output" if output else "input"
+        module, io = self._modules[value.module], "input" if value.kind == INPUT else "output"
+        return self._paths[value.module], f"{type(module).__name__}{shard(module)}", io
 
 
 class _ModuleGraph:

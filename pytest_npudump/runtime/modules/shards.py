@@ -4,8 +4,9 @@ It stands in brackets behind the type of a layer, for ``pytest_npudump.compare.c
 together without a text of the user's: ``QKVParallelLinear[tp=2:256+64+64]``. ``tp`` is the number of ranks
 that share the tensor along its last axis, or along the one named before it: ``[0:tp=2]``. Behind it stand the
 parts that each rank's part is joined of, with ``/R`` where R ranks in a row hold the same; ``unordered``
-where their order is not known; or ``partial`` for values that ranks have yet to add. A layer without brackets
-has the whole tensor on each rank, or its class implies nothing.
+where their order is not known; or ``partial`` for values that ranks have yet to add. That is of what it
+gives, and before a ``>`` of what it is given: ``RowParallelLinear[tp=2>]``. A layer without brackets has
+whole tensors on each rank, or its class implies nothing.
 """
 
 from __future__ import annotations
@@ -13,35 +14,31 @@ from __future__ import annotations
 from typing import Any
 
 
-def shard(module: Any, *, output: bool, slot: int) -> str:
+def shard(module: Any) -> str:
     """Return what stands in brackets behind a module's type, with them; "" for nothing.
 
-    Args:
-        module: any; it is told by the names of its classes, so that those of plugins are known, too.
-        output: whether the tensor is one that it gives.
-        slot: which of these; a bias of its own follows the output.
+    Modules are told by the names of their classes, so that those of plugins are known, too.
     """
     names = " ".join(one.__name__ for one in type(module).__mro__)
     size, sequence = _ranks(module), getattr(module, "sequence_parallel", False)
     parted = f"tp={size}"
     if size < 2:  # noqa: PLR2004 - one rank has all
         return ""
-    found = ""
+    given = gives = ""
     if "ColumnParallelLinear" in names or "QKVParallelLinear" in names:
-        if not output:
-            found = f"0:{parted}" if sequence else ""
-        elif not getattr(module, "gather_output", False):
-            found = f"{parted}{_joined(module)}"
-    elif "RowParallelLinear" in names and not output:
-        found = parted if getattr(module, "input_is_parallel", True) else ""
-    elif output and slot == 0 and ("RowParallelLinear" in names or "VocabParallelEmbedding" in names):
+        given = f"0:{parted}" if sequence else ""
+        gives = "" if getattr(module, "gather_output", False) else f"{parted}{_joined(module)}"
+    elif "RowParallelLinear" in names or "VocabParallelEmbedding" in names:
+        if "RowParallelLinear" in names and getattr(module, "input_is_parallel", True):
+            given = parted
         if sequence or getattr(module, "reduce_scatter_embeddings", False):
-            found = f"0:{parted}"
+            gives = f"0:{parted}"
         elif not getattr(module, "reduce_results", True) or getattr(module, "explicit_expert_comm", False):
-            found = f"{parted}:partial"
-    elif output and getattr(getattr(module, "moe_config", None), "skip_final_all_reduce", False):
-        found = f"{parted}:partial"
-    return f"[{found}]" if found else ""
+            gives = f"{parted}:partial"
+    elif getattr(getattr(module, "moe_config", None), "skip_final_all_reduce", False):
+        gives = f"{parted}:partial"
+    given += ">" if given else ""
+    return f"[{given}{gives}]" if given or gives else ""
 
 
 def _ranks(module: Any) -> int:
