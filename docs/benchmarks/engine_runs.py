@@ -1,11 +1,16 @@
 """False alarms and faults of a vLLM engine whose modules are watched: shuffled batches against one golden.
 
-``python -m docs.benchmarks.engine_runs [RUNS] [FAULTS] [compiled]``; it needs vLLM, whose CPU build does, and
-no model: a Qwen2 of two blocks with weights by chance, in bfloat16. The golden is one run of eight
-prompts. Each further run has some of them, in another order and with strangers, in batches of four requests
-and 32 tokens, so that prompts are computed in pieces, whole, and beside others that already decode. Bounds
-are those that a test has where it names none. Faults are hooks that change what a module gives, as changed
-weights do; compiled code does not call them, so that with ``compiled`` there are to be 0.
+``python -m docs.benchmarks.engine_runs [RUNS] [FAULTS] [compiled] [process] [tp [own]] [tensors]``; it needs
+vLLM, whose CPU build does, and no model: a Qwen2 of two blocks with weights by chance, in bfloat16. The
+golden is one run of eight prompts. Each further run has some of them, in another order and with strangers, in
+batches of four requests and 32 tokens, so that prompts are computed in pieces, whole, and beside others that
+already decode. Bounds are those that a test has where it names none.
+
+The engine is eager and in this process; ``compiled``; in a ``process`` of its own; or with ``tp`` spread over
+two ranks, against the golden of one, or its ``own``. Faults are wrong weights of a module, in one run: all of
+them by a factor, by chance, or those of one row, or in a single step of the engine; with ``tp`` on one rank
+alone. Against the golden of one rank, where bounds are those of other numerics, factors and chance are ten
+times as large, and some ranks hold the wrong half of a module's rows. ``tensors`` compares elements.
 """
 
 from __future__ import annotations
@@ -16,56 +21,126 @@ import random
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-os.environ.update({"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
+os.environ.update({"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "VLLM_CPU_OMP_THREADS_BIND": "nobind"})
 os.environ.setdefault("NPUDUMP_WORKERS", "1")
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
 
 import torch
+from safetensors.torch import save_file
 from vllm import LLM, SamplingParams
-from vllm.model_executor.model_loader.dummy_loader import DummyModelLoader
+from vllm.model_executor.layers import utils
 
 from pytest_npudump.compare.judge import Terms, judge
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.record.record import Record
-from pytest_npudump.runtime.modules.engine import EXTENSION, EngineCapture, prompt_hash
+from pytest_npudump.runtime.modules.engine import EngineCapture, WorkerExtension, prompt_hash
 
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+WIDTH, INNER, WORDS, HEAD = 256, 512, 512, 64
 CONFIG = {
     "architectures": ["Qwen2ForCausalLM"],
     "model_type": "qwen2",
-    "hidden_size": 256,
-    "intermediate_size": 512,
+    "hidden_size": WIDTH,
+    "intermediate_size": INNER,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "num_hidden_layers": 2,
-    "vocab_size": 512,
+    "vocab_size": WORDS,
     "max_position_embeddings": 256,
     "torch_dtype": "bfloat16",
     "tie_word_embeddings": False,
 }
 TOKENS = 4
-LAYERS = [f"model.layers.{at}.{name}" for at in range(2) for name in ("self_attn.", "mlp.")]
-LINEAR = [f"{one}{name}" for one in LAYERS[::2] for name in ("qkv_proj", "o_proj")]
-LINEAR += [f"{one}{name}" for one in LAYERS[1::2] for name in ("gate_up_proj", "down_proj")]
-OTHERS = [
-    "model.layers.0.self_attn.attn",
-    "model.layers.1.mlp.act_fn",
-    "model.layers.1.input_layernorm",
-    "model.norm",
+LINEAR = [
+    f"model.layers.{at}.{name}"
+    for at in range(2)
+    for name in ("self_attn.qkv_proj", "self_attn.o_proj", "mlp.gate_up_proj", "mlp.down_proj")
 ]
+NORMS = ["model.layers.0.post_attention_layernorm", "model.layers.1.input_layernorm", "model.norm"]
 
 
-def weights(_: Any, model: Any, *__: Any) -> None:
-    """Give a model weights by chance that keep the size of what passes through."""
+def save_model(folder: Path) -> None:
+    """Write a model whose weights, by chance, keep the size of what passes through."""
     made = torch.Generator().manual_seed(0)
-    for name, one in model.named_parameters():
-        drawn = torch.randn(one.shape, generator=made)
-        scale = 0.1 if one.dim() == 1 else one.shape[-1] ** -0.5
-        one.data.copy_(drawn * scale + (one.dim() == 1 and "norm" in name))
+
+    def drawn(*shape: int, scale: float = 1) -> Any:
+        return (torch.randn(shape, generator=made) * scale * shape[-1] ** -0.5).bfloat16()
+
+    weights = {"model.embed_tokens": drawn(WORDS, WIDTH, scale=16), "lm_head": drawn(WORDS, WIDTH)}
+    weights["model.norm"] = 1 + drawn(WIDTH)
+    for at in range(2):
+        layer = f"model.layers.{at}."
+        weights |= {
+            layer + name: 1 + drawn(WIDTH) for name in ("input_layernorm", "post_attention_layernorm")
+        }
+        for name, heads in (("q", 4), ("k", 2), ("v", 2)):
+            weights[f"{layer}self_attn.{name}_proj"] = drawn(heads * HEAD, WIDTH)
+        weights[f"{layer}self_attn.o_proj"] = drawn(WIDTH, 4 * HEAD)
+        weights |= {f"{layer}mlp.{name}_proj": drawn(INNER, WIDTH) for name in ("gate", "up")}
+        weights[f"{layer}mlp.down_proj"] = drawn(WIDTH, INNER)
+    tensors = {f"{name}.weight": one for name, one in weights.items()}
+    tensors |= {
+        f"{name}.bias": drawn(len(one))
+        for name, one in weights.items()
+        if name.endswith(("q_proj", "k_proj", "v_proj"))
+    }
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def _plain(layer: Any, **_: object) -> None:
+    layer.cpu_linear = torch.nn.functional.linear
+
+
+utils.dispatch_cpu_unquantized_gemm = _plain  # which packs weights, so that they could not be changed
+
+
+class Extension(WorkerExtension):
+    """Workers whose weights can be made wrong."""
+
+    def bench_fault(self, rank: int, name: str, kind: str, number: int, size: float) -> None:
+        """Make weights of a module wrong on a rank, until :meth:`bench_mend`."""
+        if self.rank != rank:
+            return
+        runner = self.model_runner
+        weight = dict(runner.model.named_parameters())[f"{name}.weight"].data
+        self.kept = weight, weight.clone()
+        wrong = weight.clone()
+        if kind == "noise":
+            made = torch.Generator().manual_seed(number)
+            wrong += torch.randn(wrong.shape, generator=made).to(wrong.dtype) * wrong.std() * 0.1 * size
+        elif kind == "row":
+            wrong[number % len(wrong)] *= 3
+        elif kind == "shard":
+            wrong = wrong.roll(len(wrong) // 2, 0)
+        else:
+            wrong *= 1 + size * (0.05 if kind == "step" else 0.02)
+        if kind != "step":
+            weight.copy_(wrong)
+            return
+        calls, execute = [0], runner.execute_model
+
+        def once(*given: Any, **named: Any) -> Any:
+            calls[0] += 1
+            weight.copy_(wrong if calls[0] == 2 + number % 3 else self.kept[1])
+            return execute(*given, **named)
+
+        runner.execute_model = once
+
+    def bench_mend(self) -> None:
+        """Put the weights back."""
+        self.model_runner.__dict__.pop("execute_model", None)
+        if kept := self.__dict__.pop("kept", ()):
+            kept[0].copy_(kept[1])
 
 
 def _drawing(seed: int) -> random.Random:
@@ -75,34 +150,38 @@ def _drawing(seed: int) -> random.Random:
 class Engine:
     """An engine, its prompts and the golden."""
 
-    def __init__(self, folder: Path, *, compiled: bool) -> None:
+    def __init__(self, folder: Path, ways: Collection[str], tp: int = 1) -> None:
         """Start it, and record the golden."""
-        (folder / "model").mkdir()
-        (folder / "model" / "config.json").write_text(json.dumps(CONFIG))
-        DummyModelLoader.load_weights = weights
+        compiled, process, self.tensors = (one in ways for one in ("compiled", "process", "tensors"))
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = str(int(process or tp > 1))
         self.llm = LLM(
             str(folder / "model"),
             skip_tokenizer_init=True,
-            load_format="dummy",
             enforce_eager=not compiled,
             max_model_len=128,
             max_num_seqs=4,
             max_num_batched_tokens=32,
             enable_prefix_caching=False,
-            worker_extension_cls=EXTENSION,
+            tensor_parallel_size=tp,
+            worker_extension_cls=f"docs.benchmarks.engine_runs.{Extension.__name__}",
         )
-        self.model: Any = self.llm.collective_rpc(lambda worker: worker.model_runner.model)[0]
-        self.folder, self.runs = folder, 0
+        self.folder, self.runs, self.terms, self.size = folder, 0, Terms(), 1.0
         drawn = _drawing(0)
         self.prompts = [[drawn.randrange(512) for _ in range(size)] for size in (3, 4, 7, 11, 17, 25, 33, 40)]
         self.force: dict[Any, list[int]] = {}
         self.golden, tokens = self.run(self.prompts)
         self.force = {tuple(prompt): found for prompt, found in zip(self.prompts, tokens, strict=True)}
 
+    def judge_by(self, other: Engine) -> None:
+        """Take the golden of another engine, and the tokens that followed there."""
+        self.golden, self.force, self.terms = other.golden, other.force, Terms(option="other")
+        self.size = 10.0
+
     def run(self, prompts: list[list[int]]) -> tuple[list[Any], list[list[int]]]:
         """Return the records of a batch, and the tokens that followed each prompt."""
         self.runs += 1
-        capture = EngineCapture(self.llm, self.folder / f"{self.runs}", force=self.force)
+        folder = self.folder / f"{id(self)}-{self.runs}"
+        capture = EngineCapture(self.llm, folder, force=self.force, tensors=self.tensors)
         with capture:
             told = SamplingParams(max_tokens=TOKENS, temperature=0, ignore_eos=True, detokenize=False)
             given = [{"prompt_token_ids": prompt} for prompt in prompts]
@@ -124,38 +203,25 @@ class Engine:
         sides = [
             [one for one in side if one.key.model in names] for side in (self.golden, self.run(prompts)[0])
         ]
-        golden, run = (Record.of(StatsTable.from_records(tuple(side))) for side in sides)
-        return judge(golden, run, Terms())
-
-
-def fault(kind: str, model: Any, name: str, at: int) -> Any:
-    """Put a fault into a module, as a hook that changes what it gives, and return what takes it out."""
-    calls = [0]
-
-    def put(_: Any, given: Any, output: Any) -> Any:
-        calls[0] += 1
-        first = output[0] if isinstance(output, tuple) else output
-        if kind == "noise":  # a tenth of the weights' size
-            drawn = torch.randn(
-                first.shape[-1], given[0].shape[-1], generator=torch.Generator().manual_seed(at)
+        golden, run = (
+            replace(
+                Record.of(StatsTable.from_records(tuple(side))), tensors=tuple(side) if self.tensors else ()
             )
-            wrong = first + (given[0].float() @ drawn.T * 0.1 * drawn.shape[-1] ** -0.5).to(first.dtype)
-        elif kind == "step":
-            wrong = first * 1.05 if calls[0] == 2 + at % 3 else first
-        else:
-            wrong = first * (1.02 if kind == "scale" else 1)
-        if kind == "element":
-            wrong = first.clone()
-            wrong[:, at] += 4 * first.float().std().to(first.dtype)
-        return (wrong, *output[1:]) if isinstance(output, tuple) else wrong
-
-    return dict(model.named_modules())[name].register_forward_hook(put)
+            for side in sides
+        )
+        return judge(golden, run, self.terms)
 
 
-def main(runs: int = 200, faults: int = 20, *, compiled: bool = False) -> None:
+def main(runs: int = 200, faults: int = 20, *ways: str) -> None:
     """Print false alarms, and how many faults of each kind are found and named."""
-    with TemporaryDirectory() as folder:
-        engine = Engine(Path(folder), compiled=compiled)
+    with TemporaryDirectory() as made:
+        folder = Path(made)
+        save_model(folder / "model")
+        engine = Engine(folder, ways)
+        if "tp" in ways:
+            one, engine = engine, Engine(folder, ways, tp=2)
+            if "own" not in ways:
+                engine.judge_by(one)
         drawn, alarms, compared, began = _drawing(1), 0, 0, time.monotonic()
         for number in range(runs):
             comparison = engine.judged(drawn)
@@ -172,12 +238,13 @@ def main(runs: int = 200, faults: int = 20, *, compiled: bool = False) -> None:
         named: Counter[str] = Counter()
         every: Counter[str] = Counter()
         for number in range(faults):
-            kind = ("scale", "noise", "element", "step")[number % 4]
-            names = LINEAR if kind in {"scale", "noise"} else LINEAR + OTHERS
-            name = names[(number * 5 + number // 4) % len(names)]
-            hook = fault(kind, engine.model, name, number)
+            kinds = ("scale", "noise", "row", "step", "shard")[: 4 + (engine.size > 1)]
+            kind = kinds[number % len(kinds)]
+            names = LINEAR + NORMS if kind in {"scale", "step"} else LINEAR
+            name, rank = names[(number * 5 + number // 4) % len(names)], number % (1 + ("tp" in ways))
+            engine.llm.collective_rpc("bench_fault", args=(rank, name, kind, number, engine.size))
             comparison = engine.judged(drawn)
-            hook.remove()
+            engine.llm.collective_rpc("bench_mend")
             first = comparison.failing[0].key.layer if comparison.failing else None
             every[kind] += 1
             found[kind] += first is not None
@@ -190,4 +257,4 @@ def main(runs: int = 200, faults: int = 20, *, compiled: bool = False) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:3]), compiled="compiled" in sys.argv)
+    main(*map(int, sys.argv[1:3]), *sys.argv[3:])

@@ -17,10 +17,15 @@ alike on both sides.
 
 A layout has a word an axis; brackets name the group of ranks that it is split over, after SGLang's ``dims``:
 ``h[tp]`` in parts that follow each other, ``s[cp:zigzag]`` each rank two of 2n parts, the r-th and the r-th
-from the end, ``h[tp:partial]`` values that ranks have yet to add. Each rank has a copy of what its group does
-not split. ``ranks`` are the sizes of groups, the last one varying fastest, where there are several. Without a
-layout, shapes tell: equal ones are copies, and one axis in which the parts add up is split. Where nothing
-tells, each rank's tensor is compared as if it were a copy, and fails by its shape.
+from the end, ``h[tp:partial]`` values that ranks have yet to add. ``{2}[ep]`` as the first word is no axis:
+the number that the second asterisk matched counts on from rank to rank, as that of experts does. Each rank
+has a copy of what its group does not split. ``ranks`` are the sizes of groups, the last one varying fastest,
+where there are several.
+
+Without a layout, the class of a layer tells, as ``pytest_npudump.runtime.modules.shards`` notes it in its
+type, and where it does not, shapes: equal ones are copies, and one axis in which the parts add up is split,
+each part on one rank or on as many in a row as it takes. Where nothing tells, each rank's tensor is compared
+as if it were a copy, and fails by its shape.
 
 Statistics of parts make those of the whole, whatever the axis; elements do where all parts have them. Each
 copy is compared with the other side. A layout cannot hide a change: what is joined is compared.
@@ -53,16 +58,21 @@ from pytest_npudump.record.record import EDGES, MODELS, Record, rows_of
 from pytest_npudump.storage import safeyaml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     Shape = tuple[int, ...]
 
 LAYOUTS, RANKS = "layouts", "ranks"
 _JOINED = re.compile(r"\s\+\s")
 _AXIS = re.compile(r"(?P<name>[\w*]+)(?:\[(?P<split>[\w:,]+)\])?")
-_SPLITS = ("", "zigzag", "partial")
 _UNORDERED = "unordered"
 """Of parts whose elements follow each other in an order that is not known: statistics tell."""
+_SPLITS = ("", "zigzag", "partial", _UNORDERED)
+_COUNTED = re.compile(r"\{(\d+)\}\[(\w+)\]")
+_TYPED = re.compile(r"\[(?:(?P<input>[^>]*)>)?(?P<output>[^]]*)\]$")
+_OF_CLASS = re.compile(r"(?:(?P<axis>\d+):)?tp=(?P<ranks>\d+)(?::(?P<how>[\w+/]+))?")
+_JOINING = re.compile(r"(Column|QKV)ParallelLinear")
+"""Classes whose parts are joined of parts, in types that say no more."""
 _BYTE = 8
 
 
@@ -85,11 +95,24 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RankLayout:
-    """How ranks hold the tensors of some layers, by a pattern of names: number of axes, and what is split."""
+    """How ranks hold the tensors of some layers.
+
+    Attributes:
+        layers: pattern of their names.
+        axes: how many there are; 0 for any number.
+        splits: what is split.
+        counted: which asterisk of the pattern stands for a number that counts on, and over which group.
+    """
 
     layers: str
     axes: int
     splits: tuple[Split, ...]
+    counted: tuple[int, str] = (0, "")
+
+    @property
+    def groups(self) -> set[str]:
+        """The groups of ranks that it names."""
+        return {split.group for split in self.splits} | {*self.counted[1:]} - {""}
 
     def ordered(self, order: str) -> RankLayout:
         """Return the same with another order for parts that follow each other."""
@@ -97,11 +120,17 @@ class RankLayout:
 
 
 class _Parts(NamedTuple):
-    """A tensor in parts along an axis: rows of a table, or parts of parts."""
+    """A tensor in parts along an axis: rows of a table, or parts of parts.
+
+    With ``pieces`` each part is joined of pieces of these sizes, of which so many ranks in a row hold the
+    same; of those the one with the number ``copy`` is taken.
+    """
 
     axis: int
     how: str
     parts: tuple[_Parts | int, ...]
+    pieces: tuple[tuple[int, int], ...] = ()
+    copy: int = 0
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -164,7 +193,7 @@ class Correspondence:
                     f"{place}: {key!r} is mapped to {value!r}, expected names of layers of the "
                     f"golden (in quotes, if it is a number)"
                 )
-        unknown = {split.group for one in layouts for split in one.splits} - groups.keys()
+        unknown = {group for one in layouts for group in one.groups} - groups.keys()
         if groups and unknown:
             raise RequestError(f"{path}: layouts name the group {min(unknown)!r}, which ranks gives no size")
         return cls(path, tuple(names), tuple(layouts), groups)
@@ -236,33 +265,48 @@ class Correspondence:
         self, sides: Sequence[Sequence[_Row]], records: Sequence[Record], ranks: Sequence[int]
     ) -> tuple[tuple[list[_Row], list[_Row]], list[str]]:
         """Return the rows of both sides without ranks, and the copies of each."""
+        for one in self.layouts:
+            if one.counted[0]:
+                both = zip(sides, ranks, strict=True)
+                sides = [self._counted_on(one, rows, some) for rows, some in both]
         grouped = [_by_place(rows) for rows in sides]
+        tables = [record.table for record in records]
         out: tuple[list[_Row], list[_Row]] = ([], [])
         guessed: list[str] = []
         for place in {**grouped[0], **grouped[1]}:
             held = [side.get(place, []) for side in grouped]
             layout = next((one for one in self.layouts if _names(one.layers, place.layer)), None)
             shapes = [
-                [_shape(record.table, row.made_of) for row in rows]
-                for record, rows in zip(records, held, strict=True)
+                [_shape(table, row.made_of) for row in rows] for table, rows in zip(tables, held, strict=True)
             ]
-            found: list[list[_Row]] = []
-            for side in (0, 1):
-                whole = set(shapes[1 - side]) if len(set(shapes[1 - side])) == 1 else {None}
-                rows, order = held[side], ""
+            types = {
+                table.op_types[row.first] for table, rows in zip(tables, held, strict=True) for row in rows
+            }
+            joining = any(map(_JOINING.search, types))
+            orders, told = ["", ""], list[list[_Row] | None]()
+            for side, rows in enumerate(held):
                 if any(isinstance(row.made_of, _Parts) for row in held[1 - side]):
-                    order = _UNORDERED
-                one: list[_Row] | None = rows
-                if len(rows) > 1 and layout is not None:
-                    one = _by_layout(rows, shapes[side], layout.ordered(order), self._sizes(ranks[side]))
-                elif len(rows) > 1:
-                    one = _by_shapes(rows, shapes[side], next(iter(whole)), order)
-                if one is None:
-                    one = rows
-                elif layout is None and len(rows) > 1 and len(one) == 1:
-                    guessed.append(place.layer)
-                found.append(one)
-            _with_copies(place, found, out)
+                    orders[side] = _UNORDERED
+                if len(rows) < 2:  # noqa: PLR2004 - nothing is in parts
+                    told.append(rows)
+                elif layout is not None:
+                    sizes = {**self._sizes(ranks[side])}
+                    sizes.pop(layout.counted[1], None)
+                    told.append(_by_layout(rows, shapes[side], layout.ordered(orders[side]), sizes))
+                else:
+                    told.append(_by_class(rows, shapes[side], tables[side], orders[side]))
+            wholes = [
+                {_shape(table, row.made_of) for row in rows} if rows is not None else _wholes(some)
+                for table, rows, some in zip(tables, told, shapes, strict=True)
+            ]
+            for side, rows in enumerate(held):
+                found = told[side]
+                if found is None:
+                    order = _UNORDERED if joining else orders[side]
+                    found = told[side] = _by_shapes(rows, shapes[side], wholes[0] & wholes[1], order) or rows
+                    if len(found) < len(rows) and not joining:
+                        guessed.append(place.layer)
+            _with_copies(place, [rows or [] for rows in told], out)
         for places, rows in zip(grouped, out, strict=True):
             began = {at: min(row.first for row in held) for at, held in places.items()}
             rows.sort(key=lambda row: began[replace(row.key, rank=-1, device=-1)])  # copies stand together
@@ -273,11 +317,27 @@ class Correspondence:
                 path=self.path.name or "a file of --map",
             )
         ]
-        return out, notes if guessed else []
+        return out, notes if guessed and self.path.name else []
+
+    def _counted_on(self, layout: RankLayout, rows: Sequence[_Row], ranks: int) -> list[_Row]:
+        """Return rows under names whose number counts on from rank to rank of a group."""
+        (asterisk, group), sizes = layout.counted, self._sizes(ranks)
+        found = [_groups_of(layout.layers, row.key.layer) for row in rows]
+        own = [int(one[asterisk - 1]) if one and one[asterisk - 1].isdigit() else -1 for one in found]
+        place = {rank: at for at, rank in enumerate(sorted({_rank_of(row.key) for row in rows}))}
+        later = math.prod([*sizes.values()][[*sizes, group].index(group) + 1 :])
+        out = []
+        for row, one, number in zip(rows, found, own, strict=True):
+            if one and number >= 0:
+                before = place[_rank_of(row.key)] // later % sizes.get(group, 1) * (max(own) + 1)
+                names = (*one[: asterisk - 1], str(before + number), *one[asterisk:])
+                row = row._replace(key=replace(row.key, layer=_filled(layout.layers, names)))  # noqa: PLW2901
+            out.append(row)
+        return out
 
     def _sizes(self, ranks: int) -> Mapping[str, int]:
         """Return the sizes of the groups that a number of ranks makes."""
-        named = {split.group for one in self.layouts for split in one.splits}
+        named = {group for one in self.layouts for group in one.groups}
         if self.groups and math.prod(self.groups.values()) == ranks:
             return self.groups
         if ranks > 1 and len(named) == 1 and not self.groups:
@@ -304,7 +364,10 @@ def _name_rule(key: str, value: str, line: int, place: str) -> NameRule:
 
 def _layout(layers: str, text: object, place: str) -> RankLayout:
     words = text.split() if isinstance(text, str) else []
-    splits = []
+    splits, counted = [], (0, "")
+    if words and (found := _COUNTED.fullmatch(words[0])) and 0 < int(found[1]) <= layers.count("*"):
+        counted = int(found[1]), found[2]
+        words = words[1:]
     for axis, word in enumerate(words):
         found = _AXIS.fullmatch(word)
         for one in (found["split"] or "").split(",") if found else ["?:?"]:
@@ -313,12 +376,12 @@ def _layout(layers: str, text: object, place: str) -> RankLayout:
                 words = []
             elif group:
                 splits.append(Split(group, axis, how))
-    if not words:
+    if not words and not counted[0]:
         raise RequestError(
             f"{place}: the layout {text!r} of {layers!r}: expected one word per axis, such as 't h[tp]', "
             f"'b s[cp:zigzag] h' or 't h[tp:partial]'"
         )
-    return RankLayout(layers, len(words), tuple(splits))
+    return RankLayout(layers, len(words), tuple(splits), counted)
 
 
 def _groups(text: str, place: str) -> dict[str, int]:
@@ -327,6 +390,15 @@ def _groups(text: str, place: str) -> dict[str, int]:
     if len(groups) != len(found) or not groups:
         raise RequestError(f"{place}: ranks is {text!r}, expected sizes of groups such as 'cp=2 tp=4'")
     return groups
+
+
+def implied(golden: Record, run: Record) -> Correspondence | None:
+    """Return that of sides with other ranks each, where types of one tell what ranks hold; else None."""
+    tables = golden.table, run.table
+    if not any(_TYPED.search(kind) for table in tables for kind in {*table.op_types}):
+        return None
+    ranks = [{_rank_of(TensorKey.parse(key)) for key in table.keys} for table in tables]
+    return None if ranks[0] == ranks[1] else Correspondence()
 
 
 @cache
@@ -420,7 +492,13 @@ def _shape(table: StatsTable, made_of: _Parts | int) -> Shape | None:
     """Return the shape of a tensor, of one in parts that of the whole."""
     if isinstance(made_of, int):
         return shape_of(table.shapes[made_of])
-    return _shape_of_parts([_shape(table, part) for part in made_of.parts], made_of.axis, made_of.how)
+    shapes = [_shape(table, part) for part in made_of.parts]
+    found = _shape_of_parts(shapes, made_of.axis, made_of.how)
+    if found is None or not made_of.pieces:
+        return found
+    at = made_of.axis % len(found)
+    length = sum(size * len(shapes) // shared for size, shared in made_of.pieces)
+    return (*found[:at], length, *found[at + 1 :])
 
 
 def _shape_of_parts(shapes: Sequence[Shape | None], axis: int, how: str = "") -> Shape | None:
@@ -438,25 +516,68 @@ def _shape_of_parts(shapes: Sequence[Shape | None], axis: int, how: str = "") ->
     return (*known[0][:at], sum(shape[at] for shape in known), *known[0][at + 1 :])
 
 
+def _by_class(
+    rows: Sequence[_Row], shapes: Sequence[Shape | None], table: StatsTable, order: str
+) -> list[_Row] | None:
+    """Return the copies that the type of a layer tells of; None where it tells none."""
+    typed, key = _TYPED.search(table.op_types[rows[0].first]), rows[0].key
+    found = _OF_CLASS.fullmatch((typed and typed[key.io]) or "")
+    if found is not None and key.slot and (found["axis"] or found["how"] == "partial"):
+        return None  # a bias beside what ranks share otherwise
+    if found is None or len(rows) % int(found["ranks"]) or not all(shapes):
+        return None
+    ranks, axis, how = int(found["ranks"]), int(found["axis"] or -1), found["how"] or order
+    words = [word.partition("/") for word in how.split("+")] if how[:1].isdigit() else []
+    pieces = tuple((int(size), int(shared or 1)) for size, _, shared in words)
+    if {sum(size for size, _ in pieces)} != {shape[axis] for shape in shapes if shape}:
+        pieces, how = (), _UNORDERED if pieces else how
+    copies = max((shared for _, shared in pieces), default=1)
+    return [
+        _Row(rows[first + copy].key, _Parts(axis, "" if pieces else how, held, pieces, copy))
+        for first in range(0, len(rows), ranks)
+        for held in [tuple(row.made_of for row in rows[first : first + ranks])]
+        for copy in range(copies)
+    ]
+
+
+def _splits(shapes: Sequence[Shape | None]) -> Iterator[tuple[Shape, int, int]]:
+    """Return what ranks may have together: the whole, the axis, and how many in a row hold the same part."""
+    for shared in (one for one in range(1, len(shapes)) if not len(shapes) % one):
+        if all(shape == shapes[at - at % shared] for at, shape in enumerate(shapes)):
+            for axis in range(len(shapes[0] or ())):
+                whole = _shape_of_parts(shapes[::shared], axis)
+                if whole is not None:
+                    yield whole, axis, shared
+
+
+def _wholes(shapes: Sequence[Shape | None]) -> set[Shape | None]:
+    """Return the shapes that a tensor may have of which ranks have copies or parts of these."""
+    return {*(set(shapes) if len(set(shapes)) == 1 else ()), *(whole for whole, _, _ in _splits(shapes))}
+
+
 def _by_shapes(
-    rows: Sequence[_Row], shapes: Sequence[Shape | None], whole: Shape | None, order: str
+    rows: Sequence[_Row], shapes: Sequence[Shape | None], wholes: Collection[Shape | None], order: str
 ) -> list[_Row] | None:
     """Return the copies of a tensor that ranks have, or its parts in one; None where shapes tell neither.
 
     Args:
         rows: what the ranks have, by rank.
         shapes: of these.
-        whole: shape on the other side; None where that has several, or none.
+        wholes: shapes that the other side may have, too.
         order: of the parts; :data:`_UNORDERED` where the other side has them in others.
     """
-    if whole is None or None in shapes:
+    if None in shapes:
         return None
-    if set(shapes) == {whole}:
+    if len({*shapes}) == 1 and shapes[0] in wholes:
         return list(rows)
-    axes = [axis for axis in range(len(whole)) if _shape_of_parts(shapes, axis) == whole]
-    if len(axes) != 1:
+    found = [one for one in _splits(shapes) if one[0] in wholes]
+    if len(found) != 1:
         return None
-    return [_Row(rows[0].key, _Parts(axes[0], order, tuple(row.made_of for row in rows)))]
+    _, axis, shared = found[0]
+    return [
+        _Row(rows[copy].key, _Parts(axis, order, tuple(row.made_of for row in rows[copy::shared])))
+        for copy in range(shared)
+    ]
 
 
 def _by_layout(
@@ -464,7 +585,7 @@ def _by_layout(
 ) -> list[_Row]:
     """Return the copies that a layout says: one for each place in the groups that split nothing."""
     layer, ranks = rows[0].key.layer, math.prod(sizes.values())
-    bad = next((shape for shape in shapes if shape is not None and len(shape) != layout.axes), None)
+    bad = next((one for one in shapes if one is not None and layout.axes not in {0, len(one)}), None)
     if bad is not None:
         raise RequestError(f"the layout of {layout.layers!r} has {layout.axes} axes, and {layer} {list(bad)}")
     if len(rows) != ranks:
@@ -535,19 +656,18 @@ def _under(tensor: Any, key: TensorKey) -> Any:
 def _made(record: Record, key: TensorKey, parts: _Parts) -> TensorRecord:
     """Return the tensor that parts make: with elements where all have them, else with statistics alone."""
     table, first = record.table, parts.rows[0]
-    found = TensorRecord(
-        key, table.op_types[first], table.dtypes[first], _shape(table, parts), path=record.path
-    )
+    kind = table.op_types[first].partition("[")[0]
+    found = TensorRecord(key, kind, table.dtypes[first], _shape(table, parts), path=record.path)
     elements = _elements(parts, record.tensors) if record.tensors else None
     if elements is not None:
         path = _folder() / f"{len([*_folder().iterdir()])}.bin"
         path.write_bytes(np.ascontiguousarray(elements).tobytes())
         payload = Payload(path, 0, elements.nbytes)
         return replace(found, payload=payload, shape=elements.shape, path=path)
-    if _adds(parts):
+    if _needs_elements(parts):
         raise RequestError(
-            f"{key.layer}: what ranks have yet to add needs their tensors, and a side has statistics alone; "
-            f"dump with acl_json={{'dump_data': 'tensor'}}"
+            f"{key.layer}: what ranks have yet to add, or share a part of, needs their tensors, and a side "
+            f"has statistics alone; dump with acl_json={{'dump_data': 'tensor'}}, or leave the layer out"
         )
     held = [
         _told(table, at) or _computed(record.tensors[at] if record.tensors else None) for at in parts.rows
@@ -569,8 +689,11 @@ def _computed(tensor: Any) -> Stats | None:
     return payload_stats(tensor.payload, tensor.dtype, math.prod(tensor.shape))
 
 
-def _adds(parts: _Parts | int) -> bool:
-    return isinstance(parts, _Parts) and (parts.how == "partial" or any(map(_adds, parts.parts)))
+def _needs_elements(parts: _Parts | int) -> bool:
+    if isinstance(parts, int):
+        return False
+    shared = any(ranks > 1 for _, ranks in parts.pieces)
+    return parts.how == "partial" or shared or any(map(_needs_elements, parts.parts))
 
 
 def _elements(made_of: _Parts | int, tensors: Sequence[Any]) -> np.ndarray | None:
@@ -582,7 +705,7 @@ def _elements(made_of: _Parts | int, tensors: Sequence[Any]) -> np.ndarray | Non
         if tensor.dtype not in BY_NAME or BY_NAME[tensor.dtype].bits < _BYTE:
             return None
         return np.asarray(load(tensor.payload, tensor.dtype, tensor.shape))
-    axis, how, parts = made_of
+    axis, how, parts, pieces, copy = made_of
     held = [one for part in parts if (one := _elements(part, tensors)) is not None]
     if len(held) < len(parts) or how == _UNORDERED:
         return None
@@ -593,6 +716,10 @@ def _elements(made_of: _Parts | int, tensors: Sequence[Any]) -> np.ndarray | Non
         if how == "zigzag":
             halves = [np.split(one, 2, axis) for one in held]
             held = [one for one, _ in halves] + [other for _, other in reversed(halves)]
+        elif pieces:
+            ends = np.cumsum([size for size, _ in pieces])[:-1]
+            cut = zip(pieces, zip(*(np.split(one, ends, axis) for one in held), strict=True), strict=True)
+            held = [one for (_, shared), some in cut for one in some[copy % shared :: shared]]
         return np.asarray(np.concatenate(held, axis))
     except ValueError as error:
         raise RequestError(

@@ -128,8 +128,13 @@ def judge(
 
         tolerances = tolerances.with_measured(calibrated_of(golden) or tolerances.measured)
     paired: tuple[str, ...] = ()
-    if terms.names is not None:
-        golden, run, paired = terms.names.matched(golden, run)
+    names = terms.names
+    if names is None and any("[" in kind for side in (golden, run) for kind in {*side.table.op_types}):
+        from pytest_npudump.compare.correspondence import implied  # noqa: PLC0415 - where ranks hold parts
+
+        names = implied(golden, run)
+    if names is not None:
+        golden, run, paired = names.matched(golden, run)
     run, left_out = seen_by(golden, run, terms)
     numbered = number_calls(golden.table, run.table)
     tables = golden.table, numbered.table

@@ -117,6 +117,7 @@ class NpuDump:
         *,
         inputs: bool = False,
         force: Mapping[Sequence[int], Sequence[int]] | None = None,
+        timeout: float = 300,
     ) -> EngineCapture:
         """Watch modules of a vLLM engine's workers, by request and token, in a test with ``modules=True``.
 
@@ -130,6 +131,7 @@ class NpuDump:
             inputs: record what modules are given, too.
             force: tokens to go on with by the tokens of the prompt, in place of those that are sampled, so
                 that later tokens stay comparable where one differs.
+            timeout: seconds that workers may take to begin, and to write what they have seen.
 
         Returns:
             What watches, to the end of the test or of a ``with`` block.
@@ -139,7 +141,8 @@ class NpuDump:
             RequestError: the test's layers are no modules.
         """
         __tracebackhide__ = True
-        found: EngineCapture = self._watch(llm, layers, inputs=inputs, golden=True, force=force or {})
+        more = {"force": force or {}, "timeout": timeout}
+        found: EngineCapture = self._watch(llm, layers, inputs=inputs, golden=True, **more)
         return found
 
     def _watch(self, model: Any, layers: Sequence[str] | None, *, inputs: bool, **asked: Any) -> Any:

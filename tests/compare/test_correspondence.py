@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from pytest_npudump.cli import main
 from pytest_npudump.compare.correspondence import Correspondence
 from pytest_npudump.compare.judge import AS_GIVEN, RUN, Terms, judge
 from pytest_npudump.compare.stats.verdict import Comparison
+from pytest_npudump.dump.arrays.decode import load
+from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import TensorKey, TensorRecord
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable
@@ -28,12 +31,12 @@ def normal(*shape: int) -> np.ndarray:
     return RANDOM.standard_normal(shape).astype(np.float32)
 
 
-def side(*ranks: Arrays) -> Record:
-    """Return a record of statistics: of one process, or of ranks."""
+def side(*ranks: Arrays, kind: str = "") -> Record:
+    """Return a record of statistics: of one process, or of ranks, of layers of a type."""
     records = [
         TensorRecord(
             TensorKey(layer, "output", 0, rank=number if len(ranks) > 1 else -1),
-            "",
+            kind,
             array.dtype.name,
             array.shape,
             Path("x"),
@@ -151,6 +154,144 @@ def test_groups_of_ranks_split_what_a_layout_says_and_copy_the_rest(compared: An
     assert failing(compared(side({"x": x, "y": y}), side(*ranks), text)) == [("y#rank=2:output.0", "fail")]
 
 
+def halves(x: np.ndarray, axis: int) -> list[np.ndarray]:
+    return np.split(x, 2, axis)
+
+
+W = normal(8, 4, 6)
+ROWS, ZIGZAG = np.split(W, 4), [np.concatenate([W[at : at + 2], W[6 - at : 8 - at]]) for at in (0, 2)]
+GROUPS: list[tuple[str, str, list[np.ndarray]]] = [
+    ("t a h[tp]", "tp=2", halves(W, 2)),
+    ("s[cp] b h", "cp=4", ROWS),
+    ("s[cp:zigzag] b h", "cp=2", ZIGZAG),
+    ("s[sp] b h", "sp=2 tp=2", [W[:4], W[:4], W[4:], W[4:]]),
+    ("s[cp:zigzag] b h[tp]", "cp=2 tp=2", [half for one in ZIGZAG for half in halves(one, 2)]),
+    ("s[sp] b h[tp]", "tp=2 sp=2", [part[at : at + 4] for part in halves(W, 2) for at in (0, 4)]),
+    ("b[dp] s h", "dp=4", ROWS),
+    ("b[dp] s h[tp]", "dp=2 tp=2", [half for one in halves(W, 0) for half in halves(one, 2)]),
+    ("e[ep] t h", "ep=4", ROWS),
+    ("e[ep] t h[tp]", "ep=2 tp=2", [half for one in halves(W, 0) for half in halves(one, 2)]),
+    ("t[ep] a h", "ep=2", [W[:3], W[3:]]),  # tokens of experts, as many as each has
+    ("t a h", "dp=2 tp=2", [W.copy() for _ in range(4)]),
+]
+
+
+@pytest.mark.each(("layout", "ranks", "parts"), GROUPS)
+def test_each_group_of_ranks_joins_its_parts_and_a_change_in_any_is_found(
+    layout: str, ranks: str, parts: list[np.ndarray], tmp_path: Path
+) -> None:
+    """By statistics and by elements, on both sides; the last rank's part or copy is wrong."""
+    (tmp_path / "names.yaml").write_text(f'layouts: {{x: "{layout}"}}\nranks: {ranks}')
+    names = Correspondence.read(tmp_path / "names.yaml")
+    one, wrong = side({"x": W}), [*parts[:-1], parts[-1] * np.float32(1.05)]
+    terms = Terms(option=AS_GIVEN, against=RUN, names=names)
+    for some, count in ((parts, 0), (wrong, 1)):
+        several = side(*({"x": part} for part in some))
+        for golden, run in ((one, several), (several, one)):
+            assert len(judge(golden, run, terms).failing) == count
+    whole, held = write(tmp_path / "one", [{"x": W}]), write(tmp_path / "n", [{"x": part} for part in parts])
+    records = [
+        replace(Record.of(StatsTable.from_records(some)), tensors=some) for some in map(read, (whole, held))
+    ]
+    found = names.matched(*records)
+    for tensor in found[1].tensors:
+        assert isinstance(tensor, TensorRecord)
+        assert tensor.payload is not None
+        np.testing.assert_array_equal(load(tensor.payload, tensor.dtype, tensor.shape), W)
+
+
+def read(folder: Path) -> tuple[TensorRecord, ...]:
+    return tuple(read_dump(folder).records)
+
+
+QKV = normal(5, 4 * 3), normal(5, 2 * 3), normal(5, 2 * 3)
+"""Queries of four heads, keys and values of two."""
+
+
+def fused(ranks: int) -> list[np.ndarray]:
+    """What QKVParallelLinear gives on each rank: with more ranks than key heads several have the same."""
+    cut = [np.split(one, min(ranks, one.shape[1] // 3), 1) for one in QKV]
+    return [np.concatenate([one[at * len(one) // ranks] for one in cut], 1) for at in range(ranks)]
+
+
+CLASSES: list[tuple[str, np.ndarray, list[np.ndarray], str]] = [
+    ("ColumnParallelLinear[tp=2]", W, halves(W, 2), "x"),
+    ("ColumnParallelLinear[tp=2]", W, [*halves(W, 2), *halves(W, 2)], "x#rank=2"),  # a copy a group
+    ("QKVParallelLinear[tp=2:6+3+3]", np.concatenate(QKV, 1), fused(2), "x"),
+    ("QKVParallelLinear[tp=4:3+3/2+3/2]", np.concatenate(QKV, 1), fused(4), "x#rank=1"),
+    ("ColumnParallelLinear[tp=2:unordered]", W, halves(W, 2)[::-1], "x"),
+    ("RowParallelLinear[0:tp=4]", W, ROWS, "x"),
+    ("RowParallelLinear[tp=2:partial]", W, [W * np.float32(0.25), W * np.float32(0.75)], "x"),
+    ("RowParallelLinear[tp=2>]", W, [W.copy(), W.copy()], "x#rank=1"),
+    ("RowParallelLinear[0:tp=2>tp=2]", W, halves(W, 2), "x"),
+    ("RotaryEmbedding", W, [part for part in halves(W, 2) for _ in range(2)], "x#rank=1"),
+]
+
+
+@pytest.mark.each(("kind", "whole", "parts", "wrong"), CLASSES)
+def test_the_type_of_a_layer_tells_what_ranks_hold(
+    kind: str, whole: np.ndarray, parts: list[np.ndarray], wrong: str, tmp_path: Path
+) -> None:
+    """Without a file. A type that says nothing leaves it to shapes, beside one that does."""
+    copies = 1 + ("#" in wrong)
+    known = np.ones((2, 4), np.float32)
+    ups = np.split(known, len(parts), 1)
+
+    def judged(parts: list[np.ndarray], folder: Path) -> Comparison:
+        ranks = [{"x": part, "up": half} for part, half in zip(parts, ups, strict=True)]
+        sides = []
+        for some in ([{"x": whole, "up": known}], ranks):
+            types = {"x": kind, "up": f"ColumnParallelLinear[tp={len(parts)}]"}
+            records = read(write(folder / str(len(some)), some))
+            typed = tuple(replace(one, op_type=types[one.key.layer]) for one in records)
+            sides.append(replace(Record.of(StatsTable.from_records(typed)), tensors=typed))
+        return judge(sides[0], sides[1], Terms(option=AS_GIVEN, against=RUN))
+
+    comparison = judged(parts, tmp_path / "right")
+    assert (failing(comparison), comparison.compared) == ([], copies + 1)
+    elements = [found for found in comparison.elements.values() if found is not None]
+    assert len(elements) == copies + 1 - ("unordered" in kind)
+    last = parts[-1].copy()
+    last[..., -1] += 3
+    found = failing(judged([*parts[:-1], last], tmp_path / "wrong"))
+    assert found == [(f"{wrong}:output.0", "fail")]
+
+
+def test_what_types_tell_is_not_taken_where_a_rank_has_left_nothing() -> None:
+    """As without types: a file may say otherwise."""
+    whole, kind = normal(4, 6), "ColumnParallelLinear[tp=3]"
+    two = [{"x": part, "y": whole} for part in np.split(whole, 3, 1)[:2]]
+    sides = side({"x": whole, "y": whole}), side(*two, kind=kind)
+    found = failing(judge(*sides, Terms(option=AS_GIVEN, against=RUN)))
+    assert {key for key, _ in found} >= {"x:output.0"}
+
+
+def test_numbers_of_experts_count_on_from_rank_to_rank(compared: Any) -> None:
+    every = {f"layers.{at}.experts.{one}.up": normal(3, 4) for at in range(2) for one in range(4)}
+
+    def rank(expert: int, tensor: int) -> Arrays:
+        return {
+            f"layers.{at}.experts.{one}.up": np.split(
+                every[f"layers.{at}.experts.{2 * expert + one}.up"], 2, 1
+            )[tensor]
+            for at in range(2)
+            for one in range(2)
+        }
+
+    for ranks, order in (
+        ("ep=2 tp=2", ((0, 0), (0, 1), (1, 0), (1, 1))),
+        ("tp=2 ep=2", ((0, 0), (1, 0), (0, 1), (1, 1))),
+    ):
+        text = f'layouts: {{"layers.*.experts.*.*": "{{2}}[ep] t h[tp]"}}\nranks: {ranks}'
+        held = [dict(rank(*one)) for one in order]
+        comparison = compared(side(every), side(*held), text)
+        assert (failing(comparison), comparison.compared) == ([], 8)
+        held[3]["layers.1.experts.0.up"] = held[3]["layers.1.experts.0.up"] + 1
+        assert failing(compared(side(every), side(*held), text)) == [
+            ("layers.1.experts.2.up:output.0", "fail")
+        ]
+
+
 def write(root: Path, ranks: list[Arrays], dtype: str = "Float32") -> Path:
     """Write the arrays as MindSpore does, a folder a rank."""
     for rank, arrays in enumerate(ranks):
@@ -211,7 +352,10 @@ UNFIT = [
     ("layouts: {x: 't b h[tp]'}", "has 3 axes, and x [6, 4]"),
     ("layouts: {x: 't[cp] h[tp]'}", "2 ranks are not the product of"),
     ("layouts: {x: 't h[tp]'}\nranks: tp=4", "2 ranks are not the product of"),
-    ("layouts: {x: 't h[tp:partial]'}", "what ranks have yet to add needs their tensors"),
+    (
+        "layouts: {x: 't h[tp:partial]'}",
+        "what ranks have yet to add, or share a part of, needs their tensors",
+    ),
 ]
 
 

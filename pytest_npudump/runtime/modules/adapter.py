@@ -75,8 +75,13 @@ class ModulesRuntime:
         config, self._config = self._config, None
         if config is not None:
             os.environ.pop(WORKERS, None)
-            for told in worker.answers(config):
+            answers = [*worker.answers(config)]
+            for told in answers:
                 tell(told, self)
+            if (
+                len(ranks := {one.processes[0] for one in answers}) > 1
+            ):  # what they add up is rounded otherwise
+                self.facts = {**self.facts, "ranks": str(len(ranks))}
 
     def release(self) -> None:
         """Do nothing: there is no dump that a test could switch on."""

@@ -48,6 +48,7 @@ from pytest_npudump.dump.records import SUMMED, Stats
 from pytest_npudump.errors import RequestError, nearest, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.request import KnownNames
+from pytest_npudump.runtime.modules.shards import shard
 from pytest_npudump.runtime.replaced import Replaced
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ class Capture:
         self.name = name or type(self._model).__name__
         self._paths = [path or self.name for path, _ in found]
         self._modules = [module for _, module in found]
-        self._kinds = [type(module).__name__ for module in self._modules]
+        self._kinds = [f"{type(module).__name__}{shard(module)}" for module in self._modules]
         known = KnownNames(self._paths)
         for pattern in layers:
             if not known.meant([pattern]):
@@ -490,7 +491,7 @@ class Capture:
         words = said(
             "{layer} ({kind}) returned {returned}, which holds no tensor: not recorded",
             layer=self._paths[at],
-            kind=self._kinds[at],
+            kind=self._kinds[at].partition("[")[0],
             returned=type(output).__name__,
         )
         self._note(words)
@@ -721,7 +722,7 @@ class Capture:
                     row += stats.nan, stats.neg_inf, stats.pos_inf, stats.zero, stats.digits or 0
                 lines.writerow(["NA" if cell is None else cell for cell in row])
 
-    def _write_tensors(self, folder: Path, step: list[_Seen]) -> None:
+    def _write_tensors(self, folder: Path, step: Sequence[Any]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         lines = []
         for at, seen in enumerate(step):

@@ -23,8 +23,12 @@ from __future__ import annotations
 import os
 import sys
 from collections import defaultdict
+from concurrent.futures import Future
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from threading import Thread
+from time import monotonic
 from types import MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,7 +40,6 @@ from pytest_npudump.runtime.modules.capture import (
     OUTPUT,
     Capture,
     Value,
-    _Seen,
     decoded,
     host_stats,
     reduced,
@@ -50,6 +53,10 @@ if TYPE_CHECKING:
 
 
 EXTENSION = "pytest_npudump.runtime.modules.engine.WorkerExtension"
+TIMEOUT = 300.0
+"""Seconds that workers may take to begin, and to write what they have seen."""
+_GRACE = 5.0
+"""Seconds beyond, in which vLLM says itself that its workers did not answer."""
 _START, _STOP = "npudump_start", "npudump_stop"
 _KEPT, _ASKED = "_npudump_kept", "_npudump_asked"
 """Attributes of a runner: the capture whose hooks are in compiled code, and the one that a test asks for."""
@@ -63,6 +70,13 @@ class _Rows(NamedTuple):
     step: int
     first: int
     end: int
+
+
+class _Part(NamedTuple):
+    """The rows of one step in a tensor of a batch: statistics, :func:`reduced` row or elements."""
+
+    value: Value
+    found: Any
 
 
 class TokenCapture(Capture):
@@ -98,7 +112,7 @@ class TokenCapture(Capture):
         self._requests: dict[str, tuple[str, int, int]] = {}
         self._numbers: defaultdict[str, int] = defaultdict(int)
         self._next: dict[str, int] = {}
-        self._held: defaultdict[tuple[str, int, int], defaultdict[tuple[int, int, int], list[_Seen]]]
+        self._held: defaultdict[tuple[str, int, int], defaultdict[tuple[int, int, int], list[_Part]]]
         self._held = defaultdict(lambda: defaultdict(list))
         self._scheduled: Mapping[str, int] = {}
 
@@ -197,7 +211,7 @@ class TokenCapture(Capture):
             else:
                 found = host_stats(part) if part.device.type == "cpu" else reduced(part, wide=wide)
             if found is not None:
-                self._held[request, number, step][module, kind, slot].append(_Seen(value, found, part.device))
+                self._held[request, number, step][module, kind, slot].append(_Part(value, found))
 
     def stand_in_for(self, asked: TokenCapture) -> None:
         """Hand on what these hooks see, which are in compiled code, to a capture that a test asks for."""
@@ -233,7 +247,7 @@ class TokenCapture(Capture):
             self._write_edges(folder.parent.parent)
 
 
-def _whole(parts: Sequence[_Seen]) -> _Seen:
+def _whole(parts: Sequence[_Part]) -> _Part:
     """Return the tensor of all tokens of a step, which several batches may have computed."""
     value = parts[0].value
     sizes = [part.value for part in parts]
@@ -247,9 +261,9 @@ def _whole(parts: Sequence[_Seen]) -> _Seen:
         import torch  # noqa: PLC0415 - a worker has it
 
         if found[0].dtype != torch.int64 or found[0].shape != (8,) or value.dtype == "int64":
-            return _Seen(value, torch.cat(found), parts[0].device)
+            return _Part(value, torch.cat(found))
         found = [decoded(one.tolist(), part.value) for one, part in zip(found, parts, strict=True)]
-    return _Seen(value, Stats.of_parts(found) if len(found) > 1 else found[0], parts[0].device)
+    return _Part(value, Stats.of_parts(found) if len(found) > 1 else found[0])
 
 
 def prompt_hash(tokens: Sequence[int]) -> str:
@@ -265,6 +279,14 @@ class WorkerExtension:
         runner: Any = self.model_runner  # type: ignore[attr-defined]
         if getattr(runner, "speculative_config", None) is not None:
             return _plain(said("a speculative engine computes positions that do not count"))
+        if not hasattr(runner, "requests"):
+            return _plain(
+                said(
+                    "the model runner {name} is one of vLLM's second kind, whose batches are not read: set "
+                    "VLLM_USE_V2_MODEL_RUNNER=0",
+                    name=f"{type(runner).__module__}.{type(runner).__name__}",
+                )
+            )
         asked = {**asked}
         rank = int(self.rank) if int(asked.pop("ranks")) > 1 else None  # type: ignore[attr-defined]
         capture = TokenCapture(runner, Path(folder), force=force, rank=rank, **asked)
@@ -339,7 +361,13 @@ class EngineCapture:
     """
 
     def __init__(
-        self, llm: Any, folder: Path, *, force: Mapping[Sequence[int], Sequence[int]], **asked: Any
+        self,
+        llm: Any,
+        folder: Path,
+        *,
+        force: Mapping[Sequence[int], Sequence[int]],
+        timeout: float = TIMEOUT,
+        **asked: Any,
     ) -> None:
         """Take an engine.
 
@@ -347,9 +375,10 @@ class EngineCapture:
             llm: a ``vllm.LLM``, or what else has its ``collective_rpc``.
             folder: where the files go.
             force: tokens to go on with, by the tokens of the prompt.
+            timeout: seconds that workers may take to answer.
             asked: further arguments of a :class:`TokenCapture`.
         """
-        self._llm, self.folder, self._asked = llm, folder, asked
+        self._llm, self.folder, self._timeout, self._asked = llm, folder, timeout, asked
         self._force = {prompt_hash(prompt): [*tokens] for prompt, tokens in force.items()}
         self.model, self.name, self.number, self.tensors = (
             llm,
@@ -369,9 +398,14 @@ class EngineCapture:
         self.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Stop."""
-        self.stop()
+    def __exit__(self, kind: object, *_: object) -> None:
+        """Stop; where the block has failed, its own error is the one that counts."""
+        try:
+            self.stop()
+        except RuntimeUnavailableError as error:
+            if kind is None:
+                raise
+            self.problems.append(str(error))
 
     def start(self) -> None:
         """Have each worker watch its model, once.
@@ -399,8 +433,9 @@ class EngineCapture:
         if self.stopped:
             return
         self.stopped = True
-        for told in self._call(_STOP):
-            self.name, self.facts = told["name"], told["facts"]
+        answers = self._call(_STOP)
+        for told in answers:
+            self.name, self.facts = told["name"], {**told["facts"], "ranks": str(len(answers))}
             self.processes |= {*told["processes"]}
             self.steps += [None] * told["steps"]
             of_rank = "" if len(self.steps) == told["steps"] else f"rank {told['rank']}: "
@@ -409,15 +444,44 @@ class EngineCapture:
 
     def _call(self, name: str, *arguments: Any) -> list[Any]:
         try:
-            return list(self._llm.collective_rpc(name, args=arguments))
+            return self._within_limit(lambda: self._llm.collective_rpc(name, self._timeout, arguments))
         except Exception as error:
             why = " ".join(str(error).split())
-            hint = (
-                f": its workers do not know pytest-npudump. Start the engine in a test with modules=True, "
-                f"or give LLM(worker_extension_cls={EXTENSION!r})"
-                if name in why or isinstance(error, AttributeError)
-                else ""
-            )
+            hint = ""
+            if isinstance(error, TimeoutError) or "timed out" in why:
+                hint = (
+                    f" after {self._timeout:g} seconds: a worker has died, or still writes. See what the "
+                    f"engine printed, start it anew, or give npu_dump.workers(llm, timeout=SECONDS)"
+                )
+            elif name in why or isinstance(error, AttributeError):
+                hint = (
+                    f": its workers do not know pytest-npudump. Start the engine in a test with "
+                    f"modules=True, or give LLM(worker_extension_cls={EXTENSION!r})"
+                )
             raise RuntimeUnavailableError(
                 f"npu_dump.workers(): collective_rpc({name!r}) failed{hint}: {type(error).__name__}: {why}"
             ) from error
+
+    def _within_limit(self, call: Callable[[], Sequence[Any]]) -> list[Any]:
+        """Call an engine, and wait no longer than the limit: vLLM keeps it only while the engine lives."""
+        client = getattr(self._llm.llm_engine, "engine_core", None)
+        if hasattr(client, "engine_core"):  # an engine in this process, whose devices are this thread's
+            return [*call()]
+        found: Future[Sequence[Any]] = Future()
+
+        def wait() -> None:
+            try:
+                found.set_result(call())
+            except BaseException as error:  # noqa: BLE001 - raised below, in the thread that asked
+                found.set_exception(error)
+
+        Thread(target=wait, daemon=True).start()
+        until = monotonic() + self._timeout + _GRACE
+        while not found.done() and monotonic() < until:
+            if getattr(getattr(client, "resources", None), "engine_dead", False):
+                raise RuntimeError("the process of the engine has ended")
+            with suppress(TimeoutError):
+                found.exception(timeout=0.2)
+        if not found.done():
+            raise TimeoutError("no answer")
+        return [*found.result()]

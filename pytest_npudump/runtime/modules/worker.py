@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 WORKERS = "NPUDUMP_WORKERS"
 """Variable of processes that a test may watch: the file that says what it asks for."""
 
+_BESIDE = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "LOCAL_SIZE", "MS_WORKER_NUM", "WORLD_SIZE")
+"""Variables in which launchers say how many they start: torch's, mpirun, DeepSpeed, MindSpore's, others."""
+
 
 class Answer(NamedTuple):
     """What became of a capture in another process.
@@ -43,7 +46,7 @@ class Answer(NamedTuple):
         problems: why it cannot be trusted.
         notes: what was not seen.
         facts: what ran the model.
-        processes: its own, and the one that started it.
+        processes: its own, and the one that started it if all answered that this one starts.
     """
 
     name: str
@@ -80,7 +83,8 @@ def watch(model: Any, *, rank: int | None = None, **asked: Any) -> Iterator[Capt
     capture = Capture(model, Path(told["dump_path"]), rank=rank, **{**told["asked"], **asked})
     capture.began = time.strftime("%Y%m%d%H%M%S", time.gmtime(config.stat().st_mtime))
     words = said("rank {rank}: {name} began in another process and did not end", rank=rank, name=capture.name)
-    answer = Answer(capture.name, 0, [words], [], {}, [os.getpid(), os.getppid()])
+    beside = next((int(os.environ[name]) for name in _BESIDE if os.environ.get(name, "").isdigit()), 0)
+    answer = Answer(capture.name, 0, [words], [], {}, [os.getpid(), os.getppid(), beside])
     file = _claimed(config, capture, rank, json.dumps(answer))
     try:
         with capture:
@@ -116,9 +120,14 @@ def _claimed(config: Path, capture: Capture, rank: int, text: str) -> Path:
 
 def answers(config: Path) -> Iterator[Answer]:
     """Return what processes say that the run of this file has started."""
+    told = []
     for file in sorted(config.with_suffix(".answers").glob("*.json")):
         text = file.read_text(encoding="utf-8")
         if not text.endswith("]"):
             words = said("{file}: its process ended early", file=file)
-            text = json.dumps((file.stem, 0, [words], [], {}, []))
-        yield Answer(*json.loads(text))
+            text = json.dumps((file.stem, 0, [words], [], {}, [0, 0, 0]))
+        told.append(Answer(*json.loads(text)))
+    for one in told:
+        own, launcher, beside = one.processes
+        answered = {other.processes[0] for other in told if other.processes[1] == launcher}
+        yield one._replace(processes=[own, launcher] if 0 < beside <= len(answered) else [own])

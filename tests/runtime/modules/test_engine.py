@@ -5,6 +5,7 @@ from __future__ import annotations
 import marshal
 import os
 import sys
+import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import pytest
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.errors import RuntimeUnavailableError
+from pytest_npudump.runtime.modules import engine
 from pytest_npudump.runtime.modules.engine import EngineCapture, WorkerExtension, plugin, prompt_hash
 
 if TYPE_CHECKING:
@@ -97,7 +99,7 @@ class LLM:
         parallel = SimpleNamespace(world_size=len(runners))
         self.llm_engine = SimpleNamespace(vllm_config=SimpleNamespace(parallel_config=parallel))
 
-    def collective_rpc(self, name: str, args: tuple[Any, ...]) -> list[Any]:
+    def collective_rpc(self, name: str, _timeout: float, args: tuple[Any, ...]) -> list[Any]:
         """As between processes, which take plain data alone."""
         return [sent(getattr(worker, name)(*sent(args))) for worker in self.workers]
 
@@ -209,6 +211,7 @@ def test_ranks_have_folders_and_words_of_their_own(tmp_path: Path) -> None:
         for runner in runners:
             runner.run({"a": 5})
         runners[1].run({"b": 1})
+    assert capture.facts["ranks"] == "2"  # sums of several ranks are rounded otherwise
     assert {record.key.rank for record in read_dump(tmp_path).records} == {0, 1}
     assert [words.partition(";")[0][-16:] for words in capture.problems] == [" not computed: 1"]
     assert capture.problems[0].startswith("rank 1: tokens of a prompt ")
@@ -230,7 +233,7 @@ def test_a_second_capture_of_a_test_keeps_what_the_first_has(
 
 def test_workers_that_cannot_be_called_are_told_as_such(tmp_path: Path) -> None:
     class Broken(LLM):
-        def collective_rpc(self, name: str, args: tuple[Any, ...]) -> list[Any]:
+        def collective_rpc(self, name: str, _timeout: float, args: tuple[Any, ...]) -> list[Any]:
             del name, args
             raise self.why
 
@@ -240,12 +243,17 @@ def test_workers_that_cannot_be_called_are_told_as_such(tmp_path: Path) -> None:
     with pytest.raises(RuntimeUnavailableError, match=r"do not know pytest-npudump.*worker_extension_cls"):
         EngineCapture(llm, tmp_path, force={}).start()
     llm.why = TimeoutError("RPC call timed out")
-    words = r"collective_rpc\('npudump_start'\) failed: TimeoutError: RPC call timed out$"
+    words = (
+        r"collective_rpc\('npudump_start'\) failed after 300 seconds: a worker has died.*RPC call timed out$"
+    )
     with pytest.raises(RuntimeUnavailableError, match=words):
         EngineCapture(llm, tmp_path, force={}).start()
     runner = Runner()
     runner.speculative_config = SimpleNamespace()  # type: ignore[assignment]
     with pytest.raises(RuntimeUnavailableError, match="a speculative engine"):
+        EngineCapture(LLM(runner), tmp_path, force={}).start()
+    del runner.speculative_config, runner.requests
+    with pytest.raises(RuntimeUnavailableError, match="set VLLM_USE_V2_MODEL_RUNNER=0"):
         EngineCapture(LLM(runner), tmp_path, force={}).start()
     llm = Broken(Runner())
     capture = EngineCapture(llm, tmp_path, force={})
@@ -253,6 +261,37 @@ def test_workers_that_cannot_be_called_are_told_as_such(tmp_path: Path) -> None:
     llm.why = RuntimeError("EngineCore died")
     with pytest.raises(RuntimeUnavailableError, match=r"npudump_stop.*EngineCore died"):
         capture.stop()
+
+
+def test_workers_that_never_answer_and_engines_that_end_do_not_hang_a_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_GRACE", 0)
+    silent = threading.Event()
+
+    class Silent(LLM):
+        def collective_rpc(self, name: str, _timeout: float, args: tuple[Any, ...]) -> list[Any]:
+            if name.endswith("stop"):
+                silent.wait(30)
+            return super().collective_rpc(name, _timeout, args)
+
+    llm = Silent(Runner())
+    capture = EngineCapture(llm, tmp_path, force={}, timeout=0.3)
+    capture.start()
+    with pytest.raises(
+        RuntimeUnavailableError, match=r"npudump_stop'\) failed after 0.3 seconds: .*no answer"
+    ):
+        capture.stop()
+    llm.llm_engine.engine_core = SimpleNamespace(resources=SimpleNamespace(engine_dead=True))
+    capture = EngineCapture(llm, tmp_path, force={})
+    capture.stopped = False
+    with pytest.raises(RuntimeUnavailableError, match=r"RuntimeError: the process of the engine has ended$"):
+        capture.stop()
+    capture.stopped = False
+    with pytest.raises(ArithmeticError), capture:  # what failed first is what a test fails by
+        raise ArithmeticError
+    assert "has ended" in capture.problems[0]
+    silent.set()
 
 
 def test_the_entry_point_changes_workers_where_a_test_asks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ def main(rank, way=""):
     net = Net()
     if way == f"fault {rank}":
         net.linear.weight.data *= 1.01
-    if way == "blind":
+    if way in {"blind", f"blind {rank}"}:
         return net(torch.ones(2, 4))
     with watch(net, rank=0 if way == "one rank" else rank):
         for step in range(2):
@@ -59,6 +59,9 @@ from child import main
 @pytest.mark.npu_dump(modules=True)
 def test_ranks():
     way = os.environ.get("WAY", "")
+    if os.environ.get("START") == "launcher":
+        subprocess.run([sys.executable, "launcher.py", way])
+        return
     if os.environ.get("START") == "program":
         for rank in range(2):
             subprocess.run([sys.executable, "child.py", str(rank), way])
@@ -71,10 +74,20 @@ def test_ranks():
 """
 
 
+LAUNCHER = """
+import os, subprocess, sys
+
+if os.environ.pop("TELLS", ""):
+    os.environ["LOCAL_WORLD_SIZE"] = "2"
+for rank in range(2):
+    subprocess.run([sys.executable, "child.py", str(rank), sys.argv[1]])
+"""
+
+
 def test_ranks_of_other_processes_are_one_dump(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytester.makepyfile(child=CHILD, test_ranks=TEST)
+    pytester.makepyfile(child=CHILD, launcher=LAUNCHER, test_ranks=TEST)
     pytester.makeini("[pytest]\nfilterwarnings = ignore\npythonpath = .")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(pytester.path), *sys.path]))
     recorded = pytester.runpytest_inprocess("--npudump-update-golden")
@@ -90,6 +103,8 @@ def test_ranks_of_other_processes_are_one_dump(
         ("fork", "raises", {"failed": 1}, "*rank 0: Net: ArithmeticError('no')*"),
         ("fork", "one rank", {"failed": 1}, "*rank=0:output.0 is missing*"),
         ("fork", "blind", {"failed": 1}, "*other processes ran during the test (ForkProcess)*"),
+        ("launcher", "", {"passed": 1}, f"*other processes ran during the test ({PROGRAM})*"),
+        ("launcher", "blind 1", {"failed": 1}, f"*other processes ran during the test ({PROGRAM})*"),
         ("program", "blind", {"failed": 1}, f"*other processes ran during the test ({PROGRAM})*"),
     ]
     for start, way, outcomes, words in cases:
@@ -98,8 +113,14 @@ def test_ranks_of_other_processes_are_one_dump(
         done = pytester.runpytest_inprocess("-rA")
         done.assert_outcomes(**outcomes)
         done.stdout.fnmatch_lines([words])
-        if not way:
+        if not way and start != "launcher":  # which may have started more than have answered
             done.stdout.no_fnmatch_line("*other processes*")
+    monkeypatch.setenv("START", "launcher")
+    monkeypatch.setenv("WAY", "")
+    monkeypatch.setenv("TELLS", "1")
+    done = pytester.runpytest_inprocess("-rA")
+    done.assert_outcomes(passed=1)
+    done.stdout.no_fnmatch_line("*other processes*")
 
 
 def test_without_a_test_nothing_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
