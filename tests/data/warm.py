@@ -166,6 +166,24 @@ def known_distributions() -> Callable[..., object]:
     return distributions
 
 
+def pass_over_plugins_without_fixtures() -> None:
+    """Have pytest look for fixtures where plugins have some only: it looks at all names of each."""
+    from types import ModuleType
+
+    from _pytest import fixtures
+
+    kind, parse = getattr(fixtures, "FixtureFunctionDefinition", None), fixtures.FixtureManager.parsefactories
+
+    def parsefactories(self: fixtures.FixtureManager, *given: object, **named: object) -> None:
+        holder = named.get("holder")
+        owner = holder if isinstance(holder, type | ModuleType) else type(holder)
+        names = (value for one in getattr(owner, "__mro__", (owner,)) for value in vars(one).values())
+        if holder is None or kind is None or any(type(value) is kind for value in names):
+            parse(self, *given, **named)  # type: ignore[call-overload]
+
+    fixtures.FixtureManager.parsefactories = parsefactories  # type: ignore[method-assign]
+
+
 BESIDE = {"testing", "strategies", "notebook"}
 OTHERS = (
     *("onnx", "onnxruntime", "rich.console", "rich.table", "filelock", "jinja2", "_pytest.stepwise"),
@@ -198,6 +216,7 @@ def warm_up(*without: str) -> None:
                 with contextlib.suppress(ImportError):
                     name in without or importlib.import_module(name)
 
+    pass_over_plugins_without_fixtures()
     options = [f"-pno:{plugin}" for plugin in WITHOUT]
     os.environ.pop("PYTEST_ADDOPTS", None)
     with (
