@@ -16,6 +16,10 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
+    from typing import Any
+
+    from pytest_npudump.plugin.features.isolation.task import Task
 
 
 def ask(path: str, words: list[str], streams: tuple[int, ...] = (0, 1, 2)) -> int:
@@ -99,8 +103,9 @@ def fork_workers(path: str) -> None:
 def fork_children(path: str) -> None:
     """Have the processes of isolated tests forked from the first one on, by a process of this one's."""
     import subprocess
+    from types import SimpleNamespace
 
-    from pytest_npudump.plugin.features.isolation import server
+    from pytest_npudump.plugin.features.isolation import parent, server
 
     class Running:
         def __init__(self, told: socket.socket) -> None:
@@ -136,6 +141,19 @@ def fork_children(path: str) -> None:
         self._process = running  # type: ignore[assignment]
         return bool(server._hear(ours, "ready", 100))
 
+    ready = server.ServerProcess.is_ready
+
+    def is_ready(self: server.ServerProcess, cwd: Path) -> bool:
+        if self._process is not None and server._inherited() != self._inherited:
+            self.close()  # a new one is forked with the variables of today
+        return ready(self, cwd)
+
+    def in_this_memory(task: Task, *rest: Any) -> tuple[bool, str]:
+        kept = {name: getattr(task, name) for name in ("write", "socket", "directory", "run")}
+        return run_child(SimpleNamespace(other_memory=False, **kept), *rest)  # else a new interpreter starts
+
+    run_child, parent._run = parent._run, in_this_memory  # type: ignore[assignment]
+    server.ServerProcess.is_ready = is_ready  # type: ignore[method-assign]
     server.ServerProcess._start = start  # type: ignore[method-assign]
     server.ServerProcess._modules = property(lambda _: ("os",), lambda *_: None)  # type: ignore[assignment]
 
@@ -164,6 +182,24 @@ def known_distributions() -> Callable[..., object]:
         return iter(known[path])
 
     return distributions
+
+
+def pass_over_plugins_without_fixtures() -> None:
+    """Have pytest look for fixtures where plugins have some only: it looks at all names of each."""
+    from types import ModuleType
+
+    from _pytest import fixtures
+
+    kind, parse = getattr(fixtures, "FixtureFunctionDefinition", None), fixtures.FixtureManager.parsefactories
+
+    def parsefactories(self: fixtures.FixtureManager, *given: object, **named: object) -> None:
+        holder = named.get("holder")
+        owner = holder if isinstance(holder, type | ModuleType) else type(holder)
+        names = (value for one in getattr(owner, "__mro__", (owner,)) for value in vars(one).values())
+        if holder is None or kind is None or any(type(value) is kind for value in names):
+            parse(self, *given, **named)  # type: ignore[call-overload]
+
+    fixtures.FixtureManager.parsefactories = parsefactories  # type: ignore[method-assign]
 
 
 BESIDE = {"testing", "strategies", "notebook"}
@@ -198,6 +234,7 @@ def warm_up(*without: str) -> None:
                 with contextlib.suppress(ImportError):
                     name in without or importlib.import_module(name)
 
+    pass_over_plugins_without_fixtures()
     options = [f"-pno:{plugin}" for plugin in WITHOUT]
     os.environ.pop("PYTEST_ADDOPTS", None)
     with (

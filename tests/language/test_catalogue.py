@@ -23,11 +23,10 @@ PACKAGE = Path(pytest_npudump.__file__).parent
 PATH = PACKAGE / "language" / "catalogues" / "zh.po"
 MARKS = {"_": None, "gettext": None, "mark": None, "ngettext": (1, 2), "plural": (1, 2), "counted": (2, 3)}
 EXTRACTED = {
-    "*.py": ("python", MARKS),
     "*.j2": ("jinja2.ext:babel_extract", MARKS),
     "*.js": ("javascript", {"t": None}),
 }
-"""By files of the package: babel's method for them, and the functions that mark a message there."""
+"""By files of the package that are no modules: babel's method, and the functions that mark messages there."""
 
 ARGPARSE = (
     "usage: ",
@@ -53,11 +52,17 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text("utf-8"))
 
 
+@cache
+def calls_in(path: Path) -> list[ast.Call]:
+    nodes = ast.walk(tree_of(path))
+    return [node for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+
+
 def calls(*names: str) -> Iterator[tuple[str, ast.Call]]:
     """Yield the calls of functions in the package, each with its place."""
     for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(tree_of(path)):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
+        for node in calls_in(path):
+            if node.func.id in names:  # type: ignore[attr-defined]
                 yield f"{path.relative_to(PACKAGE)}:{node.lineno}", node
 
 
@@ -81,6 +86,11 @@ def marked() -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = dict.fromkeys(ARGPARSE, ("argparse",))
     for prog, message in parser_texts(_parser(list(COMMANDS))):
         found.setdefault(message, (prog,))
+    for place, call in calls(*MARKS):
+        at = MARKS[call.func.id] or (1,)  # type: ignore[attr-defined]
+        given = [arg.value for arg in call.args[at[0] - 1 : at[-1]] if isinstance(arg, ast.Constant)]
+        if len(given) == len(at) and all(isinstance(one, str) for one in given):
+            found.setdefault(given[0], (place, *given[1:]))
     for pattern, (method, marks) in EXTRACTED.items():
         for path in sorted(PACKAGE.rglob(pattern)):
             with path.open("rb") as file:

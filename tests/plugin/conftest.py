@@ -9,6 +9,7 @@ import importlib
 import json
 import os
 import pkgutil
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -104,6 +105,17 @@ HEADER = """
 import numpy as np
 import pytest
 """
+APPLICATION = """
+import json, os, sys
+START = (
+    "import sys, runpy; from pytest_npudump.emulator.install import install; install(); "
+    "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+)
+CLIENT = json.loads(os.environ["CLIENT"])
+ARGUMENTS = ["classify.py", "small.om", "image.npy", "result.npy"]
+COMMAND = [*CLIENT, "-c", START, *ARGUMENTS]
+"""
+"""Begin of tests that run ``data/emulator/classify.py`` by ``COMMAND``: see the fixture ``classify``."""
 RECORDINGS: dict[bytes, dict[str, bytes]] = {}
 """What recordings have written, by a digest of the project's files."""
 
@@ -258,6 +270,16 @@ class PreparedServer(server.ServerProcess):
         """Leave the variables beside the task."""
         task.with_suffix(".environ").write_text(json.dumps(dict(os.environ)))
         return super().run(task, *where)
+
+
+@pytest.fixture
+def classify(project: Project, warm: Any, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project with an application, in a process that is forked, which calls ``acl.init("acl.json")``."""
+    shutil.copy(TESTS / "data/emulator/classify.py", project.path)
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    np.save(project.path / "image.npy", image)
+    monkeypatch.setenv("CLIENT", json.dumps(warm.client))
+    return project
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -13,19 +11,8 @@ from onnx import TensorProto, helper
 
 # pytester forgets modules that a run imports; a later run would then mix their classes with new ones.
 from pytest_npudump.emulator import install
-from tests.plugin.conftest import Project, onnx_model
+from tests.plugin.conftest import APPLICATION, Project, onnx_model
 
-APPLICATION = Path(__file__).parents[1] / "data" / "emulator" / "classify.py"
-HEADER = """
-import sys
-from pathlib import Path
-START = (
-    "import sys, runpy; from pytest_npudump.emulator.install import install; install(); "
-    "PLANT"
-    "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
-)
-COMMAND = [sys.executable, "-c", START, "classify.py", "half.om", "x.npy", "result.npy"]
-"""
 RUN = '    npu_dump.run([*COMMAND, "acl.json"], acl_json="acl.json")\n'
 
 
@@ -36,18 +23,17 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def application(project: Project) -> Project:
-    """A project whose application squares float16 values from x.npy, which overflow above 256."""
-    shutil.copy(APPLICATION, project.path / "classify.py")
-    np.save(project.path / "x.npy", np.full((2, 3), 2, np.float16))
+def application(classify: Project) -> Project:
+    """A project whose application squares float16 values, which overflow above 256."""
+    np.save(classify.path / "image.npy", np.full((2, 3), 2, np.float16))
     nodes = [
         helper.make_node("Mul", ["x", "x"], ["a"], name="block/square"),
         helper.make_node("Cast", ["a"], ["y"], name="cast", to=TensorProto.FLOAT),
     ]
     model = onnx_model(nodes, {"x": [2, 3]}, {"y": [2, 3]}, name="half")
     model.graph.input[0].type.tensor_type.elem_type = TensorProto.FLOAT16
-    onnx.save(model, str(project.path / "half.onnx"))
-    return project
+    onnx.save(model, str(classify.path / "half.onnx"))
+    return classify
 
 
 SCENES = ["scene='overflow'", "scene='exception', isolation='none'"]
@@ -60,7 +46,8 @@ def write_tests(
     tests = (
         f"\n@pytest.mark.npu_dump({marker})\ndef test_{n}(npu_dump):\n{body}" for n, body in enumerate(bodies)
     )
-    project.test_file(HEADER.replace("PLANT", plant) + "\n".join(tests))
+    head = APPLICATION.replace("small.om", "half.om").replace("install(); ", f"install(); {plant}")
+    project.test_file("\n".join([head, *tests]))
 
 
 UNREAD = RUN.replace(', "acl.json"]', "]")
@@ -87,7 +74,7 @@ def test_a_program_has_to_read_its_configuration_and_to_end_well(application: Pr
 def test_an_operator_that_overflows_or_fails_in_a_program_is_named(
     application: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    np.save(application.path / "x.npy", np.full((2, 3), 300, np.float16))
+    np.save(application.path / "image.npy", np.full((2, 3), 300, np.float16))
     write_tests(application, (RUN,))
     application.run(failed=1, shows="npudump: block/square (Mul) overflowed: *")
     with monkeypatch.context() as patch:  # whatever the file system says of what was read

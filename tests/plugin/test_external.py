@@ -3,41 +3,26 @@
 from __future__ import annotations
 
 import json
-import shutil
-from pathlib import Path
 
-import numpy as np
 import pytest
 import yaml
 
-from tests.plugin.conftest import Project
+from tests.plugin.conftest import APPLICATION, Project
 
 pytestmark = pytest.mark.e2e
-APPLICATION = Path(__file__).parents[1] / "data" / "emulator" / "classify.py"
 ACL_JSON = b'{"err_msg_mode": "1"}'
-HEADER = """
-import sys
-START = (
-    "import sys, runpy; from pytest_npudump.emulator.install import install; install(); "
-    "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
-)
-COMMAND = [sys.executable, "-c", START, "classify.py", "small.om", "image.npy", "result.npy"]
-"""
 RUN = '    npu_dump.run([*COMMAND, "acl.json"], acl_json="acl.json", models=["small.onnx"])\n'
 
 
 @pytest.fixture
-def application(project: Project) -> Project:
+def application(classify: Project) -> Project:
     """A project whose model is run by an application that calls ``acl.init("acl.json")``."""
-    shutil.copy(APPLICATION, project.path / "classify.py")
-    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-    np.save(project.path / "image.npy", image)
-    (project.path / "acl.json").write_bytes(ACL_JSON)
-    return project
+    (classify.path / "acl.json").write_bytes(ACL_JSON)
+    return classify
 
 
 def write_test(project: Project, body: str = RUN, marker: str = "") -> None:
-    project.test_file(f"{HEADER}\n@pytest.mark.npu_dump({marker})\ndef test_small(npu_dump):\n{body}")
+    project.test_file(f"{APPLICATION}\n@pytest.mark.npu_dump({marker})\ndef test_small(npu_dump):\n{body}")
 
 
 def rows(project: Project) -> list[str]:
@@ -82,7 +67,7 @@ def test_no_operator_is_judged_by_a_model_that_the_application_wrote_in_between(
     application.path.joinpath("small.onnx").rename(application.path / "wrong.onnx")
     application.path.joinpath("small.onnx").write_bytes(right)
     application.path.joinpath("swapped.py").write_text(SWAPPED)
-    command = '[sys.executable, "swapped.py", *COMMAND[3:], "acl.json"]'
+    command = '[*CLIENT, "swapped.py", *ARGUMENTS, "acl.json"]'
     write_test(application, f'    npu_dump.run({command}, acl_json="acl.json", models=["small.onnx"])\n')
     application.run(
         failed=1,
@@ -163,10 +148,7 @@ def test_an_application_gets_no_dump_that_holds_another_run(application: Project
 
 
 def test_output_is_kept_with_the_dump(application: Project) -> None:
-    write_test(
-        application,
-        RUN.replace("COMMAND", 'COMMAND[:2], START.replace("import", "print(7); import", 1), *COMMAND[3:]'),
-    )
+    write_test(application, RUN.replace("*COMMAND", '*CLIENT, "-c", f"print(7); {START}", *ARGUMENTS'))
     application.record("--npudump-output=.", "-onpudump_keep_dumps=all", "-onpudump_repeats=1")
     (path,) = (application.path / "dumps").rglob("stdout.txt")
     assert path.read_text() == "7\n"
@@ -189,7 +171,7 @@ def test_what_a_killed_run_left_is_put_back_and_reported(application: Project) -
     write_test(application)
     killer = "import os, signal; os.kill(os.getppid(), signal.SIGKILL)"
     application.test_file(
-        f"{HEADER}\n@pytest.mark.npu_dump\ndef test_killed(npu_dump):\n"
+        f"{APPLICATION}\n@pytest.mark.npu_dump\ndef test_killed(npu_dump):\n"
         f"    npu_dump.run([sys.executable, '-c', {killer!r}], acl_json='acl.json')\n",
         "killed.py",
     )

@@ -40,7 +40,7 @@ def pytest_runtest_logfinish():
 @pytest.fixture(autouse=True)
 def statistics(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Record statistics only: files of these are edited here."""
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-o npudump_auto_tensors=0")
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"{os.environ['PYTEST_ADDOPTS']} -o npudump_auto_tensors=0")
     assert project.path.is_dir()
 
 

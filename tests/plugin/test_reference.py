@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from tests.plugin.conftest import Project, onnx_model
+from tests.plugin.conftest import APPLICATION, Project, onnx_model
 
 DUMPS = "--npudump-output=."
 REFERENCE = "reference='reference.onnx'"
@@ -139,24 +138,16 @@ def test_inputs_that_nobody_told_fail_the_test_and_may_be_told_or_dumped(convert
     converted.run(shows="*the marker names no reference: add reference='model.onnx'*")
 
 
-EXTERNAL = """
-import sys
-START = (
-    "import sys, runpy; from pytest_npudump.emulator.install import install; install(); "
-    "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
-)
-COMMAND = [sys.executable, "-c", START, "classify.py", "small.om", "image.npy", "result.npy", "acl.json"]
-
+EXTERNAL = f"""{APPLICATION}
 @pytest.mark.npu_dump(reference='reference.onnx')
 def test_small(npu_dump):
-    npu_dump.run(COMMAND, acl_json="acl.json", models=["small.onnx"])
+    npu_dump.run([*COMMAND, "acl.json"], acl_json="acl.json", models=["small.onnx"])
 """
 
 
 @pytest.mark.e2e
+@pytest.mark.usefixtures("classify")
 def test_program_of_its_own_process_is_compared_on_the_inputs_the_test_tells(converted: Project) -> None:
-    shutil.copy(Path(__file__).parents[1] / "data" / "emulator" / "classify.py", converted.path)
-    np.save(converted.path / "image.npy", np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8))
     converted.test_file(EXTERNAL)
     converted.run(DUMPS, failed=1, shows="npudump: the inputs of the model are not known: *")
     converted.test_file(EXTERNAL + '    npu_dump.reference_inputs({"image": np.load("image.npy")})\n')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from tests.plugin.conftest import Project, onnx_model
 @pytest.fixture(autouse=True)
 def statistics(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Record statistics only: runs are counted here, and files of statistics edited."""
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-o npudump_auto_tensors=0")
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"{os.environ['PYTEST_ADDOPTS']} -o npudump_auto_tensors=0")
     assert project.path.is_dir()
 
 
