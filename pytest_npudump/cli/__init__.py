@@ -21,7 +21,6 @@ from typing import Any
 from pytest_npudump import __version__
 from pytest_npudump.cli.common.output import INTERRUPTED, emit, exit_code, leave_threads_behind, screen
 from pytest_npudump.cli.common.spoken_parser import SpokenParser, asked_language, parse
-from pytest_npudump.language.text import terminal_columns
 from pytest_npudump.language.translation import speaking
 
 _DESCRIPTION = (
@@ -75,8 +74,7 @@ class _Explain(argparse.Action):
             0
         ]
         shown = StringIO()
-        columns = screen() or (terminal_columns() if os.environ.get("COLUMNS") else _WIDTH)
-        Console(file=shown, width=columns).print(Markdown(page))
+        Console(file=shown, width=screen() or _WIDTH).print(Markdown(page))
         emit((line.rstrip() for line in shown.getvalue().splitlines()), whole=True)
         parser.exit()
 

@@ -144,8 +144,8 @@ class Story:
         self.unused: set[str] = set()
         commands = folder.parent / "commands"
         commands.mkdir()
-        for name in ("pytest", "npudump"):
-            (commands / name).write_text(f'#!/bin/sh\nexec {shlex.join([*warm.client, name])} "$@"\n')
+        for name, wide in (("pytest", ""), ("npudump", "unset COLUMNS; ")):
+            (commands / name).write_text(f'#!/bin/sh\n{wide}exec {shlex.join([*warm.client, name])} "$@"\n')
             (commands / name).chmod(0o755)
         self.environment = {
             **{name: value for name, value in os.environ.items() if name not in _NOT_OF_A_USER},

@@ -105,7 +105,10 @@ def _transcript(steps: Sequence[Step], folder: Path, warm: Any) -> str:
 def _run(words: list[str], warm: Any) -> tuple[int, str]:
     if words[0] == "npudump":
         printed, errors = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
+        streams = contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors)
+        with mock.patch.dict(os.environ), streams[0], streams[1]:
+            if "--help" not in words:
+                os.environ.pop("COLUMNS", None)  # whole names, as in a pipe
             try:
                 code = main(words[1:])
             except SystemExit as exit_:

@@ -67,11 +67,13 @@ _GAP = "  "
 
 
 def screen(stream: TextIO | None = None) -> int | None:
-    """Return the columns of the terminal that a stream, else standard output, is; None where it is none."""
+    """Return the columns of the terminal that a stream, else standard output, is; None where it is none.
+
+    Of anything else they are those that the variable ``COLUMNS`` asks for.
+    """
     stream = stream or sys.stdout
-    if stream is None or not stream.isatty():
-        return None
-    return terminal_columns()
+    asked = os.environ.get("COLUMNS", "").isdecimal()
+    return terminal_columns() if stream is not None and (asked or stream.isatty()) else None
 
 
 def emit(lines: Iterable[str], *, whole: bool = False) -> None:

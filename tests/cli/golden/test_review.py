@@ -97,6 +97,7 @@ def test_rows_fit_the_terminal_and_why_shows_whole_names(
     rows = lines[head : head + 3]
     assert rows[-1].startswith("  fc ")
     assert max(map(len, rows)) <= 80
+    monkeypatch.delenv("COLUMNS")
     assert any(line.startswith(f"  {names[0]} ") for line in review("w", "q").out.splitlines())
 
 
