@@ -215,7 +215,8 @@ def bench_tensors(work: Path, dtype: str, peer: str | None) -> None:
 def bench_failing(work: Path) -> None:
     """Tensors that fail, of which a report says how they differ; numpy's measures are in float64."""
     rows = [(dtype, count, "unrelated") for dtype, count in FAILING_TYPES.items()]
-    rows += [(dtype, 10, content) for content in FAILING_CONTENTS for dtype in ("int8", "float16", "float32")]
+    dtypes = "int8", "float16", "float32"
+    rows += [(dtype, FAILING_TYPES[dtype], content) for content in FAILING_CONTENTS for dtype in dtypes]
     rows = [one for one in rows if one[::2] != ("int8", "all NaN")]
     for dtype, count, content in [*rows, ("float16", 1, "64 Mi elements"), ("float32", 1, "64 Mi elements")]:
         offset = samples("failing", work, dtype, str(count), content)
@@ -241,6 +242,9 @@ def bench_statistics(work: Path, peer: str | None) -> None:
     merged = work / "merged_golden", work / "merged_actual"
     plain = best([sys.executable, "-c", ROWS, *merged], says="20000 rows, 0 off")
     row("compare 20,000 rows of statistics", best(npudump("compare", *merged), says=says), plain, theirs)
+    merged = work / "long_golden", work / "long_actual"
+    plain = best([sys.executable, "-c", ROWS, *merged], says="20000 rows, 0 off")
+    row("the same, names of 300 characters", best(npudump("compare", *merged), says=says), plain, None)
     ours = best(npudump("compare", work / "csv_golden", work / "csv_actual"), says=says)
     row("compare 10,000 with 10,000 statistics files (20,000 rows)", ours, None, None)
     ours = best(npudump("compare", work / "csv_golden.yaml", work / "csv_actual"), says=says)

@@ -124,17 +124,17 @@ def csv_trees(work: Path) -> None:
     write_golden(path, Record("test_model.py::test_model", {"runtime": "acl"}, table, path))
 
 
-def merged_statistics(work: Path) -> None:
+def merged_statistics(work: Path, prefix: str = "merged", name: str = "Default_conv") -> None:
     """The statistics of ``ROWS`` tensors in one file, as MindSpore and msprobe merge them."""
     generator = np.random.default_rng(0)
     lines = [MERGED]
     for number in range(ROWS // 2):
         for io in ("input", "output"):
             high, low, mean = np.sort(generator.standard_normal(3))[[2, 0, 1]]
-            ids = f"Conv2D,Default_conv-op{number},0,0,{STAMP + number},{io},0,4096,float16"
+            ids = f"Conv2D,{name}-op{number},0,0,{STAMP + number},{io},0,4096,float16"
             lines.append(f'{ids},"(1,8,16,16)",{high:g},{low:g},{mean:g},30.5')
     for side in ("golden", "actual"):
-        path = work / f"merged_{side}" / "rank_0" / "net" / "0" / "0" / "statistic.csv"
+        path = work / f"{prefix}_{side}" / "rank_0" / "net" / "0" / "0" / "statistic.csv"
         path.parent.mkdir(parents=True)
         path.write_text("\n".join(lines) + "\n")
 
@@ -166,6 +166,7 @@ def main() -> None:
     else:
         for write in (csv_trees, merged_statistics, peer_rows):
             write(Path(work))
+        merged_statistics(Path(work), "long", "Default_network_".ljust(293, "x"))
 
 
 if __name__ == "__main__":

@@ -347,6 +347,8 @@ def _other_layouts(comparison: Comparison, ours: Sequence[Any], theirs: Sequence
     """Say of which tensors only statistics were compared although the names of their axes differ."""
     found = []
     formats = _formats(ours), _formats(theirs)
+    if len({*formats[0], *formats[1]}) < 2:  # noqa: PLR2004 - all alike
+        return
     rows = zip(comparison.alignment.golden.tolist(), comparison.alignment.actual.tolist(), strict=True)
     for position, (here, there) in enumerate(rows):
         if (

@@ -120,7 +120,8 @@ class Tensors:
 
 
 def _beyond(golden: Wide, actual: Wide, bound: Wide | float) -> NDArray[np.bool_]:
-    distance = np.abs(actual - golden)
+    distance = actual - golden
+    np.abs(distance, out=distance)
     far: NDArray[np.bool_] = distance > bound
     if math.isfinite(distance.max(initial=0.0)):
         return far
