@@ -17,6 +17,7 @@ from pytest_npudump.compare.stats.alignment import under_golden_keys
 from pytest_npudump.compare.stats.allowances import deviations
 from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.selection import alike_layers, by_file_names, with_raw_names
+from pytest_npudump.dump.stats.compact_projections import as_printed
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.dump.tree.mindspore import under_first_keys
 from pytest_npudump.errors import DumpError, GoldenError, joined, said
@@ -136,7 +137,8 @@ def disagreements(
 ) -> tuple[dict[str, dict[str, tuple[object, object]]], frozenset[str]]:
     """Return the statistics in which two runs disagree beyond the test's tolerances, by sanitised key.
 
-    The second run's statistics are recomputed from its tensors, with ACL's own way of treating NaN.
+    The second run's statistics are recomputed from its tensors, with ACL's own way of treating NaN, and are
+    rounded where the first one's are.
 
     Returns:
         Also the sanitised keys of tensors with the same statistics in both, digit for digit.
@@ -144,12 +146,13 @@ def disagreements(
     wanted = {str(key.sanitised) for key in keys} & records.keys()
     before = [record for record in first.run.records if str(record.key.sanitised) in wanted]
     after = [records[str(record.key.sanitised)] for record in before]
-    tables = StatsTable.from_records(before), StatsTable.from_records(after)
-    alike = tables[0].same_rows(tables[1])
+    one = StatsTable.from_records(before)
+    other = StatsTable.from_records(as_printed(after) if one.summed else after)
+    alike = one.same_rows(other)
     same = frozenset(str(record.key.sanitised) for record in compress(after, alike))
     if alike.all():
         return {}, same
-    comparison = judge_tables(*tables, for_layers(tolerances, first), RUN)
+    comparison = judge_tables(one, other, for_layers(tolerances, first), RUN)
     found: dict[str, dict[str, tuple[object, object]]] = {
         str(verdict.key.sanitised): {r.statistic: (r.golden, r.actual) for r in verdict.reasons}
         for verdict in comparison.failing
