@@ -141,7 +141,7 @@ class TestTorchSave(OurFormat):
         Sample(
             TOOLS / "plain" / "value.pt",
             {"attn.layer_id=2:output.0": VALUES},
-            "name=attn___rank=1___dump_index=12___step=3___layer_id=2.pt",
+            "name=attn___rank=1___dump_index=12___step=3___recompute_status=disabled___layer_id=2.pt",
         ),
     )
 

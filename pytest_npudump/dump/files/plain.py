@@ -166,6 +166,8 @@ _KNOWN = frozenset({"name", "rank", "dump_index", *_STEPS})
 def _pairs(stem: str) -> dict[str, str]:
     """Return what a name of SGLang's dumper says; nothing for another name."""
     pairs = dict(part.partition("=")[::2] for part in stem.split("___"))
+    if pairs.get("recompute_status") == "disabled":  # which newer ones have in each name
+        del pairs["recompute_status"]
     return pairs if pairs.get("name") and "rank" in pairs else {}
 
 
