@@ -12,11 +12,15 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections import defaultdict
 from contextlib import nullcontext, suppress
 from functools import partial
 from math import inf, prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from pytest_npudump.dump.stats.tensor import rows_stats
 from pytest_npudump.errors import RequestError, said
 from pytest_npudump.request import KnownNames
 from pytest_npudump.runtime.modules.capture import (
@@ -40,6 +44,9 @@ _UNDER_WAY: list[CellCapture] = []
 _CALLS = Replaced()
 _AGAIN = frozenset({"bprop", "recompute_function"})
 """Functions of MindSpore's module ``recompute`` that call cells again in a backward pass."""
+_FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
+_SMALL, _HELD = 1 << 17, 1 << 26
+"""Most bytes of a tensor that is worth a copy, to be reduced with others, and of all copies."""
 
 
 class CellCapture(Capture):
@@ -81,7 +88,7 @@ class CellCapture(Capture):
             self._wanted.clear()
         self._on_cpu = self._mindspore.get_context("device_target") == "CPU"
         self._operator_at: dict[tuple[int, str], int] = {}
-        self._recomputed = False
+        self._recomputed, self._held = False, 0
         self.places: dict[int, list[int]] = {}
         self.owners: dict[int, type] = {}
         for at, cell in enumerate(self._modules):
@@ -230,17 +237,45 @@ class CellCapture(Capture):
         self._keep(Value(module, kind, slot, dtype, shape, count * size, count, self._on_cpu), tensor, None)
 
     def _found(self, value: Value, tensor: Any) -> Any:
-        if not self.tensors and not (self._on_host and self._on_cpu):
-            row = reduced(tensor, wide=value.wide)
-            if row is not None:
-                return row
-        array = fetched(tensor)
+        on_device = not self.tensors and not (self._on_host and self._on_cpu)
+        if 0 < value.size <= _SMALL and value.dtype in _FLOATS and not self.tensors:
+            if self._held > _HELD:
+                self._reduce()
+            self._held += value.size
+            return _Copy(tensor.copy() if on_device else fetched(tensor).copy())
+        row = reduced(tensor, wide=value.wide) if on_device else None
+        array = fetched(tensor) if row is None else None
         if array is None or not self.tensors:
-            return None if array is None else host_stats(array)
+            return row if array is None else host_stats(array)
         return array.copy()
+
+    def _reduce(self) -> None:
+        """Reduce the copies of a step, those of one type and shape together."""
+        self._held, alike = 0, defaultdict[Any, list[Any]](list)
+        for seen in self._step:
+            if isinstance(seen.found, _Copy):
+                alike[seen.value.dtype, seen.value.shape].append(seen)
+        for some in alike.values():
+            copies = [seen.found.values.reshape(-1) for seen in some]
+            if self._on_host and self._on_cpu:
+                found = rows_stats(np.stack(copies))
+            else:
+                found = _reduced_rows(self._mindspore.ops.stack(copies), wide=self._on_cpu)
+            for at, seen in enumerate(some):
+                seen.found = found[at]
+
+    def _close(self) -> None:
+        self._reduce()
+        super()._close()
 
     def _stacked(self, rows: list[Any]) -> Any:
         return self._mindspore.ops.stack(rows)
+
+
+class _Copy(NamedTuple):
+    """Elements that are reduced with others of their type and shape."""
+
+    values: Any
 
 
 def _call(owner: type, original: Callable[..., Any], cell: Any, /, *given: Any, **named: Any) -> Any:
@@ -301,28 +336,42 @@ def reduced(tensor: Any, *, wide: bool = True) -> Any:
         An int64 tensor of shape (8,); None for a type that is better fetched.
     """
     mindspore = sys.modules["mindspore"]
-    ops, int64, dtype = mindspore.ops, mindspore.int64, str(tensor.dtype).lower()
+    if not prod(tensor.shape):
+        return mindspore.ops.zeros((8,), mindspore.int64)
+    rows = _reduced_rows(tensor.reshape(1, -1), wide=wide)
+    return None if rows is None else rows[0]
+
+
+def _reduced_rows(rows: Any, *, wide: bool) -> Any:
+    """Reduce each row of a tensor of shape (k, n), n > 0; None for a type that is better fetched."""
+    mindspore = sys.modules["mindspore"]
+    ops, int64, dtype = mindspore.ops, mindspore.int64, _dtype_of(rows)
     kind, code = (mindspore.float64, int64) if wide else (mindspore.float32, mindspore.int32)
 
-    def row(numbers: Sequence[Any], counts: Sequence[Any]) -> Any:
-        floats = ops.stack([one.astype(kind) for one in numbers]).view(code).astype(int64)
-        whole = ops.stack([one.astype(int64) for one in counts])
-        return ops.concat([floats, whole, ops.zeros((8 - len(numbers) - len(counts),), int64)])
+    def found(numbers: Sequence[Any], counts: Sequence[Any]) -> Any:
+        floats = ops.stack([one.astype(kind) for one in numbers], 1).view(code).astype(int64)
+        whole = ops.stack([one.astype(int64) for one in counts], 1)
+        spare = ops.zeros((len(rows), 8 - len(numbers) - len(counts)), int64)
+        return ops.concat([floats, whole, spare], 1)
 
     def norm(values: Any) -> Any:
-        return (values * values).sum().sqrt()
+        return (values * values).sum(1).sqrt()
 
-    if not prod(tensor.shape):
-        return ops.zeros((8,), int64)
-    if dtype.startswith(("bool", "int", "uint")) and dtype not in {"uint64", "int4"}:
-        whole = tensor.astype(int64)
+    if dtype in {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"}:
+        whole = rows.astype(int64)
         low = whole & 0xFFFFFFFF
-        counts = [whole.max(), whole.min(), ((whole - low) // 2**32).sum(), low.sum(), (whole != 0).sum()]
-        return row([norm(whole.astype(kind))], counts)
-    if dtype not in {"float64", "float32", "float16", "bfloat16"}:
+        counts = [
+            whole.amax(1),
+            whole.amin(1),
+            ((whole - low) // 2**32).sum(1),
+            low.sum(1),
+            (whole != 0).sum(1),
+        ]
+        return found([norm(whole.astype(kind))], counts)
+    if dtype not in _FLOATS:
         return None
-    values = tensor if dtype in {"float64", "float32"} else tensor.astype(mindspore.float32)
+    values = rows if dtype in {"float64", "float32"} else rows.astype(mindspore.float32)
     wrong, summed = values.isnan(), values.astype(kind)
-    numbers = [values.masked_fill(wrong, -inf).max(), values.masked_fill(wrong, inf).min(), summed.sum()]
-    counts = [wrong.sum(), (values == inf).sum(), (values == -inf).sum(), (values != 0).sum()]
-    return row([*numbers, norm(summed)], counts)
+    numbers = [values.masked_fill(wrong, -inf).amax(1), values.masked_fill(wrong, inf).amin(1), summed.sum(1)]
+    counts = [wrong.sum(1), (values == inf).sum(1), (values == -inf).sum(1), (values != 0).sum(1)]
+    return found([*numbers, norm(summed)], counts)
