@@ -128,6 +128,7 @@ class Extension(WorkerExtension):
             weight.copy_(wrong)
             return
         calls, execute = [0], runner.execute_model
+        self.replaced = execute
 
         def once(*given: Any, **named: Any) -> Any:
             calls[0] += 1
@@ -138,7 +139,8 @@ class Extension(WorkerExtension):
 
     def bench_mend(self) -> None:
         """Put the weights back."""
-        self.model_runner.__dict__.pop("execute_model", None)
+        if replaced := self.__dict__.pop("replaced", None):
+            self.model_runner.execute_model = replaced
         if kept := self.__dict__.pop("kept", ()):
             kept[0].copy_(kept[1])
 
