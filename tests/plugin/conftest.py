@@ -11,7 +11,8 @@ import os
 import pkgutil
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
@@ -134,6 +135,21 @@ def held(
     for line in [hides] if isinstance(hides, str) else hides:
         result.stdout.no_fnmatch_line(line)
     return result
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    until = time.monotonic() + 100
+    while not condition():
+        assert time.monotonic() < until, condition
+        time.sleep(0.02)
+
+
+def is_gone(process: int) -> bool:
+    """Whether a process has ended, whoever has yet to ask for it."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
 
 
 @dataclass(frozen=True)

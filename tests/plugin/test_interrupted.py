@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -16,7 +15,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from pytest_npudump.regression import explanation
-from tests.plugin.conftest import Project
+from tests.plugin.conftest import Project, is_gone, wait_for
 
 pytestmark = pytest.mark.e2e
 FOUND = "npudump: the weights of block/conv.2 changed *block/conv.2:output.0 *"
@@ -185,11 +184,8 @@ def start(project: Project, *options: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         text=True,
     )
-    until = time.monotonic() + 100
-    while not (project.path / "second").exists():
-        assert process.poll() is None, process.communicate()[0]
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    wait_for(lambda: (project.path / "second").exists() or process.poll() is not None)
+    assert process.poll() is None, process.communicate()[0]
     return process
 
 
@@ -214,11 +210,7 @@ def test_signal_to_pytest_in_the_second_run(project: Project, number: signal.Sig
         assert told(project) == words
         assert "npudump: the weights of block/conv.2 changed " in out
         assert f"second run: {words}" in out
-    pid = Path(project.path / "pid").read_text()
-    until = time.monotonic() + 30
-    while _lives(pid):
-        assert time.monotonic() < until, "the second run's process lives on"
-        time.sleep(0.05)
+    wait_for(lambda: is_gone(int((project.path / "pid").read_text())))
 
 
 @pytest.mark.parametrize(
@@ -242,10 +234,7 @@ def test_kill_between_the_recording_and_the_end_of_the_teardown_leaves_the_old_g
     process = start(project, "--npudump-update-golden")
     process.kill()
     process.communicate(timeout=60)
-    until = time.monotonic() + 30
-    while _lives(Path(project.path / "pid").read_text()):
-        assert time.monotonic() < until, "the process of the test lives on"
-        time.sleep(0.05)
+    wait_for(lambda: is_gone(int((project.path / "pid").read_text())))
     left = {path.name: path.read_bytes() for path in project.golden.parent.iterdir()}
     assert {name: left[name] for name in old} == old
     assert all(name.startswith(".npudump-") for name in left.keys() - old.keys())
@@ -254,10 +243,6 @@ def test_kill_between_the_recording_and_the_end_of_the_teardown_leaves_the_old_g
     assert "1 recorded" in project.run(DUMPS, "--npudump-update-golden").stdout.str()
     assert {path.name for path in project.golden.parent.iterdir()} == old.keys()
     project.run(DUMPS).assert_outcomes(passed=2)
-
-
-def _lives(pid: str) -> bool:
-    return Path(f"/proc/{pid}/cmdline").exists() and bool(Path(f"/proc/{pid}/cmdline").read_bytes())
 
 
 FILES = """

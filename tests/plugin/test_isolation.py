@@ -11,21 +11,14 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from pytest_npudump.golden.tensors import load_tensors
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from conftest import Project
-
+from tests.plugin.conftest import Project, is_gone, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -308,13 +301,6 @@ def test_pytest_that_is_killed_takes_its_programs_along(
         assert [path.name for path in project.path.glob("a.json*")] == ["a.json"]
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
 def test_death_at_exit_fails_although_the_comparison_passed(project: Project) -> None:
     recorded(project)
     isolated(project, "import atexit\natexit.register(os.abort)")
@@ -333,18 +319,7 @@ def test_whole_process_group_is_ended_with_the_test(project: Project) -> None:
     project.run("--npudump-update-golden").assert_outcomes(passed=1)
     assert log.exists()
     grandchild = int(project.path.joinpath("grandchild").read_text())
-    for _ in range(100):
-        if not _alive(grandchild):
-            return
-        time.sleep(0.05)
-    pytest.fail("the process that the test left behind lives on")
-
-
-def _alive(pid: int) -> bool:
-    try:
-        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
-        return False
+    wait_for(lambda: is_gone(grandchild))
 
 
 def test_parameters_that_differ_from_process_to_process_are_named(project: Project) -> None:
@@ -464,16 +439,9 @@ def write(folder: Path, *bodies: str) -> None:
 def start(folder: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [
-            *(
-                sys.executable,
-                "-m",
-                "pytest",
-                "-p",
-                "no:cacheprovider",
-                "--npudump-runtime=emulator",
-                "-onpudump_repeats=1",
-            ),
-            *("--npudump-update-golden", "-p", "no:asyncio", "-p", "no:pytest-retry", "-p", "no:flaky"),
+            *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--npudump-runtime=emulator"),
+            *("-onpudump_repeats=1", "--npudump-update-golden"),
+            *("-p", "no:asyncio", "-p", "no:pytest-retry", "-p", "no:flaky"),
         ],
         cwd=folder,
         env=dict(os.environ),
@@ -489,22 +457,6 @@ def noted(folder: Path, word: str) -> list[list[str]]:
     except FileNotFoundError:
         return []
     return [line.split()[1:] for line in lines if line.split()[0] == word]
-
-
-def is_gone(process: int) -> bool:
-    try:
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return True
-    return state == "Z"
-
-
-def until(condition: object, seconds: float = 120.0) -> bool:
-    assert callable(condition)
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.05)
-    return bool(condition())
 
 
 def test_children_are_forked_from_one_process_that_ends_with_pytest_and_comes_anew_where_it_was_killed(
@@ -528,12 +480,12 @@ def test_children_are_forked_from_one_process_that_ends_with_pytest_and_comes_an
 def test_nothing_is_left_when_pytest_is_killed(tmp_path: Path) -> None:
     write(tmp_path, NOTE, "note('sleeps', os.getpid(), os.getppid())\n    time.sleep(600)")
     pytest_ = start(tmp_path)
-    assert until(lambda: noted(tmp_path, "sleeps")), pytest_.communicate(timeout=1)
+    wait_for(lambda: noted(tmp_path, "sleeps"))
     ((child, parent),) = noted(tmp_path, "sleeps")
     assert int(parent) != pytest_.pid
     pytest_.send_signal(signal.SIGKILL)
     pytest_.communicate()
-    assert until(lambda: is_gone(int(child)) and is_gone(int(parent)))
+    wait_for(lambda: is_gone(int(child)) and is_gone(int(parent)))
 
 
 def test_descriptors_of_any_number_are_waited_for() -> None:
