@@ -1,4 +1,4 @@
-"""A place for compiled modules, and Hypothesis profiles: many examples where HYPOTHESIS_PROFILE=thorough."""
+"""A place for compiled modules, lines of any width, and Hypothesis profiles: many examples where HYPOTHESIS_PROFILE=thorough."""
 
 import atexit
 import os
@@ -18,6 +18,8 @@ if sys.dont_write_bytecode:
     atexit.register(lambda: [shutil.rmtree(folder, ignore_errors=True) for folder in folders])
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+os.environ.pop("COLUMNS", None)  # workers of pytest-xdist have 80, and commands in pipes would keep to that
 
 from hypothesis import HealthCheck, settings
 

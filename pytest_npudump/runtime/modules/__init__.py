@@ -2,7 +2,8 @@
 
 ``capture`` has what one process does, without pytest, ``cells`` the same for MindSpore; ``engine`` what the
 workers of vLLM do; ``worker`` is for other processes that a test starts; ``adapter`` is the runtime of tests
-that dump nothing else, and ``parameters`` has digests of what models compute with.
+that dump nothing else. ``module_edges`` sees what feeds each module, ``parameters`` has digests of what
+models compute with, and ``shards`` tells which part of a tensor a rank has, by the class of a layer.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class _Seen:
     device: Any
 
 
-class _Place(NamedTuple):
+class _Known(NamedTuple):
     """What a module has given last in one place, and the batch that takes more of the kind."""
 
     value: Value
@@ -180,6 +180,7 @@ class Capture:
     """
 
     processes: frozenset[int] = frozenset()
+    _compiled = False
 
     def __init__(
         self,
@@ -244,7 +245,7 @@ class Capture:
         self._replaced = Replaced()
         self._pending: list[tuple[list[_Seen], Any]] = []
         self._batches: dict[Any, _Batch] = {}
-        self._places: dict[tuple[int, int, int], _Place] = {}
+        self._places: dict[tuple[int, int, int], _Known] = {}
         self._step: list[_Seen] = []
         self._last: list[_Seen] = []
         self._active = self._rooted = self._warming = self._flowing = False
@@ -386,7 +387,7 @@ class Capture:
         """Follow tensors through the first execution, but for compiled code, which is not to see a mode."""
         if self._flow is not None or not self.follows or self._graph is not None or self.problems:
             return
-        from pytest_npudump.runtime.modules.dataflow import Dataflow  # noqa: PLC0415 - imports torch
+        from pytest_npudump.runtime.modules.module_edges import Dataflow  # noqa: PLC0415 - imports torch
 
         kind = self._torch.Tensor
         held = (one for module in self._modules for one in vars(module).values() if isinstance(one, kind))
@@ -541,7 +542,7 @@ class Capture:
     def _is_backward(self) -> bool:
         return bool(self._torch._C._current_graph_task_id() != -1)  # noqa: SLF001 - nothing public tells
 
-    def _place(self, alike: tuple[int, int, int], tensor: Any) -> _Place:
+    def _place(self, alike: tuple[int, int, int], tensor: Any) -> _Known:
         """Return what is known of such a tensor in this place."""
         device, shape = tensor.device, tensor.shape
         known, stream = self._places.get(alike), None
@@ -559,7 +560,7 @@ class Capture:
             if batch is None and sum(one.nbytes for one in self._batches.values()) < _BUFFERS:
                 on_host = self._on_host and device.type == "cpu"
                 batch = self._batches[kind] = _Batch(tensor, wide=wide, on_host=on_host)
-        found = _Place(value, *kind, batch)
+        found = _Known(value, *kind, batch)
         if self._graph is None:
             self._places[alike] = found
         return found
