@@ -1,4 +1,4 @@
-"""A place for compiled modules, lines of any width, and Hypothesis profiles: many examples where HYPOTHESIS_PROFILE=thorough."""
+"""A place for compiled modules, and Hypothesis profiles: many examples where HYPOTHESIS_PROFILE=thorough."""
 
 import atexit
 import os

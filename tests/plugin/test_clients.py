@@ -461,7 +461,7 @@ def test_a_failure_names_the_line_of_source_that_mindspores_graph_tells(
     assert run_net(mindspore, "--npudump-update-golden").ret == 0
     monkeypatch.setenv("CHANGE", "0.5")
     result = run_net(mindspore)
-    result.stdout.fnmatch_lines(["code:       Default_d_Mul-op0: /app/net.py:31: y = self.d(x)"])
+    result.stdout.fnmatch_lines(["code:       Default/d/Mul-op0: /app/net.py:31: y = self.d(x)"])
     assert (
         '"Default_d_Mul-op0": "/app/net.py:31: y = self.d(x)"'
         in next(mindspore.path.glob("dumps/*/report.json")).read_text()

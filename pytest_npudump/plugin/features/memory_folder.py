@@ -132,7 +132,7 @@ def _settle(path: Path, link: Path) -> None:
     draft = link.with_name(f"{link.name}.moving")
     try:
         if any(entry.name != _PLACE for entry in path.iterdir()):
-            shutil.copytree(path, draft, symlinks=True, copy_function=shutil.copyfile)
+            shutil.copytree(path, draft, symlinks=True)
             draft.joinpath(_PLACE).unlink(missing_ok=True)
         link.unlink()
         if draft.exists():

@@ -336,7 +336,7 @@ def spoil(folder: Path, damage: str) -> None:
     content = file.read_text("utf-8").splitlines(keepends=True)
     record = folder / json.loads(content[-1])["record"]["file"]
     if damage == "record":
-        record.write_text(record.read_text("utf-8").replace(" 0 0 0", " 0 0 1", 1), "utf-8")
+        record.write_text(record.read_text("utf-8").replace(" float32 ", " float16 ", 1), "utf-8")
     if damage == "gone":
         record.unlink()
     if damage == "cut":
@@ -438,10 +438,11 @@ def test_rules_by_operator_and_producer_are_judged_again_as_in_the_run(
 
 
 def test_what_if_names_its_idle_rules_and_the_tests_that_it_cannot_judge(
-    project: Project, capsys: pytest.CaptureFixture[str]
+    project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project.marked()
     project.record(KEEP)
+    monkeypatch.delenv("COLUMNS")  # whole lines
     rules = project.path / "rules.yaml"
     rules.write_text("rules: [{op_type: Conv, rtol: 0, atol: 0}]\n")
     code, checked = check(capsys, "--tolerances", str(rules))
