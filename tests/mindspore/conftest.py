@@ -174,8 +174,8 @@ class Project:
     def golden(self, test: str) -> list[str]:
         """Return the lines of a golden's table."""
         text = self.path.joinpath("golden", "test_net", f"{test}.yaml").read_text(encoding="utf-8")
-        table = text.partition("tensors: |\n")[2].partition("\nprojections: |")[0]
-        return [line.strip() for line in table.splitlines()]
+        table: str = yaml.safe_load(text)["tensors"]
+        return table.splitlines()
 
     def report(self) -> dict[str, Any]:
         """Return the one report.json that failing tests left below ``dumps``."""
