@@ -155,6 +155,7 @@ _NODE = re.compile(r"  %(?P<number>\d+)\([^()]*\) = (?P<type>\w+)\((?P<operands>
 _FULL_NAME = re.compile(r"\s+# Fullname with scope: \((?P<name>.*)\)\s*\Z")
 _PARAMETER = re.compile(r"%para\d+_(?P<name>\S+)")
 _DECLARED = re.compile(r"(?m)^%para\d+_([^\s:]+):? ?:")
+_NUMBERED = re.compile(r"(.*)-op\d+", re.ASCII)
 _ITEM = re.compile(r"I64\((\d+)\)")
 _HANDED_ON = frozenset({"Load", "Depend"})
 
@@ -424,6 +425,7 @@ def edges_at_hand(
     """
     layers = {sanitise(layer_of(key)) for key in table.keys}
     edges, notes = _read(read_mindspore, root)
+    edges = _numbered_alike(edges, layers)
     told: Counter[str] = Counter(edges.feeds.keys())
     torchair = (path for at in (root, root.parent) for path in sorted(at.glob(f"{GRAPHS}/{OPTIMISED}")))
     for found, failed in chain(
@@ -450,6 +452,16 @@ def edges_at_hand(
     edges = edges.unknown({layer for layer, names in owners.items() if len(names) > told[layer]})
     edges, failed = with_calls_inside(edges.completed(same_values(table)), root, table)
     return edges, (*notes, *failed)
+
+
+def _numbered_alike(edges: Edges, layers: set[str]) -> Edges:
+    """Return MindSpore's edges without operators whose numbers mean others in the dump.
+
+    Casts that it puts in for its CPU kernels are dumped under other numbers than its graphs have.
+    """
+    missing = {match[1] for layer in layers - edges.feeds.keys() if (match := _NUMBERED.fullmatch(layer))}
+    named = ((name, _NUMBERED.fullmatch(name)) for name in edges.feeds)
+    return edges.without({name for name, match in named if match and match[1] in missing})
 
 
 def _of_model(path: Path, layers: Collection[str]) -> tuple[Edges, list[str]]:

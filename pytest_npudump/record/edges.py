@@ -118,6 +118,10 @@ class Edges:
         """Return these edges without what feeds some layers, by their names in file names."""
         return Edges({**self.feeds, **dict.fromkeys(self.feeds.keys() & layers, (UNKNOWN,))}, self.told_by)
 
+    def without(self, layers: Collection[str]) -> Edges:
+        """Return these edges, unknown to and from some layers, by their names in file names."""
+        return replace(self, feeds=_unknown_from(layers, self.feeds)) if layers else self
+
     def parents_of(self, keys: Sequence[TensorKey]) -> list[tuple[tuple[int, ...], bool]]:
         """Return for each tensor the positions of what feeds it, and whether they are all.
 

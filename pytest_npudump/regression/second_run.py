@@ -68,7 +68,8 @@ def read_again(attempt: Attempt, first: Result, progress: Progress | None = None
     if first.run.dump is not None:
         dump = under_first_keys(first.run.dump, dump)
     if first.comparison is not None:
-        dump = with_raw_names(dump, by_file_names(v.key.layer for v in first.comparison.failing))
+        failing = by_file_names(verdict.key.layer for verdict in first.comparison.failing)
+        dump = with_raw_names(dump, by_file_names(attempt.layers or ()) | failing)
     return dump
 
 

@@ -458,6 +458,23 @@ def test_layers_of_two_graphs_of_mindspore_are_told_apart(
     assert edges_at_hand([], tmp_path, make_table(*rows))[0].feeds[relu] == (UNKNOWN,)
 
 
+def test_operators_that_mindspore_numbers_otherwise_in_its_dump_are_joined_to_none(
+    tmp_path: Path, make_table: Callable[..., StatsTable]
+) -> None:
+    folder = tmp_path / "rank_0" / "graphs"
+    folder.mkdir(parents=True)
+    (folder / "ms_output_trace_code_graph_0.ir").write_text(IR)
+    layers = ["Default_fc-Dense_BiasAdd-op0", "Default_relu-ReLU_ReLU-op0", "fc_weight"]
+    for further, fed in (
+        ([], Port("Default/fc-Dense/BiasAdd-op0")),
+        (["Default_fc-Dense_BiasAdd-op1"], UNKNOWN),
+    ):
+        rows = [(f"{layer}:output.0", "float32", (4,), BASE) for layer in layers + further]
+        feeds = edges_at_hand([], tmp_path, make_table(*rows))[0].feeds
+        assert feeds["Default_relu-ReLU_ReLU-op0"] == (fed,)
+        assert feeds["Default_split-Split_Split-op0"][0] == Port("x")
+
+
 def test_a_named_graph_goes_before_what_the_models_tell(
     tmp_path: Path, make_table: Callable[..., StatsTable]
 ) -> None:

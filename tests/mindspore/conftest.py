@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
@@ -173,8 +174,8 @@ class Project:
     def golden(self, test: str) -> list[str]:
         """Return the lines of a golden's table."""
         text = self.path.joinpath("golden", "test_net", f"{test}.yaml").read_text(encoding="utf-8")
-        table = text.partition("tensors: |\n")[2].partition("\nprojections: |")[0]
-        return [line.strip() for line in table.splitlines()]
+        table: str = yaml.safe_load(text)["tensors"]
+        return table.splitlines()
 
     def report(self) -> dict[str, Any]:
         """Return the one report.json that failing tests left below ``dumps``."""
@@ -203,6 +204,8 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Proje
     for name in ("CHANGE", "MINDSPORE_DUMP_CONFIG", "MS_DIAGNOSTIC_DATA_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CHANGE", "")
+    # Processes that are forked would have read MALLOC_PERTURB_ long before it is set.
+    monkeypatch.setattr(pytester, "_getpytestargs", lambda: (sys.executable, "-mpytest"))
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio -p no:pytest-retry -p no:hypothesispytest")
     pytester.makeini(
         "[pytest]\naddopts = --strict-markers --strict-config -p no:cacheprovider\n"

@@ -43,9 +43,9 @@ def test_cells_and_operators_have_goldens_and_a_fault_is_named_by_both(project: 
     project.run().stdout.fnmatch_lines(["npudump: 2 of 2 tests passed; 13 of 13 tensors compared (modules)"])
     project.run(change="fc2.weight=0.25").stdout.fnmatch_lines(
         [
-            "npudump: fc2:output.0 *",
+            "npudump: the weights of fc2 changed (1 of 2 *); first mismatch: fc2:output.0 *",
             "second run: reproduced; 2 layers dumped as tensors",
-            "npudump: fc2/MatMul:output.0 *",
+            "npudump: the weights of fc2 changed (1 of 2 *); first mismatch: fc2/MatMul:output.0 *",
             "second run: reproduced; 4 layers dumped as tensors",
         ]
     )
