@@ -4,7 +4,8 @@ Of each module there are a reference in float32, the same in the type of the dev
 device gives. The ratio is how far the device is off float32, in units of how far the type is: about 1 where
 the device rounds as the CPU does. Bounds are those of :mod:`pytest_npudump.explain.rounding`: the device is
 at fault beyond 3 as a vector, beyond 5 at one element, more for tensors of few elements. What the type rounds
-to begin with is the least that is taken for its error.
+to begin with is the least that is taken for its error. As vectors, few are :data:`FEW`: of 1,300 healthy
+tensors of 129 to 500 elements none is beyond 1.9, of 677 with 65 to 128 one is at 4.2.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.table import sanitised_key
 from pytest_npudump.errors import RequestError
-from pytest_npudump.explain.rounding import DEVICE, DTYPE, USELESS, Blame, Rounding
+from pytest_npudump.explain.rounding import DEVICE, DTYPE, FURTHER, USELESS, Blame, Rounding
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.golden.stored_tensors import read_tensors
 
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from pytest_npudump.runtime.modules.capture import Capture
 
     Array = Any
+
+FEW = 128
+"""Elements up to which a tensor may be farther off as a vector, as its errors do not average out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ def ratio_of(key: TensorKey, op_type: str, device: Array, rounded: Array, exact:
     largest = max(of_type.largest, step / 2 * of_type.magnitude)
     ratio = of_device.norm / norm if norm else math.inf if of_device.norm else 1.0
     beyond = (
-        of_device.norm > of_type.factor("l2norm") * norm
+        of_device.norm > (of_type.factor("l2norm") if of_type.count <= FEW else FURTHER) * norm
         or of_device.largest > of_type.factor("max") * largest
         or (of_device.special > 0 and not of_type.special)
     )

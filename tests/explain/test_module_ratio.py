@@ -47,6 +47,11 @@ def test_verdicts_of_tensors_whose_errors_are_known() -> None:
         exact = EXACT if rounded.dtype != np.float32 else rounded
         found = ratio_of(KEY, "Linear", device, rounded.astype(ml_dtypes.bfloat16), exact)
         assert found.whose == whose, (name, found)
+    moved = (EXACT * 1.01).astype(ml_dtypes.bfloat16)  # 4 to 5 times what rounding does, as a vector
+    for count, whose in ((128, ""), (129, "device"), (500, "device"), (501, "device")):
+        three = (array.reshape(-1)[:count] for array in (moved, ROUNDED, EXACT))
+        found = ratio_of(KEY, "Linear", *three)
+        assert (found.whose, 3 < found.ratio < 8) == (whose, True), count
     truth = np.linalg.norm((EXACT * 1.03).astype(ml_dtypes.bfloat16).astype(np.float64) - EXACT)
     rounding = np.linalg.norm(ROUNDED.astype(np.float64) - EXACT)
     found = ratio_of(KEY, "Linear", (EXACT * 1.03).astype(ml_dtypes.bfloat16), ROUNDED, EXACT)

@@ -274,7 +274,8 @@ class Capture:
 
     def _is_called(self, module: Any) -> bool:
         """Whether a module computes; containers such as ModuleList do not."""
-        return type(module).forward is not self._torch.nn.Module.forward
+        forward = getattr(type(module), "forward", None)  # what jit made has it at the instance alone
+        return forward is not self._torch.nn.Module.forward
 
     @property
     def model(self) -> Any:
@@ -466,7 +467,7 @@ class Capture:
             if called is not module:
                 return
             found = tensors_in([given, named])
-            if self._flow is not None and self._flowing:
+            if not self._torch.compiler.is_compiling() and self._flowing:
                 self._flow.enter(place(), found)
             for slot, tensor in enumerate(found):
                 self._tell(INPUT, place(), slot, tensor)
@@ -475,7 +476,7 @@ class Capture:
             if called is not module:
                 return
             found = tensors_in(output)
-            if self._flow is not None and self._flowing:
+            if not self._torch.compiler.is_compiling() and self._flowing:
                 self._flow.leave(place(), given, found)
             for slot, tensor in enumerate(found):
                 self._tell(OUTPUT, place(), slot, tensor)

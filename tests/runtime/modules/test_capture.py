@@ -462,6 +462,40 @@ def test_a_compiled_model_is_seen_with_its_layers(tmp_path: Path, way: str) -> N
     run(given)
 
 
+@pytest.mark.filterwarnings("ignore")  # of torch, within itself
+@pytest.mark.parametrize("way", ["compiled", "unguarded", "traced"])
+def test_modules_that_compiled_code_swallowed_are_listed_as_not_seen(tmp_path: Path, way: str) -> None:
+    """A function compiled within the model: with hooks, as vLLM runs it without guards, and by jit."""
+    model, given = models.transformer(1), models.words()
+    torch._dynamo.reset()  # the code of the function is that of the way before
+    block, mlp, expected = model.blocks[0], model.blocks[0].mlp, model(given)
+    if way == "traced":
+        block.mlp = torch.jit.trace(mlp, torch.zeros(2, 8, models.DIM))
+    else:
+        told = {"guard_filter_fn": torch.compiler.skip_all_guards_unsafe} if way == "unguarded" else {}
+
+        def swallow(x: Any) -> Any:
+            return mlp(x)
+
+        fast = torch.compile(swallow, backend="eager", fullgraph=True, options=told or None)
+
+        def forward(x: Any) -> Any:
+            q, k, v = block.qkv(block.norm(x)).chunk(3, -1)
+            x = x + block.out(nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True))
+            return x + fast(x)
+
+        block.forward = forward
+        model(given)
+    with Capture(model, tmp_path) as capture:
+        assert torch.allclose(model(given), expected, atol=1e-5)
+    inner = {f"blocks.0.mlp{at}:output.0" for at in ("", ".0", ".1", ".2")}
+    swallowed = {"compiled": set(), "unguarded": inner, "traced": inner - {"blocks.0.mlp:output.0"}}[way]
+    assert inner - {*records(capture)} == swallowed
+    words = f"modules of Transformer not recorded: {len(swallowed)} of 11 (not called, or inside a compiled "
+    assert [note.startswith(words) for note in capture.notes] == [True] * bool(swallowed)
+    assert capture.problems == []
+
+
 def test_tensors_are_found_in_what_models_return() -> None:
     from dataclasses import make_dataclass
 

@@ -149,6 +149,69 @@ def test_two_captures_are_held_against_each_other(project: pytest.Pytester) -> N
     assert both.count("#load=1") == 96
 
 
+KEPT = """
+@pytest.mark.npu_dump(modules=True, layers=["blocks.*"], golden_tensors="*")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_kept(npu_dump, model, dtype):
+    model.to(getattr(torch, dtype))
+    npu_dump.modules(model, tensors=True)
+    model(models.words())
+"""
+REFERENCES = """
+from pathlib import Path
+
+class HuggingFace(torch.nn.Module):  # layers by the same names, in code of its own
+    def __init__(self, made):
+        super().__init__()
+        self.embed_tokens, self.blocks = made.embed, made.blocks
+
+    def forward(self, words):
+        x = self.embed_tokens(words)
+        for block in self.blocks:
+            q, k, v = block.qkv(block.norm(x)).chunk(3, -1)
+            scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+            later = torch.ones(scores.shape[-2:]).triu(1).bool()
+            x = x + block.out(scores.masked_fill(later, -torch.inf).softmax(-1) @ v)
+            x = x + block.mlp(x)
+        return x
+
+@pytest.mark.npu_dump(modules=True, layers=["blocks.*"])
+@pytest.mark.parametrize("broken", [False, True])
+@pytest.mark.parametrize("kind", ["model", "run", "golden"])
+def test_ratio(npu_dump, model, kind, broken):
+    device = copy.deepcopy(model).bfloat16()
+    if broken:
+        device.blocks[3].mlp[0].weight.data *= 1.1
+    on_device = npu_dump.modules(device, tensors=True)
+    device(models.words())
+    if kind == "model":
+        exact = HuggingFace(model)
+        rounded = copy.deepcopy(exact).bfloat16()
+        told = dict(layers=["blocks.*.*"], tensors=True, golden=False)
+        one, other = (npu_dump.modules(made, **told) for made in (rounded, exact))
+        rounded(models.words()), exact(models.words())
+    else:
+        pattern = {"run": "kept/dumps/*test_kept*%s*", "golden": "golden/*/test_kept*%s*.yaml"}[kind]
+        here = Path(os.environ["HERE"])
+        one, other = (str(*here.glob(pattern % dtype)) for dtype in ("bfloat16", "float32"))
+    assert len(npu_dump.ratio(on_device, one, other)) == {"model": 84}.get(kind, 96)
+"""
+
+
+def test_references_of_a_ratio_are_a_model_in_the_test_a_kept_run_or_a_golden(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERE", str(project.path))
+    project.makepyfile(test_blocks=FIXTURE + KEPT)
+    options = ("--npudump-update-golden", "-onpudump_keep_dumps=all", "--npudump-output=kept")
+    project.runpytest_inprocess(*options).assert_outcomes(passed=2)
+    project.makepyfile(test_ratios=FIXTURE + REFERENCES)
+    done = project.runpytest_inprocess("--npudump-update-golden", "test_ratios.py")
+    done.assert_outcomes(passed=3, failed=3)
+    words = "rounding does not explain it: blocks.3.mlp.0:output.0 (Linear): "
+    assert sum(line.startswith("E ") and words in line for line in done.outlines) == 3
+
+
 UNUSED = """
 @pytest.mark.npu_dump(modules=True)
 def test_twice(npu_dump, model):
