@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
+import numpy as np
 
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.dtypes import is_exact
@@ -67,13 +68,16 @@ def ratio_of(key: TensorKey, op_type: str, device: Array, rounded: Array, exact:
     norm = max(of_type.norm, step / 8 * of_type.reference)
     largest = max(of_type.largest, step / 2 * of_type.magnitude)
     ratio = of_device.norm / norm if norm else math.inf if of_device.norm else 1.0
+    scale = of_type.reference or 1.0
+    agreed = ~np.isfinite(exact) & ((rounded == exact) | np.isnan(rounded) & np.isnan(exact))
+    lost = agreed & (device != exact) & ~(np.isnan(device) & np.isnan(exact))
+    if (of_device.special > 0 and not of_type.special) or lost.any():  # no distance tells of these
+        return ModuleRatio(key, op_type, math.inf, math.inf, norm / scale, DEVICE)
     beyond = (
         of_device.norm > of_type.factor("l2norm") * norm
         or of_device.largest > of_type.factor("max") * largest
-        or (of_device.special > 0 and not of_type.special)
     )
     whose = DTYPE if of_type.relative >= USELESS else DEVICE if beyond else ""
-    scale = of_type.reference or 1.0
     return ModuleRatio(key, op_type, ratio, of_device.relative, norm / scale, whose)
 
 
