@@ -93,12 +93,21 @@ def ratios(
         exact: in float32.
 
     Raises:
-        RequestError: one has no tensors, or no tensor is in all three; a shape is another one.
+        RequestError: one has no tensors, no tensor is in all three, or of captures the device lacks one that
+            both references have; a shape is another one.
         NpudumpError: a dump or golden cannot be read.
     """
     found: list[ModuleRatio] = []
     others = [_arrays(one) for one in (rounded, exact)]
-    for key, (tensor, op_type, array) in _arrays(device).items():
+    of_device = _arrays(device)
+    if not any(isinstance(one, str | Path) for one in (device, rounded, exact)):
+        lost = [key for key in others[0] if key in others[1] and key not in of_device]
+        if lost:
+            first = others[0][lost[0]][0]
+            raise RequestError(
+                f"{len(lost)} tensors of both references the device has not; first: {first}"
+            )
+    for key, (tensor, op_type, array) in of_device.items():
         if not all(key in other for other in others):
             continue
         three = (array(), *(other[key][2]() for other in others))
