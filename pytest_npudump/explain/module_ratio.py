@@ -104,9 +104,7 @@ def ratios(
         lost = [key for key in others[0] if key in others[1] and key not in of_device]
         if lost:
             first = others[0][lost[0]][0]
-            raise RequestError(
-                f"{len(lost)} tensors of both references the device has not; first: {first}"
-            )
+            raise RequestError(f"{len(lost)} tensors of both references the device has not; first: {first}")
     for key, (tensor, op_type, array) in of_device.items():
         if not all(key in other for other in others):
             continue
