@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
+import numpy as np
 
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.dtypes import is_exact
@@ -71,13 +72,16 @@ def ratio_of(key: TensorKey, op_type: str, device: Array, rounded: Array, exact:
     norm = max(of_type.norm, step / 8 * of_type.reference)
     largest = max(of_type.largest, step / 2 * of_type.magnitude)
     ratio = of_device.norm / norm if norm else math.inf if of_device.norm else 1.0
+    scale = of_type.reference or 1.0
+    agreed = ~np.isfinite(exact) & ((rounded == exact) | np.isnan(rounded) & np.isnan(exact))
+    lost = agreed & (device != exact) & ~(np.isnan(device) & np.isnan(exact))
+    if (of_device.special > 0 and not of_type.special) or lost.any():  # no distance tells of these
+        return ModuleRatio(key, op_type, math.inf, math.inf, norm / scale, DEVICE)
     beyond = (
         of_device.norm > (of_type.factor("l2norm") if of_type.count <= FEW else FURTHER) * norm
         or of_device.largest > of_type.factor("max") * largest
-        or (of_device.special > 0 and not of_type.special)
     )
     whose = DTYPE if of_type.relative >= USELESS else DEVICE if beyond else ""
-    scale = of_type.reference or 1.0
     return ModuleRatio(key, op_type, ratio, of_device.relative, norm / scale, whose)
 
 
@@ -93,12 +97,19 @@ def ratios(
         exact: in float32.
 
     Raises:
-        RequestError: one has no tensors, or no tensor is in all three; a shape is another one.
+        RequestError: one has no tensors, no tensor is in all three, or of captures the device lacks one that
+            both references have; a shape is another one.
         NpudumpError: a dump or golden cannot be read.
     """
     found: list[ModuleRatio] = []
     others = [_arrays(one) for one in (rounded, exact)]
-    for key, (tensor, op_type, array) in _arrays(device).items():
+    of_device = _arrays(device)
+    if not any(isinstance(one, str | Path) for one in (device, rounded, exact)):
+        lost = [key for key in others[0] if key in others[1] and key not in of_device]
+        if lost:
+            first = others[0][lost[0]][0]
+            raise RequestError(f"{len(lost)} tensors of both references the device has not; first: {first}")
+    for key, (tensor, op_type, array) in of_device.items():
         if not all(key in other for other in others):
             continue
         three = (array(), *(other[key][2]() for other in others))

@@ -57,6 +57,13 @@ def test_verdicts_of_tensors_whose_errors_are_known() -> None:
     found = ratio_of(KEY, "Linear", (EXACT * 1.03).astype(ml_dtypes.bfloat16), ROUNDED, EXACT)
     assert math.isclose(found.ratio, truth / rounding)
     assert found.blame.whose == "device"
+    assert ratio_of(KEY, "Linear", put(math.nan), ROUNDED, EXACT).ratio == math.inf
+    masked = [EXACT.copy(), ROUNDED.copy(), ROUNDED.copy()]
+    for one in masked:
+        one[2, 3:5] = -math.inf, math.nan
+    for value, whose in ((-math.inf, ""), (math.inf, "device"), (0, "device"), (math.nan, "device")):
+        masked[2][2, 3] = value
+        assert ratio_of(KEY, "Softmax", masked[2], masked[1], masked[0]).whose == whose, value
 
 
 def dump(folder: Path, tensors: dict[str, np.ndarray]) -> Path:

@@ -248,10 +248,10 @@ class Capture:
         self._places: dict[tuple[int, int, int], _Known] = {}
         self._step: list[_Seen] = []
         self._last: list[_Seen] = []
-        self._active = self._rooted = self._warming = self._flowing = False
+        self._active = self._rooted = self._warming = False
         self._flow: Any = None
         self.follows = not self._compiled
-        self._thread = self._closed = 0
+        self._thread = self._closed = self._flowing = 0
         self._stamp = time.time_ns() // 1000
         self.began = time.strftime("%Y%m%d%H%M%S", time.gmtime(self._stamp // 1_000_000))
         self._graph: _ModuleGraph | None = None
@@ -334,7 +334,7 @@ class Capture:
         def enter(called: object, *given: Any) -> None:
             if called is top:
                 self._tell(ENTER, 0, 0, anchor)
-                if not torch.compiler.is_compiling():
+                if not torch.compiler.is_compiling() and not torch.jit.is_tracing():
                     self._begin_flow(given)
 
         def leave(called: object, *_: object) -> None:
@@ -395,11 +395,11 @@ class Capture:
         constants = chain(self._model.parameters(), self._model.buffers(), held)
         self._flow = Dataflow(tensors_in, constants, given)
         self._flow.__enter__()
-        self._flowing = True
+        self._flowing = threading.get_ident()  # modes are those of a thread
 
     def _end_flow(self) -> None:
-        if self._flow is not None and self._flowing:
-            self._flowing = False
+        if self._flow is not None and self._flowing == threading.get_ident():
+            self._flowing = 0
             self._flow.__exit__(None, None, None)
 
     def _unhook(self) -> None:
@@ -568,6 +568,12 @@ class Capture:
 
     def _record(self, kind: int, module: int, slot: int, tensor: Any) -> None:
         torch, layer = self._torch, self._paths[module]
+        if torch.jit.is_tracing():
+            self._note_odd(module, "torch.jit.trace")
+            return
+        if torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # noqa: SLF001 - nothing public tells
+            self._note_odd(module, "torch.func")
+            return
         tensor, alike = tensor.detach(), (module, kind, slot)
         self._seen.add(module)
         if type(tensor) not in {torch.Tensor, torch.nn.Parameter}:

@@ -201,7 +201,9 @@ def test_nothing_of_a_pickle_runs_and_each_lie_is_refused(tmp_path: Path) -> Non
     assert (found.dtype, found.shape, found.payload.nbytes) == ("float32", (2, 3), 24)
 
 
-def test_zips_that_torch_does_not_write_are_refused(tmp_path: Path) -> None:
+def test_zips_that_torch_does_not_write_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     big = saved(tmp_path, tensor(), more={"x/byteorder": b"big"})
     with pytest.raises(FormatError, match="byte order b'big'"):
         read_pt(big)
@@ -216,6 +218,12 @@ def test_zips_that_torch_does_not_write_are_refused(tmp_path: Path) -> None:
         read_pt(tmp_path / "old.pt")
     np.savez_compressed(tmp_path / "z.npz", x=np.zeros(9))
     assert main(["ls", str(tmp_path / "z.npz")]) == 2
+    np.savez(tmp_path / "x.npz", a=np.zeros(9), x=np.arange(9.0))
+    octets = bytearray((tmp_path / "x.npz").read_bytes())
+    octets[octets.index(np.arange(9.0).tobytes()) + 8] ^= 1  # far below any tolerance
+    (tmp_path / "y.npz").write_bytes(octets)
+    assert main(["compare", str(tmp_path / "x.npz"), str(tmp_path / "y.npz")]) == 2
+    assert "x.npy: the checksum is another one" in capsys.readouterr().err
 
 
 def test_safetensors_that_lie_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

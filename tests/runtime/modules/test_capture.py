@@ -306,6 +306,25 @@ def test_checkpoints_are_not_recorded_twice(tmp_path: Path) -> None:
     assert any("backward pass" in words for words in capture.notes)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace:DeprecationWarning", "ignore::torch.jit.TracerWarning")
+def test_what_transforms_of_torch_call_is_not_seen(tmp_path: Path) -> None:
+    model, given = models.transformer(1), models.words()
+    for number, (words, call) in enumerate(
+        (
+            ("torch.func", lambda: torch.func.vmap(model)(given[None])),
+            ("torch.jit.trace", lambda: torch.jit.trace(model, given, check_trace=False)),
+        )
+    ):
+        expected = model(given)
+        with Capture(model, tmp_path / str(number)) as capture:
+            found = call()
+            model(given)
+        assert [len(step) for step in capture.steps] == [11]
+        assert not capture.problems
+        assert any(f"is not recorded: {words}" in note for note in capture.notes)
+        torch.testing.assert_close(found(given) if callable(found) else found[0], expected)
+
+
 def test_what_cannot_be_trusted_is_one_clear_problem(tmp_path: Path) -> None:
     model, given = models.transformer(1), models.words()
 
@@ -315,6 +334,30 @@ def test_what_cannot_be_trusted_is_one_clear_problem(tmp_path: Path) -> None:
         thread.start()
         thread.join()
 
+    def at_once() -> None:
+        started, go_on, others = threading.Event(), threading.Event(), list[BaseException]()
+
+        def wait(*_: object) -> None:
+            if not started.is_set():
+                started.set()
+                go_on.wait(10)
+
+        def other() -> None:
+            started.wait(10)
+            try:
+                model(given)
+            except RuntimeError as error:
+                others.append(error)
+            go_on.set()
+
+        handle, thread = model.embed.register_forward_hook(wait), threading.Thread(target=other)
+        thread.start()
+        model(given)
+        thread.join()
+        handle.remove()
+        assert not others
+        assert not torch.overrides._get_current_function_mode_stack()
+
     class Again(nn.Module):
         def forward(self, x: Any) -> Any:
             return self(x[1:]) if len(x) else x
@@ -322,6 +365,7 @@ def test_what_cannot_be_trusted_is_one_clear_problem(tmp_path: Path) -> None:
     again = Again()
     cases: list[tuple[Any, Any, dict[str, Any], str]] = [
         (model, in_threads, {}, "called in another thread"),
+        (model, at_once, {}, "called in another thread"),
         (again, lambda: again(torch.ones(3)), {}, "Again was called while it ran"),
         (
             model,

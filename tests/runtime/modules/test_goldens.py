@@ -129,17 +129,26 @@ def test_ratio(npu_dump, model, broken):
     for one in (model, rounded, device):
         one(models.words())
     assert {found.ratio for found in npu_dump.ratio(on_device, on_cpu, reference)} == {1}
+
+@pytest.mark.npu_dump(modules=True, layers=["blocks.*"])
+def test_lost(npu_dump, model):
+    reference = npu_dump.modules(model, tensors=True, golden=False)
+    device = npu_dump.modules(copy.deepcopy(model), tensors=True, layers=["blocks.2"])
+    for one in (model, device.model):
+        one(models.words())
+    npu_dump.ratio(device, reference, reference)
 """
 
 
 def test_two_captures_are_held_against_each_other(project: pytest.Pytester) -> None:
     project.makepyfile(test_blocks=FIXTURE + COMPARED)
     done = project.runpytest_inprocess("--npudump-update-golden")
-    done.assert_outcomes(passed=2, failed=2)
+    done.assert_outcomes(passed=2, failed=3)
     done.stdout.fnmatch_lines(
         [
             "*npu_dump.same(): 71 of 96 tensors differ; first: blocks.3.qkv:output.0 *",
             "*rounding does not explain it: blocks.3.mlp.0:output.0 (Linear): relative_l2 is off by *",
+            "*RequestError: 95 tensors of both references the device has not; first: blocks.0.*",
         ]
     )
     (golden,) = (path.read_text("utf-8") for path in project.path.rglob("golden/**/test_ratio*False*.yaml"))
