@@ -20,6 +20,8 @@ from pytest_npudump.language.translation import MESSAGES, carried, restored
 from pytest_npudump.scene import SCENES
 
 LINES = "results.jsonl"
+LAST = "last"
+"""File in pytest's cache that says where the last session left results, if elsewhere."""
 _BELOW = "results"
 """Where a session's output folder has its results."""
 VERSION = 1

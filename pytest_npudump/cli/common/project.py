@@ -6,13 +6,14 @@ import json
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.doctor.pytest_config import output_folder
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.results.entry import LINES, ResultsError, results_in
+from pytest_npudump.results.entry import LAST, LINES, ResultsError, results_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,6 +102,8 @@ def last_if_any() -> Path | None:
     configured = output_folder(start)
     for folder in (start, *start.parents):
         places = [folder / _CACHED]
+        with suppress(OSError, ValueError):
+            places.append(Path((folder / _CACHED.parent / LAST).read_text("utf-8")))
         if configured is not None and folder in {configured.parent, start}:
             places.append(results_in(configured))
         written = [place for place in places if (place / LINES).is_file()]

@@ -26,6 +26,7 @@ from pytest_npudump.report.verdicts import shown
 from pytest_npudump.request import AUTO_LAYERS, DumpRequest
 from pytest_npudump.results.entry import (
     FAILED,
+    LAST,
     PASSED,
     SESSION,
     SKIPPED,
@@ -150,7 +151,16 @@ class Keeper:
             lines.insert(0, {"version": VERSION, "kind": SESSION, "session": self._session, "tests": count})
         folder = self._folder or ResultsFolder(place())
         folder.add(lines, kept.records, kept.tensors)
+        if self._folder is None and self._named:
+            self._tell_commands(place())
         self._folder = folder
+
+    def _tell_commands(self, results: Path) -> None:
+        """Leave in pytest's cache where the last session's results lie, for commands without a folder."""
+        cache: Any = getattr(self._config, "cache", None)
+        with suppress(OSError):
+            if cache is not None:
+                (cache.mkdir("npudump") / LAST).write_text(str(results.resolve()), "utf-8")
 
     def _complete(
         self, runner: Runner, item: pytest.Item, reports: Sequence[pytest.TestReport], kept: Kept | None

@@ -205,6 +205,23 @@ def test_workers_of_xdist_keep_every_test_once(project: Project) -> None:
     assert len({line["session"] for line in lines(project)}) == 1
 
 
+def test_commands_without_a_folder_take_the_last_session_wherever_it_left_results(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project.path / "pytest.ini").write_text("[pytest]\n")  # with a cache
+    project.recorded(change=0.01)
+    project.run("--npudump-output=elsewhere", failed=1)
+    capsys.readouterr()
+    assert main(["golden", "diff"]) == 1
+    assert "test_small" in capsys.readouterr().out
+    project.model()
+    project.run(passed=1)
+    assert main(["golden", "diff"]) == 0
+    project.run("--npudump-output=elsewhere", passed=1)
+    shutil.rmtree(project.path / "elsewhere")
+    assert main(["golden", "diff"]) == 0
+
+
 @pytest.mark.e2e
 def test_a_session_that_is_killed_loses_nothing_that_had_ended(
     project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
