@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from os.path import commonprefix
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -294,7 +295,8 @@ def table(
     """Lay rows out as plain text lines, a header first, and above it what all names begin with.
 
     In a terminal that is too narrow the column of types goes first, then the number of further statistics,
-    then that of tensors where they all are the same, that of tolerances, and last the middle of names.
+    then that of tensors where they all are the same, that of tolerances, and last the middle of names; a name
+    that would look like another's has a line of its own above its row.
 
     Not by rich's tables, which take 18 s for 10,000 rows.
 
@@ -330,12 +332,21 @@ def table(
         room = max(_NAME, longest - max(0, taken() - most)) if longest > width(head[0]) else longest
     else:
         room = _WIDTH
-    names = _told_apart([cells[0] for cells in grid], room)
+    whole = [cells[0] for cells in grid]
+    names = _told_apart(whole, room)
+    above = [""] * (len(grid) + 1)
+    if most is not None:  # names that look alike stand on lines of their own
+        alike = Counter(cut for cut, _name in {*zip(names, whole, strict=True)})
+        above[1:] = [
+            tail(name, most - 2) if alike[cut] > 1 else "" for cut, name in zip(names, whole, strict=True)
+        ]
+        names = ["" if line else name for line, name in zip(above[1:], names, strict=True)]
     grid = [head, *([name, *cells[1:]] for name, cells in zip(names, grid, strict=True))]
     sizes = [max(map(width, column)) for column in zip(*grid, strict=True)]
     lines = (
         "  ".join([padded(cell, size) for cell, size in zip(cells, sizes, strict=True)]) for cells in grid
     )
+    lines = (one for pair in zip(above, lines, strict=True) for one in pair if one)
     return [*(begun(shared, most) if shared else []), *(f"  {line.rstrip()}" for line in lines)]
 
 

@@ -247,6 +247,21 @@ def test_a_table_of_long_names_fits_and_tells_its_rows_apart(exporter: str) -> N
         assert all("-0.0407578" in line for line in lines[-len(names) :])
 
 
+def test_names_that_would_look_alike_stand_whole_above_their_rows() -> None:
+    names = [f"/m/decoder/layers.{at}/self_attention_of_heads/key_projection/MatMul" for at in (3, 4)]
+    rows = [
+        (name, "MatMul", "output.0", "avg (+3 more)", "2.512345", "2.751234", "1.5e-05", "16500")
+        for name in names
+    ]
+    lines = table([*rows, ("/m/head/Gemm", *rows[0][1:])], COLUMNS, 60)
+    shown = [line.strip() for line in lines]
+    for name in names:
+        (at,) = [at for at, line in enumerate(shown) if name.endswith(line.lstrip(".")) and "layers" in line]
+        assert "16500" in shown[at + 1]
+    assert "head/Gemm" in " ".join(shown)
+    assert max(map(len, lines)) <= 62
+
+
 def test_a_file_has_names_whole_but_for_what_they_share() -> None:
     names = NAMES["tf2onnx"]
     said, _, *rows = table([row(fail(reason(), key=TensorKey(name, "output", 0))) for name in names])

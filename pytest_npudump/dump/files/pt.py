@@ -50,7 +50,7 @@ def members(file: RawFile) -> dict[str, tuple[int, int]]:
     """Return where the members of a zip are: first byte and size by name.
 
     Raises:
-        FormatError: it is no zip, is cut off, or a member is compressed or there twice.
+        FormatError: it is no zip, is cut off, or a member is compressed, there twice or damaged.
     """
     found: dict[str, tuple[int, int]] = {}
     try:
@@ -81,6 +81,16 @@ def members(file: RawFile) -> dict[str, tuple[int, int]]:
         if magic != b"PK\x03\x04" or start + info.file_size > file.size or info.filename in found:
             raise file.error(at, f"{info.filename} is there twice, cut off or without header: it is damaged")
         found[info.filename] = start, info.file_size
+    try:
+        with zipfile.ZipFile(file.path) as archive:
+            wrong = archive.testzip()
+    except (NotImplementedError, ValueError, RuntimeError, EOFError) as error:
+        raise file.error(0, f"a member cannot be read: {error}: it is damaged") from error
+    if wrong is not None:
+        at = found[wrong][0]
+        raise file.error(
+            at, f"{wrong}: the checksum is another one: it is damaged, or written without checksums"
+        )
     return found
 
 
@@ -333,7 +343,7 @@ class _Unpickled:
 
 
 def _made(path: Path, function: _Name, arguments: tuple[Any, ...]) -> object:
-    """Return what calling ``function`` would make, where that is a tensor or a plain value.
+    """Return what calling ``function`` would make, where that is a tensor a plain value.
 
     Raises:
         ValueError: it is anything else, or a tensor beyond its storage.

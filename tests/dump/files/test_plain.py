@@ -224,6 +224,10 @@ def test_zips_that_torch_does_not_write_are_refused(
     (tmp_path / "y.npz").write_bytes(octets)
     assert main(["compare", str(tmp_path / "x.npz"), str(tmp_path / "y.npz")]) == 2
     assert "x.npy: the checksum is another one" in capsys.readouterr().err
+    good = saved(tmp_path, tensor(), more={"x/other": b"12345678"})
+    good.write_bytes(good.read_bytes().replace(b"12345678", b"12345679"))
+    with pytest.raises(FormatError, match="x/other: the checksum is another one"):
+        read_pt(good)
 
 
 def test_safetensors_that_lie_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
