@@ -22,7 +22,7 @@ def test_modules_of_the_real_torch() -> None:
     paths = os.pathsep.join([FOLDER, str(HERE.parents[3])])
     environment = {**os.environ, "PYTHONPATH": paths, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     done = subprocess.run(
-        [*command, f"--ignore={HERE}"],
+        [*command, f"--ignore={HERE}", f"--ignore={HERE.with_name('test_cells.py')}"],  # MindSpore's run here
         capture_output=True,
         text=True,
         env=environment,
