@@ -244,12 +244,19 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
     return replace(outcome, run=Run(dump, run, golden, to_measure=further))
 
 
+_BESIDE = 100
+"""Most goldens that are looked at beside a missing one."""
+
+
 def _of_renamed(case: Case, table: StatsTable) -> Iterator[str]:
     """Yield a note on each golden beside the missing one that has its tensors and has lost its test."""
     file, keys = case.nodeid.partition("::")[0], {*map(sanitise, table.keys)}
     with suppress(OSError, UnicodeError):
         text = ((case.goldens.root or case.here) / file).read_text("utf-8")
         for path in sorted(case.goldens.path.parent.glob("*.yaml"))[:_BESIDE]:
+            stem = path.stem.partition("@")[0].partition("[")[0].rpartition(".")[2]
+            if f"def {stem}(" in text:
+                continue
             with suppress(GoldenError):
                 other = read_golden(path)
                 name = other.test.partition("[")[0].rpartition("::")[2]
@@ -261,10 +268,6 @@ def _of_renamed(case: Case, table: StatsTable) -> Iterator[str]:
                         file=file,
                         name=name,
                     )
-
-
-_BESIDE = 100
-"""Most goldens that are looked at for that."""
 
 
 def _depends_on_memory(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> tuple[bool, Dump]:

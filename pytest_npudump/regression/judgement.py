@@ -24,7 +24,7 @@ from pytest_npudump.golden.stored_tensors import (
 )
 from pytest_npudump.golden.variants import foreign, unsaid
 from pytest_npudump.language.text import first_of
-from pytest_npudump.record.model_lines import change_of_models
+from pytest_npudump.record.model_lines import ModelChange, change_of_models
 from pytest_npudump.record.record import EMPTY, MODELS, Record, left_out_of
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, RunModels
@@ -133,7 +133,6 @@ def judge_run(
     verdict = status.PASSED if not comparison.failing and not problems else status.FAILED
     if lacking and verdict == status.PASSED:
         verdict = status.ERROR
-    named = golden if terms.names is None else terms.names.renamed(golden, run)
     sources, unread = sources_of(golden, comparison, at_hand)
     why = (terms.why,) if terms.why else ()
     notes = (why, run.notes, unsaid(golden), notes_on(golden, run.extra.get(EMPTY)))
@@ -149,8 +148,14 @@ def judge_run(
         sources=sources,
         changes=changes,
         idle_rules=_idle_rules(terms, comparison),
-        models=change_of_models(named.blocks.get(MODELS, ""), run.blocks.get(MODELS, "")),
+        models=_change_of_models(terms, golden, run),
     )
+
+
+def _change_of_models(terms: Terms, golden: Record, run: Record) -> ModelChange | None:
+    if terms.names is not None and MODELS in golden.blocks and MODELS in run.blocks:
+        golden = terms.names.renamed(golden, run)
+    return change_of_models(golden.blocks.get(MODELS, ""), run.blocks.get(MODELS, ""))
 
 
 def _not_approved(terms: Terms, comparison: Comparison) -> tuple[str, ...]:

@@ -343,7 +343,7 @@ class _Unpickled:
 
 
 def _made(path: Path, function: _Name, arguments: tuple[Any, ...]) -> object:
-    """Return what calling ``function`` would make, where that is a tensor a plain value.
+    """Return what calling ``function`` would make, where that is a tensor or a plain value.
 
     Raises:
         ValueError: it is anything else, or a tensor beyond its storage.

@@ -71,7 +71,7 @@ _SMALL = {"cpu": 1 << 16}
 _BUFFERS = 1 << 26
 """Most bytes of all batches."""
 _BATCHED = frozenset({"float64", "float32", "float16", "bfloat16"})
-_WIDE = frozenset({"cpu", "cuda", "xpu"})
+WIDE = frozenset({"cpu", "cuda", "xpu"})
 """Devices that add up in float64; others do so in float32, of which six digits count."""
 _TITLES = (
     "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value,Min Value,"
@@ -551,7 +551,7 @@ class Capture:
             stream = getattr(getattr(self._torch, device.type), "current_stream", lambda _: None)(device)
         if known and (tensor.dtype, shape, device, stream) == known[1:5]:
             return known
-        dtype, wide = str(tensor.dtype).removeprefix("torch."), device.type in _WIDE
+        dtype, wide = str(tensor.dtype).removeprefix("torch."), device.type in WIDE
         count, size = tensor.numel(), tensor.numel() * tensor.element_size()
         value = Value(*alike, dtype, tuple(shape), size, count, wide)
         kind, batch = (tensor.dtype, shape, device, stream), None

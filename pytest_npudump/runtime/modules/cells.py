@@ -304,12 +304,6 @@ def _is_recomputation() -> bool:
     return False
 
 
-def parameters(net: Any) -> Iterator[tuple[str, Any]]:
-    """Yield name and elements of each parameter of a network."""
-    for parameter in net.get_parameters():
-        yield str(parameter.name), fetched(parameter)
-
-
 def _dtype_of(tensor: Any) -> str:
     return re.sub("^float8e", "float8_e", str(tensor.dtype).lower())
 

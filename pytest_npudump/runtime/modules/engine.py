@@ -38,11 +38,10 @@ from pytest_npudump.runtime.modules.capture import (
     ENTER,
     LEAVE,
     OUTPUT,
+    WIDE,
     Capture,
     Value,
     decoded,
-    host_stats,
-    reduced,
 )
 from pytest_npudump.runtime.modules.worker import WORKERS
 
@@ -204,12 +203,9 @@ class TokenCapture(Capture):
                 continue
             part = tensor[first:end]
             size = part.numel() * part.element_size()
-            wide = tensor.device.type in {"cpu", "cuda", "xpu"}
+            wide = tensor.device.type in WIDE
             value = Value(module, kind, slot, dtype, tuple(part.shape), size, part.numel(), wide)
-            if self.tensors:
-                found = part.to("cpu", copy=True)
-            else:
-                found = host_stats(part) if part.device.type == "cpu" else reduced(part, wide=wide)
+            found = self._found(value, part)
             if found is not None:
                 self._held[request, number, step][module, kind, slot].append(_Part(value, found))
 
@@ -236,7 +232,7 @@ class TokenCapture(Capture):
         held, self._held = self._held, defaultdict(lambda: defaultdict(list))
         for (request, number, step), tensors in sorted(held.items()):
             folder = self.path.parent.parent / request / str(number) / str(step)
-            whole = [_whole(parts) for parts in tensors.values()]
+            whole = [_whole(parts, elements=self.tensors) for parts in tensors.values()]
             self.steps.append(
                 [(one.value, one.found if isinstance(one.found, Stats) else None) for one in whole]
             )
@@ -244,10 +240,11 @@ class TokenCapture(Capture):
                 self._write_tensors(folder, whole)
             else:
                 self._write_rows(folder, self.steps[-1])
-            self._write_edges(folder.parent.parent)
+        for request in {request for request, *_ in held}:
+            self._write_edges(self.path.parent.parent / request)
 
 
-def _whole(parts: Sequence[_Part]) -> _Part:
+def _whole(parts: Sequence[_Part], *, elements: bool) -> _Part:
     """Return the tensor of all tokens of a step, which several batches may have computed."""
     value = parts[0].value
     sizes = [part.value for part in parts]
@@ -257,11 +254,11 @@ def _whole(parts: Sequence[_Part]) -> _Part:
         elements=sum(one.elements for one in sizes),
     )
     found = [part.found for part in parts]
-    if not isinstance(found[0], Stats):
+    if elements:
         import torch  # noqa: PLC0415 - a worker has it
 
-        if found[0].dtype != torch.int64 or found[0].shape != (8,) or value.dtype == "int64":
-            return _Part(value, torch.cat(found))
+        return _Part(value, torch.cat(found))
+    if not isinstance(found[0], Stats):
         found = [decoded(one.tolist(), part.value) for one, part in zip(found, parts, strict=True)]
     return _Part(value, Stats.of_parts(found) if len(found) > 1 else found[0])
 

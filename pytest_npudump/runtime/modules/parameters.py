@@ -22,12 +22,14 @@ def parameter_lines(name: str, model: Any) -> str:
 
     Args:
         name: what the model is called.
-        model: a ``torch.nn.Module`` or a ``mindspore.nn.Cell``.
+        model: a ``torch.nn.Module`` or a ``mindspore.nn.Cell``; nothing is known of an engine.
     """
     if hasattr(model, "parameters_and_names"):
         named = [*model.parameters_and_names()]
-    else:
+    elif hasattr(model, "named_parameters"):
         named = [*chain(model.named_parameters(), model.named_buffers())]
+    else:
+        return ""
     whole = sum(int(one.nbytes) for _, one in named)
     return parameter_block(name, _arrays(named)) if 0 < whole <= _MOST else ""
 
