@@ -24,6 +24,7 @@ from tempfile import TemporaryFile
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pytest_npudump.dump.dtypes import ALL
@@ -51,11 +52,24 @@ LEAN = " ".join(
 )
 
 
+_FIRST_STATES: dict[tuple[str, str], Any] = {}
+"""What state the generator of a module has before its first test, by module and name."""
+
+
 @pytest.fixture(autouse=True)
 def _no_ci(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep from what a test runs that a service runs the tests."""
     for name in CI_VARIABLES:
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers_in_any_order(request: pytest.FixtureRequest) -> None:
+    """Have a test draw from the generators of its module what it would draw alone."""
+    for name, value in [*vars(request.module).items()] if request.module is not None else ():
+        if isinstance(value, np.random.Generator):
+            first = _FIRST_STATES.setdefault((request.module.__name__, name), value.bit_generator.state)
+            value.bit_generator.state = first
 
 
 @pytest.fixture(scope="session")
