@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from markdown_it import MarkdownIt
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -20,7 +21,8 @@ from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 FILE = ".ci/constraints.txt"
-PROJECT: Any = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+TOML: Any = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+PROJECT = TOML["project"]
 PYTHONS = [text.rpartition(" ")[2] for text in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", text)]
 
 
@@ -61,3 +63,19 @@ def test_ci_can_be_run_with_no_other_choice_of_versions() -> None:
         ["bash", str(ROOT / ".ci/run"), "latest"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (2, "run: latest: expected lowest, newest or nothing\n")
+
+
+def test_an_index_shows_the_readme_without_links_or_with_those_of_an_address() -> None:
+    hook = TOML["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+    [row] = hook["substitutions"]
+    assert (hook["fragments"], PROJECT["dynamic"]) == ([{"path": "README.md"}], ["readme"])
+    readme = (ROOT / "README.md").read_text("utf-8")
+
+    def links(text: str) -> list[str]:
+        parts = [one for token in MarkdownIt().parse(text) for one in token.children or []]
+        return [str(a["href"] if "href" in a else a["src"]) for one in parts if (a := one.attrs) and one.tag]
+
+    assert links(re.sub(row["pattern"], row["replacement"], readme)) == []
+    there = re.sub(row["pattern"], r"\1[\2](https://example.org/\3)", readme)
+    assert links(there) == [f"https://example.org/{path}" for path in links(readme)]
+    assert all((ROOT / path.partition("#")[0]).is_file() for path in links(readme))
