@@ -48,7 +48,7 @@ class Verb(NamedTuple):
 
 
 def configure(parser: SpokenParser, verb: Verb) -> None:
-    """Add what a command takes, and its verbs."""
+    """Add a command's arguments and verbs."""
     if verb.description:
         parser.description = verb.description
     if verb.work:

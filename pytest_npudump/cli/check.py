@@ -98,7 +98,7 @@ def _summary(judged: Sequence[Rejudged]) -> list[str]:
 
 
 def _earlier(results: Results) -> Iterator[str]:
-    """Say which results the last session has not made: their tests may be gone, or have changed since."""
+    """List results that the last session has not made: their tests may be gone, or have changed since."""
     before = [one for one in results.entries if results.session not in {"", one.data["session"]}]
     if not before:
         return
@@ -141,7 +141,7 @@ class OtherVerdicts:
 
     @classmethod
     def of(cls, name: str, judged: Sequence[Rejudged], others: Sequence[Rejudged]) -> OtherVerdicts:
-        """Return what differs between two judgements of the same results, test by test."""
+        """Compare two judgements of the same results, test by test."""
         counted = [pair for pair in zip(judged, others, strict=True) if pair[0].word != LEFT_OUT]
         failing, missed, caught = 0, [], []
         for one, other in counted:

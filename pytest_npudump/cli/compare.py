@@ -180,7 +180,7 @@ _MARK = b"npudump-golden:"
 
 
 def are_kept_results(first: Path, second: Path) -> bool:
-    """Whether two paths are folders of kept results.
+    """Return whether two paths are folders of saved results.
 
     Raises:
         RequestError: one of them is, and the other is not.
@@ -214,7 +214,7 @@ def read_dump_side(path: Path, workers: Workers, *, latest: bool, raw: str = "")
 
 
 def _unread(path: Path, records: Sequence[TensorRecord]) -> Iterator[str]:
-    """Say which columns of statistics there is no place for in a record, once for all tensors."""
+    """Name the columns of statistics that a record has no place for, once for all tensors."""
     notes = records.columns.note if isinstance(records, TensorTable) else [one.note for one in records]
     for note, count in Counter(note for note in notes if NOT_READ in note).items():
         yield said(
@@ -264,7 +264,7 @@ def _golden_side(path: Path) -> Record:
 
 
 def _is_golden(path: Path) -> bool:
-    """Whether the beginning of a file holds the key that every golden file has at the beginning of a line."""
+    """Return whether a line at the beginning of the file starts with the key that every golden file has."""
     try:
         with open_regular(path) as file:
             head = file.read(_HEAD)
@@ -325,7 +325,7 @@ def _compute(workers: Workers, pairs: Sequence[Pair]) -> list[PairElements]:
 
 
 def _failing_rows(comparison: Comparison) -> list[int]:
-    """Return where tensors fail whose elements were compared."""
+    """Return the positions of failing tensors whose elements were compared."""
     if not comparison.elements or not comparison.failing:
         return []
     failing = {verdict.key for verdict in comparison.failing}
@@ -344,7 +344,7 @@ def _pictures(comparison: Comparison, rows: Sequence[int], most: int) -> Mapping
 
 
 def _other_layouts(comparison: Comparison, ours: Sequence[Any], theirs: Sequence[Any]) -> Iterator[str]:
-    """Say of which tensors only statistics were compared although the names of their axes differ."""
+    """Name tensors compared by statistics only, as the names of their axes differ."""
     found = []
     formats = _formats(ours), _formats(theirs)
     if len({*formats[0], *formats[1]}) < 2:  # noqa: PLR2004 - all alike
@@ -379,7 +379,7 @@ def _other_layouts(comparison: Comparison, ours: Sequence[Any], theirs: Sequence
 
 
 def _source_note(comparison: Comparison, tensors: Sequence[Any]) -> Iterator[str]:
-    """Say which line of a program called the first layer that fails, where the dump tells it."""
+    """Name the source line that called the first mismatching layer, if the dump has it."""
     first = "" if comparison.first is None else str(comparison.first.key)
     if first not in comparison.actual.keys:
         return

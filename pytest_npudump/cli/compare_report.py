@@ -43,7 +43,7 @@ _MEASURES = (mark("max abs"), mark("max rel"), mark("cosine"), mark("within"), m
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SidesComparison:
-    """What ``npudump compare`` found.
+    """Result of ``npudump compare``.
 
     Attributes:
         comparison: the verdicts, elements included.
@@ -63,14 +63,14 @@ class SidesComparison:
 
     @property
     def compared(self) -> int:
-        """How many tensors were compared element by element."""
+        """Number of tensors compared element by element."""
         return sum(
             found.difference is not None or found.unequal_bytes is not None
             for found in self.comparison.elements.values()
         )
 
     def by_key(self, found: Mapping[int, Found]) -> dict[TensorKey, Found]:
-        """Return what is known of tensors by position, by key."""
+        """Replace positions of tensors by their keys."""
         if not found:
             return {}
         one = self.comparison
@@ -203,7 +203,7 @@ def _measures(found: PairElements | None) -> tuple[str, ...]:
 
 
 def _element_notes(result: SidesComparison, limit: int | None) -> Iterator[str]:
-    """What was not compared as asked, tensor by tensor."""
+    """Yield each tensor that was not compared as asked, and why."""
     if not any(found.note for found in result.comparison.elements.values()):
         return
     noted = [
@@ -220,7 +220,7 @@ _DISTANCES_of_words = {MAX_ABS: mark("elements: max abs"), RELATIVE_L2: mark("el
 
 
 def comparable(difference: TensorDifference) -> bool:
-    """Whether any pair of elements has a distance: none has where each holds a NaN or an infinity."""
+    """Return whether any pair of elements has a distance: none has where each holds a NaN or an infinity."""
     return difference.special < difference.count
 
 

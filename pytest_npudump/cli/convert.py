@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Convert what can be converted; 0, or 2 where something could not be, or nothing could."""
+    """Convert the files that can be converted; 0, or 2 where one could not be, or none could."""
     output: Path = arguments.output.absolute()
     files: list[OutputFile] = []
     with _leaving_nothing_behind(files), open_workers(arguments.executor) as workers:
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _leaving_nothing_behind(files: Sequence[OutputFile]) -> Iterator[None]:
-    """Remove what workers that were killed, lost or left at work have begun to write."""
+    """Remove the unfinished files of workers that were killed, lost or left at work."""
     try:
         yield
     except BaseException:
@@ -79,7 +79,7 @@ def _leaving_nothing_behind(files: Sequence[OutputFile]) -> Iterator[None]:
 def _converted(
     files: Sequence[OutputFile], workers: Workers, report: Callable[[int, int], None]
 ) -> Iterator[Converted]:
-    """Yield what becomes of each file, reporting bytes; files where the work is done elsewhere."""
+    """Yield the result of each file, reporting bytes; files where the work is done elsewhere."""
     if not workers.here:
         return run_tasks(convert, files, workers, weight=lambda file: file.nbytes, progress=report)
     tally = Tally(report, sum(file.nbytes for file in files))
@@ -90,7 +90,7 @@ def _converted(
 
 
 def _nothing(dump: Dump) -> str:
-    """Say why a dump of which no tensor holds data cannot be converted."""
+    """Explain why a dump without data cannot be converted."""
     count = len(dump.records)
     if all(record.stats is not None for record in dump.records):
         return (
@@ -160,7 +160,7 @@ def plan_files(
 def _refusal(
     path: Path, directory: Path, output: Path, sources: Collection[str], taken: Collection[Path]
 ) -> str:
-    """Say why nothing may be written to ``path``; "" if it may be.
+    """Return why nothing may be written to ``path``; "" if it may be.
 
     Args:
         path: where a tensor would go.
@@ -179,7 +179,7 @@ def _refusal(
 
 
 def _untellable(path: Path, whole: Path) -> str:
-    """Say why the whole name of a file that is shortened cannot be told beside it; "" if it can be."""
+    """Return why the whole name of a shortened file cannot be written beside it; "" if it can be."""
     try:
         _earlier_names(path.with_name(MAPPING))
     except FormatError as error:
@@ -293,7 +293,7 @@ class OutputFile:
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """What became of an output file.
+    """Result of writing one output file.
 
     Attributes:
         tensors: how many were written.

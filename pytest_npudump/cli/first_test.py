@@ -1,4 +1,4 @@
-"""What a repository has that ``npudump init`` goes by, and pytest's configuration with keys of the plugin."""
+"""Survey of a repository for ``npudump init``, and pytest's configuration with keys of the plugin."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ def values_for(file: Path, section: str) -> Mapping[str, str]:
 
 
 def is_section(line: str, section: str) -> bool:
-    """Whether a line begins a section."""
     return re.match(rf"\s*{re.escape(section)}\s*([#;].*)?$", line) is not None
 
 
@@ -91,7 +90,7 @@ _MOST = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What was found.
+    """Findings of ``npudump init`` in a repository.
 
     Attributes:
         root: the repository.
@@ -486,7 +485,7 @@ def _readers(graph: Any, name: str) -> Iterator[tuple[Any, int]]:
 
 
 def _tables(graph: Any, name: str, constants: Mapping[str, tuple[int, ...]]) -> Iterator[int]:
-    """Yield how many rows each table has that an input has indices of; OneHot's is one of bytes or tokens."""
+    """Yield the rows of each table that an input indexes; OneHot's is one of bytes or tokens."""
     for node, index in _readers(graph, name):
         if (node.op_type, index) == ("OneHot", 0):
             yield 256

@@ -120,7 +120,7 @@ def _told(lines: Sequence[str], pattern: str) -> list[str]:
 
 
 def _pattern(folder: str, name: str) -> str:
-    """Return what git takes for the files of a name in a folder, whatever characters that has."""
+    """Return git's pattern for the files of a name in a folder, whatever characters that has."""
     own = "" if folder == "." else re.sub(r"([\\*?\[\]!#])", r"\\\1", folder) + "/"
     pattern = f"{own}**/{name}"
     if not re.search(r'[\s"]', pattern):
@@ -149,7 +149,7 @@ class Addition:
 
     @property
     def word(self) -> str:
-        """What becomes of the file: ``new``, ``added to`` or ``as it is``."""
+        """Word for the change of the file: ``new``, ``added to`` or ``as it is``."""
         if self.before is None:
             return "new"
         return "as it is" if self.before == self.after else "added to"
@@ -188,7 +188,7 @@ def read(path: Path) -> str | None:
 
 
 def git_attributes(root: Path, golden_dir: str = "golden", *, lfs: bool = False) -> Addition:
-    """Return what ``.gitattributes`` gets."""
+    """Return the additions to ``.gitattributes``."""
     path = root / _ATTRIBUTES
     before = read(path)
     after, lines = with_goldens(before or "", golden_dir, lfs=lfs)
@@ -196,7 +196,7 @@ def git_attributes(root: Path, golden_dir: str = "golden", *, lfs: bool = False)
 
 
 def additions(found: Survey) -> Iterator[Addition]:
-    """Yield what a repository gets."""
+    """Yield the additions to a repository."""
     yield _configuration(found)
     yield _new(found.tests / FILE, *first_test(found))
     yield git_attributes(found.root, found.golden_dir)
@@ -305,7 +305,7 @@ def ci_job(found: Survey) -> tuple[Path, str, tuple[str, ...]]:
 
 
 def _installed_revision() -> str:
-    """Return what pip takes for the revision that it installed here (PEP 610); "" where it was none."""
+    """Return pip's source of the installed revision (PEP 610); "" where it was none."""
     try:
         told = json.loads(distribution("pytest-npudump").read_text("direct_url.json") or "{}")
     except (PackageNotFoundError, ValueError):

@@ -169,7 +169,7 @@ def _stats_json(record: TensorRecord, *, projections: bool) -> dict[str, Any]:
 
 
 def _identity(record: TensorRecord) -> dict[str, Any]:
-    """Which tensor a record is, as plain JSON data; ``key`` only where layer, io and slot do not tell it."""
+    """Return a record's tensor as JSON data; ``key`` only where layer, io and slot do not identify it."""
     key = record.key
     data: dict[str, Any] = {
         "layer": key.layer,
@@ -183,7 +183,7 @@ def _identity(record: TensorRecord) -> dict[str, Any]:
 
 
 def _cells(record: TensorRecord) -> tuple[str, ...]:
-    """Return which tensor a record is: ``output.0`` with whatever else tells it from others of its layer."""
+    """Return a record's cells: ``output.0``, with the rest of its key where its layer has several."""
     head, _sign, slot = str(record.key).rpartition(":")
     qualifiers = head.partition("#")[2]
     place = f"{slot} ({qualifiers})" if qualifiers else slot
@@ -206,7 +206,7 @@ class FoundOverflows:
 
     @property
     def untold(self) -> tuple[str, ...]:
-        """Which of device and model the dump does not tell of a layer of a unit that overflowed."""
+        """Device and model, where the dump lacks them for a layer whose unit overflowed."""
         units = zip(self.record.units, self.layers, strict=True)
         return tuple(dict.fromkeys(what for unit, found in units if unit.overflowed for what in found.untold))
 

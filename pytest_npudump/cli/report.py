@@ -16,7 +16,7 @@ from pytest_npudump.results.session_view import session_view
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write what was asked for, by default the page beside the results, say where, and return 0 or 2."""
+    """Write the reports asked for, by default the page beside the results; 0 or 2."""
     asked = [(medium, target) for medium in MEDIA if (target := getattr(arguments, medium.dest)) is not None]
     folder = last_results(arguments.results)
     beside = folder.path.absolute().parent

@@ -93,7 +93,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _check_call(arguments: argparse.Namespace, failure: FailingTensor) -> None:
-    """Refuse what a call of torch cannot be."""
+    """Refuse options that do not apply to a call of torch."""
     if arguments.reduce:
         raise RequestError(f"--reduce: {failure.key} is of a call of torch, which is one operator already")
     if arguments.runtime not in ("", "auto", "torch_npu"):

@@ -1,4 +1,4 @@
-"""What the commands share, so that they read, print and end alike.
+"""Shared input, output and endings of the commands.
 
 ``spoken_parser`` parses in the language asked for; ``source`` and ``tolerance_options`` are what a command is
 given, ``executors`` do its work, ``progress`` shows it; ``project`` finds its tests, results and goldens.

@@ -1,4 +1,4 @@
-"""Where the work of a command is done: in threads or processes, one after the other, or on a Dask cluster."""
+"""Executors of a command's work: threads, processes, a single thread, or a Dask cluster."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _UNTOLD = 64
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """Who does the work.
+    """Executor of tasks, and the number of its workers.
 
     Attributes:
         executor: takes the tasks; None where they are done here, one after the other.
@@ -50,7 +50,7 @@ class Workers:
 
     @property
     def here(self) -> bool:
-        """Whether tasks are done in this process, so that they can call what it has."""
+        """Return whether tasks run in this process, so that they can call what it has."""
         return self.executor is None or isinstance(self.executor, ThreadPoolExecutor)
 
 
@@ -241,7 +241,7 @@ def run_together(
     weight: Callable[[Item], int] | None,
     progress: Callable[[int, int], None],
 ) -> Iterator[Result]:
-    """As :func:`run_tasks`, where ``work`` gives the results of several items: small ones go together.
+    """Do the same as :func:`run_tasks` where ``work`` takes several items: small ones go together.
 
     Without ``weight`` each item goes by itself, in this thread.
     """

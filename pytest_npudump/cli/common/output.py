@@ -1,4 +1,4 @@
-"""How a command prints, writes and ends: lines, tables, JSON, files that a user names, and exit codes."""
+"""Output and endings of a command: lines, tables, JSON, files that a user names, and exit codes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def write_output(option: str, target: str, content: bytes) -> None:
 
 
 def _is_descriptor(path: Path) -> bool:
-    """Whether ``path`` leads to an open file of a process, as ``/dev/stderr`` does, and not to its name."""
+    """Return whether ``path`` names an open file of a process, such as ``/dev/stderr``."""
     for _link in range(_MOST_LINKS):
         if os.path.realpath(path.parent).startswith("/proc/"):
             return True
@@ -168,7 +168,7 @@ def _below_each_other(row: Sequence[str], sizes: Sequence[int], most: int) -> It
 
 
 def end_output() -> None:
-    """Write out what was printed, while an error in doing so can still be told.
+    """Flush the output while an error in doing so can still be reported.
 
     Raises:
         NpudumpError: as for :func:`emit`.
@@ -201,7 +201,7 @@ def _write(text: str) -> None:
 
 
 def _discard(stream: TextIO) -> None:
-    """Send what is still to come to nowhere: the interpreter flushes once more when it ends."""
+    """Send the rest of a stream to nowhere: the interpreter flushes once more when it ends."""
     with suppress(OSError):  # a stream that is no file of the system
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())

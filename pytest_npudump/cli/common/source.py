@@ -1,4 +1,4 @@
-"""What a command is given, read: a dump's directory, or one file of it; nothing unread is passed over."""
+"""Reader of a command's input: a dump's directory or one file of it; unread files become problems."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _read_file(path: Path, *, stats: bool, acl: bool, projections: bool, overflo
 
 
 def locate(path: Path) -> DumpFile:
-    """Return what the name and the directories of one dump file say.
+    """Parse the name and the directories of one dump file.
 
     Raises:
         DumpError: neither its name nor its first bytes are those of a dump file.

@@ -72,7 +72,7 @@ class SpokenParser(argparse.ArgumentParser):
         return found, left
 
     def _near(self, word: str) -> str:
-        """Return how a sentence ends that refuses a word that is nearly an option, else ""."""
+        """Suggest the option that is nearly a refused word; "" for none."""
         near = nearest(word.partition("=")[0], self._option_string_actions, 0.8)
         return spoken(said(": did you mean {near}?", near=near)) if near and word.startswith("--") else ""
 
@@ -88,7 +88,7 @@ class SpokenParser(argparse.ArgumentParser):
         self.exit(2, "".join(f"{line}\n" for line in hung(words.rstrip(), screen(sys.stderr))))
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse what is no choice with the one that is meant, in the words of every version of Python."""
+        """Refuse an unknown choice with the nearest one, in the same words on every version of Python."""
         if action.choices is not None and value not in action.choices:
             words = said("there is no {value}{hint}", value=value, hint=hint(str(value), action.choices))
             raise argparse.ArgumentError(action, spoken(words))
@@ -99,7 +99,7 @@ class SpokenParser(argparse.ArgumentParser):
 
 
 def asked_language(words: Iterable[str]) -> str:
-    """Return what ``--lang`` says among the words of a command line, before that is parsed.
+    """Return the value of ``--lang`` in a command line before that is parsed.
 
     A language that there is not counts as none: the parser knows better.
     """

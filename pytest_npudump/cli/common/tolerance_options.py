@@ -33,7 +33,7 @@ def told_facts(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def tolerances_of_file(arguments: argparse.Namespace, against: str = GOLDEN) -> Tolerances | None:
-    """Return what the file of ``--tolerances`` says; None without one.
+    """Read the file of ``--tolerances``; None without one.
 
     Raises:
         RequestError: it cannot be read, or holds a rule that is refused.
@@ -42,7 +42,7 @@ def tolerances_of_file(arguments: argparse.Namespace, against: str = GOLDEN) -> 
 
 
 def chosen_tolerances(arguments: argparse.Namespace, facts: Mapping[str, str] | None = None) -> Tolerances:
-    """Return what the options say; the preset of the command line goes before the file's.
+    """Return the tolerances that the options give; the preset of the command line overrides the file's.
 
     ``same``, ``other`` and ``hf32`` say what ``default`` stands for: another preset of the file stays.
 
@@ -63,7 +63,7 @@ def chosen_tolerances(arguments: argparse.Namespace, facts: Mapping[str, str] | 
 
 
 def default_of(arguments: argparse.Namespace) -> str:
-    """Return what the preset ``default`` stands for, where no producers are known."""
+    """Return the preset that ``default`` means where no producers are known."""
     return arguments.preset if arguments.preset in BOUNDS else SAME
 
 
@@ -120,7 +120,7 @@ class Alternative:
 
     @classmethod
     def of(cls, name: str, judged: Comparison, other: Comparison) -> Alternative:
-        """Return what ``other`` makes of the two sides that ``judged`` is of."""
+        """Judge the sides of ``judged`` by ``other`` too, and list the differences."""
         ours = [str(verdict.key) for verdict in judged.failing]
         theirs = [str(verdict.key) for verdict in other.failing]
         known, wanted = frozenset(theirs), frozenset(ours)

@@ -115,7 +115,7 @@ def _revisions(path: Path) -> Iterator[_Revision]:
 
 
 def _commits(log: str) -> Iterator[tuple[dict[str, str], str]]:
-    """Yield what git's log says of each commit, and the names of its files."""
+    """Parse git's log into the fields and the file names of each commit."""
     for entry in log.split(_COMMIT)[1:]:
         facts, _, names = entry.strip().partition("\n\n")
         yield dict(zip(("commit", "date", "author", "subject"), facts.split("\0"), strict=True)), names

@@ -1,4 +1,4 @@
-"""What git and scripts call: ``npudump golden merge``, ``split``, ``fold``, ``remote`` and ``init``."""
+"""Verbs for git and scripts: ``npudump golden merge``, ``split``, ``fold``, ``remote`` and ``init``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def init(arguments: argparse.Namespace) -> int:
-    """Add what ``.gitattributes`` lacks; 0.
+    """Add missing lines to ``.gitattributes``; 0.
 
     Raises:
         RequestError: the goldens lie outside of this folder.

@@ -94,7 +94,7 @@ def _lines(golden: Record, measured: Calibrated | None, limit: int | None) -> It
 
 
 def _noise_lines(golden: Record, measured: Calibrated, limit: int) -> Iterator[str]:
-    """Yield where measured bounds hold; without a calibration the spread that is no change."""
+    """Yield the statistics that have measured bounds; without a calibration the spread that is no change."""
     tolerances = _tolerances(measured)
     held = _held(golden, tolerances)
     listed = [row for row in _widest(golden, tolerances, held) if not measured.widens or row.share]
@@ -122,7 +122,7 @@ def _noise_lines(golden: Record, measured: Calibrated, limit: int) -> Iterator[s
 
 
 def _changes(golden: Record) -> Iterator[str]:
-    """Yield when tensors changed since, the latest first, and why."""
+    """Yield the reasons and times of tensors' changes, the latest first."""
     stamps = [golden.changed[key] for key in golden.table.keys if key in golden.changed]
     for stamp, count in sorted(Counter(stamps).items(), reverse=True):
         yield counted(
@@ -174,12 +174,12 @@ class _Strayed:
 
 
 def _tolerances(measured: Calibrated | None) -> Tolerances:
-    """Return what ``--tolerances`` goes by, unless it is told otherwise."""
+    """Return the default tolerances of ``--tolerances``."""
     return Tolerances().under(SAME).with_measured(measured)
 
 
 def _held(golden: Record, tolerances: Tolerances) -> Mapping[str, Mapping[str, Allowance]]:
-    """Return what each statistic of the tensors with noise may differ by, by key."""
+    """Return the tolerance of each statistic of tensors with noise, by key."""
     noise = tolerances.measured.noise if tolerances.measured is not None else {}
     layers = frozenset(map(layer_of, noise))
     held: dict[str, dict[str, Allowance]] = {key: {} for key in noise}
@@ -282,7 +282,7 @@ _RULES = (mark("tensors"), "dtype", mark("statistic"), mark("widest for"), *_WID
 
 
 def _bounds(arguments: argparse.Namespace, golden: Record) -> tuple[list[Allowance], Iterator[str]]:
-    """Return which bound each statistic of a golden has, and lines that say so."""
+    """Return the tolerance of each statistic of a golden, and its lines."""
     if arguments.results:
         golden = _as_it_ran(golden, arguments.results)
     tolerances = _chosen(arguments, golden).with_measured(calibrated_of(golden))

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Status:
-    """How goldens stand; None where that was not asked for, or is not known.
+    """State of the goldens; None where it was not asked for, or is not known.
 
     Attributes:
         unknown: what could not be read, collected or asked, in words.
@@ -89,7 +89,7 @@ class _Status:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Say how the goldens stand, or remove those that are stale.
+    """Print the state of the goldens, or remove stale ones.
 
     Raises:
         RequestError: options that make no sense together, or no golden where one is named.
@@ -193,7 +193,7 @@ def _renamed(stock: _Stock, waiting: Sequence[Pending]) -> dict[Path, tuple[str,
 
 
 def _is_below(path: Path, places: Sequence[Path]) -> bool:
-    """Whether a file is one of these, or lies below one; any does where there are none."""
+    """Return whether a file is one of the places or below one; any is where there are none."""
     return not places or any(path.resolve().is_relative_to(place.resolve()) for place in places)
 
 
@@ -338,7 +338,7 @@ def _rule_lines(rules: Sequence[str]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Stock:
-    """What a collection of tests says of the files beside them.
+    """Tests collected, held against the golden files beside them.
 
     Attributes:
         census: of the goldens.

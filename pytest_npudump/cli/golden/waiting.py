@@ -1,4 +1,4 @@
-"""Waiting runs and decisions: ``npudump golden diff``, ``accept``, ``reject``, ``review``."""
+"""Pending runs: ``npudump golden diff``, ``accept``, ``reject``, ``review``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WaitingRuns:
-    """What a folder of results holds for a decision.
+    """Pending runs of a results folder.
 
     Attributes:
         folder: where it lies.
@@ -54,13 +54,13 @@ class WaitingRuns:
 
     @property
     def is_readable(self) -> bool:
-        """Whether all results can be read; says on standard error what cannot."""
+        """Return whether all results can be read; report those that cannot on standard error."""
         complain(self.results.problems)
         return not self.results.problems
 
 
 def read_waiting(arguments: argparse.Namespace) -> WaitingRuns:
-    """Return what the arguments name.
+    """Read the pending runs that the arguments name.
 
     Raises:
         ResultsError: there are no results, or an argument names no waiting run.
@@ -96,7 +96,7 @@ _NAME = 60
 
 
 def waiting_lines(waiting: Sequence[Pending]) -> Iterator[str]:
-    """Yield what is pending, below a heading; one line where nothing is."""
+    """Yield the pending runs below a heading; one line without any."""
     yield _("pending review:") if waiting else _("no run is pending review")
     for one in waiting:
         yield _("  {test}: {words}").format(test=one.entry.test, words=_in_short(one))
@@ -105,7 +105,7 @@ def waiting_lines(waiting: Sequence[Pending]) -> Iterator[str]:
 
 
 def _in_short(pending: Pending) -> str:
-    """Return how a run differs from its golden, in one sentence."""
+    """Summarise in one sentence how a run differs from its golden."""
     comparison = pending.comparison
     if comparison is None:
         return _("no golden file") if pending.golden is None else _("not compared")
@@ -118,7 +118,7 @@ def _in_short(pending: Pending) -> str:
 
 
 def _differ(pending: Pending) -> str:
-    """Return how many tensors of a run mismatch, and by how much at most, of those that have a tolerance."""
+    """Count the mismatching tensors of a run, with the largest ratio to its tolerance."""
     comparison = pending.comparison
     assert comparison is not None  # noqa: S101 - looked at by the caller
     found = [mismatches(comparison)]
@@ -163,7 +163,7 @@ def diff(arguments: argparse.Namespace) -> int:
 
 
 def difference(pending: Pending, layers: Sequence[str] = (), most: int | None = None) -> Iterator[str]:
-    """Yield what differs in one run.
+    """Yield the mismatches of one run.
 
     Args:
         pending: the run.
@@ -193,7 +193,7 @@ def difference(pending: Pending, layers: Sequence[str] = (), most: int | None = 
 
 
 def _failing(pending: Pending, layers: Sequence[str]) -> list[Verdict]:
-    """Return what differs: the sources first, then what they explain, each in the order of execution."""
+    """Return the mismatches: sources first, then those downstream, each in the order of execution."""
     comparison = pending.comparison
     failing = comparison.failing if comparison is not None else ()
     named = pending.layers_named(layers)
@@ -341,7 +341,7 @@ def _review(waiting: WaitingRuns, reason: str) -> list[tuple[str, str, str]]:
 def _carry_out(
     word: str, waiting: WaitingRuns, pending: Pending, layers: Sequence[str], reason: str, *, asked: bool
 ) -> str:
-    """Return what became of a run; "" where it is as open as before, as layers of it were refused."""
+    """Carry out a decision; return its result, or "" for a run still pending as layers of it were refused."""
     if word in {"r", "R"}:
         waiting.folder.update([reject(pending)])
         emit([_("rejected: {test}").format(test=pending.entry.test)])
@@ -374,7 +374,7 @@ def _answer(pending: Pending, left: int) -> tuple[str, tuple[str, ...]]:
 
 
 def _differ_in(pending: Pending, layers: Sequence[str]) -> bool:
-    """Whether a run differs in the layers that are named; says so where it does not."""
+    """Return whether a run differs in the named layers; report it where it does not."""
     try:
         refuse_idle([pending], layers)
     except ResultsError as error:
