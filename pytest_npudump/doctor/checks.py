@@ -75,7 +75,7 @@ class DoctorFinding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that was found.
+    """Findings of ``npudump doctor``.
 
     Attributes:
         findings: the lines, in the order of the table.
@@ -89,7 +89,7 @@ class Report:
 
     @property
     def good(self) -> bool:
-        """Whether at least one runtime works and a dump can be written."""
+        """Return whether at least one runtime works and a dump can be written."""
         return bool(self.runtimes) and self.can_write
 
     def to_json(self) -> dict[str, Any]:
@@ -174,7 +174,7 @@ class System:
     free: Callable[[Path], tuple[int, int | None]] = field(default_factory=lambda: free_space)
 
     def at(self, path: str) -> Path:
-        """Return where the absolute ``path`` is found."""
+        """Return the path that stands for the absolute ``path``."""
         return self.root / path.lstrip("/")
 
     def read(self, path: str) -> str:
@@ -252,7 +252,7 @@ _VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 
 @dataclass(frozen=True, slots=True)
 class _Examination:
-    """What is looked at, and which runtimes have answered what so far."""
+    """Examination under way, with the answers of runtimes so far."""
 
     system: System
     place: Path
@@ -349,7 +349,7 @@ def _release(version: str) -> str:
 
 
 def _container(system: System) -> str:
-    """Return what says that this is a container, "" outside of one."""
+    """Return the sign that this is a container; "" outside of one."""
     for path in ("/.dockerenv", "/run/.containerenv"):
         if system.at(path).exists():
             return path
@@ -466,7 +466,7 @@ def _device_files(examination: _Examination) -> Iterator[_Line]:
 
 
 def _environment(examination: _Examination) -> Iterator[_Line]:
-    """Say what each variable that is set does to a dump."""
+    """Describe the effect of each set variable on a dump."""
     environ = examination.system.environ
     known = [name for name in (*_EFFECTS, _VISIBLE) if name in environ]
     for name in known:
@@ -577,5 +577,5 @@ _CHECKS: tuple[tuple[str, Callable[[_Examination], Iterable[_Line]]], ...] = (
 
 
 def answer(name: str) -> None:
-    """Print what the runtime ``name`` answers, for :func:`probe_runtime`, which has started this process."""
+    """Print the answer of the runtime ``name`` for :func:`probe_runtime`, which has started this process."""
     sys.stdout.write("\n" + json.dumps(asdict(_ask(name))) + "\n")

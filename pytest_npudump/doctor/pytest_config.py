@@ -181,7 +181,7 @@ def output_folder(folder: Path) -> Path | None:
 
 
 def tensor_place(folder: Path, url: str = "", cache: str = "") -> TensorStore:
-    """Return where stored tensors are.
+    """Return the store of tensors.
 
     Args:
         folder: a pytest that starts here would run the tests.
@@ -210,7 +210,7 @@ def default_place(environ: Mapping[str, str] | None = None) -> Path:
 
 
 class DumpPlace(NamedTuple):
-    """Where tests dump.
+    """Folder of the dumps, and where it was set.
 
     Attributes:
         path: the folder.
@@ -222,7 +222,7 @@ class DumpPlace(NamedTuple):
 
 
 def dump_place(folder: Path, environ: Mapping[str, str], *, pytest_major: int | None = None) -> DumpPlace:
-    """Return where tests dump that are started in ``folder`` without options.
+    """Return the dump folder of tests that are started in ``folder`` without options.
 
     In pytest's order: ``--npudump-output`` before the key ``npudump_output``, then ``--basetemp``.
 
