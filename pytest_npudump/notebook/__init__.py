@@ -74,12 +74,12 @@ class SessionResults:
 
     @property
     def tests(self) -> dict[str, str]:
-        """What came of each test, by its name: its status, as the session's last line has it."""
+        """Status of each test by name, as the session's last line has it."""
         return {test.name: test.status for test in self._view.tests}
 
     @property
     def ok(self) -> bool:
-        """Whether a test was compared, and each passed that was not skipped or expected to fail."""
+        """Return whether a test was compared, and each passed that was not skipped or expected to fail."""
         words = {test.word for test in self._view.tests}
         return words - {LEFT_OUT} == {GOOD} and not self.problems
 
@@ -96,7 +96,7 @@ class SessionResults:
         )
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: a line, a table of the tests, and strips of failing ones."""
+        """Return HTML for a notebook: a line, a table of the tests, and strips of failing ones."""
         tests = self._view.tests
         parts = [f"<p><b>{escape(self._headline())}</b></p>"]
         if tests:
@@ -112,7 +112,7 @@ class SessionResults:
 
 
 def read_results(folder: str | PathLike[str], *, root: str | PathLike[str] | None = None) -> SessionResults:
-    """Read what a session kept with ``--npudump-output``; tensors are judged by the goldens as they are now.
+    """Read the results saved with ``--npudump-output``; tensors are judged by the present goldens.
 
     Args:
         folder: of the results.
@@ -153,7 +153,7 @@ class DumpComparison:
 
     @property
     def ok(self) -> bool:
-        """Whether every tensor of the golden is there and agrees, no other one is, and values were judged."""
+        """Return whether the tensors are the golden's and match, and values were compared."""
         return self._comparison.ok and not self._comparison.nothing_judged
 
     def __repr__(self) -> str:
@@ -168,7 +168,7 @@ class DumpComparison:
         return f"{text}; {plain(sentence(comparison.first))}" if comparison.first is not None else text
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: a line, the strip, and the first failing tensors as a table."""
+        """Return HTML for a notebook: a line, the strip, and a table of the first mismatches."""
         failing = self._comparison.failing
         strip = strip_svg(self.tensors, f"{len(self.tensors)} tensors in order of execution")
         legend = " &middot; ".join(
