@@ -1,4 +1,4 @@
-"""Ways in which a file is cut off or damaged."""
+"""Damages of a file: cuts, and bytes that are changed."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ _BYTE = 8
 
 
 def assert_sound(record: TensorRecord, path: Path) -> None:
-    """Check what a record says against its file: its key, shape, and the extent of its bytes.
+    """Check a record against its file: key, shape, and the extent of its bytes.
 
     Args:
         record: of a file that was read.
@@ -124,7 +124,7 @@ def assert_sound(record: TensorRecord, path: Path) -> None:
 
 
 def assert_holds(records: Iterable[TensorRecord], expected: Mapping[str, np.ndarray | None]) -> None:
-    """Check that records are of these tensors, each once, and of no others, and have their values.
+    """Check that records are of exactly these tensors, each once, and have their values.
 
     Args:
         records: what was read.
@@ -162,7 +162,7 @@ def _assert_equal(record: TensorRecord, array: np.ndarray) -> None:
 
 
 def _assert_statistics(key: str, stats: Stats, array: np.ndarray) -> None:
-    """Compare what statistics there are with numpy's, in float64."""
+    """Compare the statistics with numpy's, in float64."""
     values = array.astype(np.float64).reshape(-1)
     finite = values[np.isfinite(values)]
     counts = {
@@ -337,7 +337,7 @@ class FormatConformance:
             self.read(path)
 
     def _read_or_refuse(self, path: Path) -> Sequence[TensorRecord] | None:
-        """Return what is read; None where the file is refused, by an error that says which and where."""
+        """Return the records; None where the file is refused, by an error that names file and fault."""
         try:
             return self.read(path)
         except FormatError as error:
@@ -366,6 +366,6 @@ def _extent(record: TensorRecord) -> tuple[int, int]:
 
 
 def _alike(found: Sequence[TensorRecord], whole: Sequence[TensorRecord]) -> bool:
-    """Whether each record that was found is one of the whole file, in order."""
+    """Return whether each record found is one of the whole file, in order."""
     remaining = iter(map(repr, whole))  # by their text, in which NaN equals NaN
     return all(any(repr(record) == other for other in remaining) for record in found)

@@ -1,4 +1,4 @@
-"""What a runtime must do: dump what runs between start and stop, all of it and nothing else."""
+"""Conformance of a runtime: it dumps all that runs between start and stop, and nothing else."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class RuntimeConformance:
         return config
 
     def test_it_has_all_parts_of_the_protocol(self, runtime: Runtime) -> None:
-        """Those of the runtime, and of what it says of a run."""
+        """Check the protocols of the runtime and of its runs."""
         assert not _missing(runtime, Runtime), f"the runtime lacks {', '.join(_missing(runtime, Runtime))}"
         lacks = _missing(runtime.activity, Activity)
         assert not lacks, f"its activity lacks {', '.join(lacks)}"
@@ -120,7 +120,7 @@ class RuntimeConformance:
         self._assert_dumped(dump_path, expected)
 
     def test_what_ran_before_is_not_dumped(self, runtime: Runtime, dump_path: Path) -> None:
-        """Also where the device computes it later; a client that cannot tell must refuse."""
+        """Check also values that the device computes later; a client that cannot tell must refuse."""
         self.execute(runtime)
         try:
             self.start(runtime, dump_path)
@@ -241,7 +241,7 @@ class RuntimeConformance:
     def test_memory_that_is_used_in_another_way_changes_no_value(
         self, runtime: Runtime, dump_path: Path
     ) -> None:
-        """Where the runtime can use it so at all."""
+        """Check memory used in another way, where the runtime can."""
         if not isinstance(runtime, RearrangingRuntime) or not runtime.rearrange_memory():
             pytest.skip("the runtime uses memory in one way")
         self.start(runtime, dump_path)
@@ -274,6 +274,6 @@ def _folder(parent: Path, name: str) -> Path:
 
 
 def _missing(found: object, protocol: type) -> list[str]:
-    """Return what ``found`` lacks of a protocol."""
+    """Return the members of a protocol that ``found`` lacks."""
     wanted = {*vars(protocol), *protocol.__annotations__}
     return sorted(name for name in wanted if not name.startswith("_") and not hasattr(found, name))
