@@ -354,7 +354,7 @@ def matrices(dtype: DTypeLike = "float16", *, max_elements: int = MOST_ELEMENTS,
 
 
 def _filled(kind: np.dtype[Any], limits: dict[str, Any]) -> Callable[[Any, tuple[int, ...]], NDArray[Any]]:
-    """Return what draws a tensor of a shape.
+    """Return a strategy's draw of a tensor by shape.
 
     Each way to fill it takes as many choices, so that hypothesis, for which fewer are simpler, shrinks to the
     first.
