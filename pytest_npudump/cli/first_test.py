@@ -36,6 +36,7 @@ def values_for(file: Path, section: str) -> Mapping[str, str]:
 
 
 def is_section(line: str, section: str) -> bool:
+    """Return whether a line is the heading of a section."""
     return re.match(rf"\s*{re.escape(section)}\s*([#;].*)?$", line) is not None
 
 
