@@ -1,4 +1,4 @@
-"""What people read, in their language: English is in the code, a catalogue has the other.
+"""Translation of texts for people: English is in the code, a catalogue has the other language.
 
 ``translation`` marks and translates what a report says, in the language that is spoken around it, and
 takes the templates of errors, notes and reasons through JSON; ``catalogue`` reads the files of

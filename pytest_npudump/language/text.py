@@ -103,7 +103,7 @@ _PIECE = r"[（“]*(?:[!-~]+|[^\s!-~])[，。；：、）”？！]*|\s+"  # no
 
 
 def width(text: str) -> int:
-    """Return how many columns a line of text takes."""
+    """Return the columns that a line of text takes."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len  # noqa: PLC0415 - only for other scripts than ASCII
@@ -121,7 +121,7 @@ _NARROWEST = 60
 
 
 def terminal_columns() -> int:
-    """Return how wide lines are laid out for the terminal, as pytest measures it."""
+    """Return the width of the terminal's lines, as pytest measures it."""
     return max(_NARROWEST, shutil.get_terminal_size().columns)
 
 

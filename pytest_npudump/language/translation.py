@@ -19,7 +19,7 @@ _CATALOGUE: ContextVar[Mapping[str, str] | None] = ContextVar("catalogue", defau
 
 @contextmanager
 def speaking(language: str) -> Iterator[None]:
-    """Have what is made inside be in a language, one of :data:`LANGUAGES`.
+    """Make the block's texts in a language, one of :data:`LANGUAGES`.
 
     Raises:
         CatalogueError: the file of its words is not what it has to be.
@@ -58,7 +58,7 @@ _CARRIED: Mapping[str, str] = MappingProxyType({})
 
 @contextmanager
 def carrying() -> Iterator[None]:
-    """Have what is made inside be English that carries its templates, to be kept and spoken later."""
+    """Make the block's texts in English with their templates, to be kept and translated later."""
     before = _CATALOGUE.set(_CARRIED)
     try:
         yield
@@ -67,7 +67,7 @@ def carrying() -> Iterator[None]:
 
 
 def is_english() -> bool:
-    """Whether what is made now is in English."""
+    """Return whether texts are made in English now."""
     return not _CATALOGUE.get()
 
 
@@ -143,7 +143,7 @@ def _plain(value: Any, messages: dict[str, Any]) -> Any:
 
 
 def restored(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was :func:`carried`, its texts with their templates and values again."""
+    """Return data that was :func:`carried`, its texts with their templates and values again."""
     content = {name: value for name, value in data.items() if name != MESSAGES}
     known: dict[str, str] = {}
     if MESSAGES not in data:
