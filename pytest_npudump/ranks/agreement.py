@@ -71,7 +71,7 @@ def _no(exchange: Exchange, why: str) -> str:
 
 
 def why_missing(exchange: Exchange, told: Collection[int], of: Iterable[int] | None = None) -> str:
-    """Return why some ranks have no part in what others agree on, "" if all of ``of`` have told and live."""
+    """Return why some ranks have no part in an agreement; "" if all of ``of`` have answered and live."""
     wanted = range(exchange.rank.size) if of is None else of
     missing = [number for number in wanted if number not in told or not exchange.lives(number)]
     absent = [number for number in missing if not exchange.has_come(number)]
@@ -84,7 +84,7 @@ def why_missing(exchange: Exchange, told: Collection[int], of: Iterable[int] | N
 
 
 def absence(numbers: Collection[int]) -> str:
-    """Say that ranks have not come, and what may be the cause."""
+    """Report missing ranks, and the likely cause."""
     return (
         f"{names(numbers)} did not come: start all ranks by one launcher, or set MASTER_ADDR and MASTER_PORT "
         f"for all, and run the same tests on each"
@@ -97,7 +97,7 @@ def names(numbers: Collection[int]) -> str:
 
 
 def stand_aside(exchange: Exchange, test: str, why: str = _NO_COMPARISON) -> None:
-    """Decide what is left to decide of ``test``, so that nobody waits for a rank that will not take part.
+    """Decide the open questions of ``test``, so that nobody waits for a rank that will not take part.
 
     Args:
         exchange: of this rank.
@@ -153,7 +153,7 @@ def why_not_shared(exchange: Exchange, test: str, table: StatsTable, tolerances:
 
 
 def differing(name: str, first: str, table: StatsTable, other: StatsTable, tolerances: Tolerances) -> str:
-    """Return how the rank ``name`` differs from the rank ``first``, "" where one golden holds for both.
+    """Describe how the rank ``name`` differs from the rank ``first``; "" where one golden holds for both.
 
     Args:
         name: of the rank, or device.

@@ -1,4 +1,4 @@
-"""What the ranks of one machine tell each other, through files in a private folder of the system's own.
+"""Exchange between the ranks of one machine, through files in a private folder of the system's own.
 
 There are messages, one a rank and name, and decisions, one a name: whoever decides first decides for all.
 Each rank's living process is a part of the folder. What names a run to all of its ranks is an address that
@@ -71,12 +71,12 @@ def _join(base: Path, rank: Rank, environment: Mapping[str, str]) -> Path:
 
 
 def has_joined(folder: Path, number: int) -> bool:
-    """Whether a rank has ever taken part."""
+    """Return whether a rank has ever taken part."""
     return _place(folder, number).exists()
 
 
 def is_present(folder: Path, number: int) -> bool:
-    """Whether a rank takes part and its process lives."""
+    """Return whether a rank takes part and its process lives."""
     return _is_alive(_place(folder, number))
 
 
@@ -93,7 +93,7 @@ def _alone(base: Path) -> Iterator[None]:
 
 
 def _name(rank: Rank, environment: Mapping[str, str]) -> str:
-    """Return what the run's folders are called: the same for all ranks, and another for any other run."""
+    """Return the name of the run's folder: the same for all ranks, and another for any other run."""
     facts = [environment.get(name, "") for name in (*_ADDRESS, *_SIZES)]
     run_id = environment.get("TORCHELASTIC_RUN_ID", "").strip().lower()
     # Without these the variables tell no two runs apart: a port has one owner, an address may be anybody's.
@@ -104,7 +104,7 @@ def _name(rank: Rank, environment: Mapping[str, str]) -> str:
 
 
 def _process_space() -> int:
-    """Return what tells containers apart that share the folder: their process ids mean nothing to others."""
+    """Return the id of this container's process space: process ids are not shared across."""
     try:
         return Path("/proc/self/ns/pid").stat().st_ino
     except OSError:
@@ -127,7 +127,7 @@ def _has_life(folder: Path) -> bool:
 
 
 def _is_alive(place: Path) -> bool:
-    """Whether the process that wrote ``place`` lives; another that got its id later does not count."""
+    """Return whether the process that wrote ``place`` lives; another that got its id later does not count."""
     try:
         noted = json.loads(place.read_text(encoding="utf-8"))
         process, began = int(noted["process"]), int(noted["began"])
@@ -143,7 +143,7 @@ def _is_alive(place: Path) -> bool:
 
 
 def _began(process: int) -> int:
-    """Return when a process began, in ticks since the machine did; 0 where nothing tells."""
+    """Return when a process began, in ticks since the machine did; 0 where that is not known."""
     with suppress(OSError, ValueError, IndexError):
         # The second field, the program's name, is in parentheses and may hold anything.
         text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
@@ -187,15 +187,15 @@ class Exchange:
         return frozenset(self.decided(_ABSENT) or ())
 
     def lives(self, number: int) -> bool:
-        """Whether a rank has come, in time, and its process has not ended."""
+        """Return whether a rank has come, in time, and its process has not ended."""
         return is_present(self.folder, number) and number not in self.absent
 
     def has_come(self, number: int) -> bool:
-        """Whether a rank takes part, or did."""
+        """Return whether a rank takes part, or did."""
         return has_joined(self.folder, number) and number not in self.absent
 
     def has_ended(self, number: int, last: str | None = LAST) -> bool:
-        """Whether the process of a rank has ended, or it has told the ``last`` that there is to tell."""
+        """Return whether the process of a rank has ended, or it has sent ``last``."""
         return not self.lives(number) or (last is not None and self._path(last, number).exists())
 
     def post(self, name: str, content: Any) -> None:
@@ -216,7 +216,7 @@ class Exchange:
         return self.decided(name)
 
     def decided(self, name: str) -> Any:
-        """Return what is settled of the question ``name``, None as long as nothing is."""
+        """Return the decision on the question ``name``; None as long as there is none."""
         try:
             return json.loads(self._path(name).read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -263,7 +263,7 @@ class Exchange:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _is_mute(self, number: int, last: str | None) -> bool:
-        """Whether a rank says nothing more: it is absent, has ended, or has told ``last``."""
+        """Return whether a rank sends nothing more: it is absent, has ended, or has sent ``last``."""
         if number in self.absent:
             return True
         return has_joined(self.folder, number) and self.has_ended(number, last)

@@ -1,4 +1,4 @@
-"""Which rank this process is, by the variables that torchrun, msrun and launch scripts set."""
+"""Rank of this process, by the variables that torchrun, msrun and launch scripts set."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Rank:
 
     @property
     def variant(self) -> str:
-        """What names the rank's own golden files: they belong to this number of ranks."""
+        """Variant of the rank's own golden files: they belong to this number of ranks."""
         return f"rank{self.number}of{self.size}"
 
     @property
     def spans_machines(self) -> bool:
-        """Whether there are ranks on other machines, which share no files with this one."""
+        """Return whether there are ranks on other machines, which share no files with this one."""
         return self.local_size < self.size
 
 
@@ -74,7 +74,7 @@ def _local_size(environment: Mapping[str, str], size: int) -> int:
 
 @lru_cache(maxsize=16)
 def _is_here(address: str) -> bool:
-    """Whether an address is this machine's; one that cannot be looked up is not."""
+    """Return whether an address is this machine's; one that cannot be looked up is not."""
     if address.lower() in {"localhost", "127.0.0.1", "::1", socket.gethostname().lower()}:
         return True
     try:
@@ -85,7 +85,7 @@ def _is_here(address: str) -> bool:
 
 
 def _binds(family: int, where: tuple[object, ...]) -> bool:
-    """Whether this machine can listen at an address, which it can only at its own."""
+    """Return whether this machine can listen at an address, which it can only at its own."""
     try:
         with socket.socket(family, socket.SOCK_STREAM) as listener:
             listener.bind((where[0], 0, *where[2:]))
