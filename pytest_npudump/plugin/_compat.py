@@ -21,7 +21,7 @@ _SHOW_ARGUMENTS = {"add_space": True} if "add_space" in signature(_show).paramet
 
 
 def has_fixture(item: pytest.Item, name: str) -> bool:
-    """Whether something defines a fixture that a test asks for, or pytest does not say what defines it."""
+    """Return whether a fixture that a test asks for is defined, or pytest does not tell."""
     info: Any = getattr(item, "_fixtureinfo", None)
     return info is None or name in info.name2fixturedefs
 
@@ -62,7 +62,7 @@ def show_setup(item: pytest.Item) -> None:
 
 
 def failed_outside_of_the_call(item: pytest.Item) -> bool:
-    """Whether a ``unittest.TestCase`` has put aside a failure that its body did not raise."""
+    """Return whether a ``unittest.TestCase`` has put aside a failure that its body did not raise."""
     return bool(getattr(item, "_excinfo", None))
 
 
@@ -78,7 +78,7 @@ def ids_of_parameters(callspec: Any) -> list[str]:
 
 
 def may_be_skipped(item: pytest.Item) -> bool:
-    """Whether a skip mark keeps the test from running, or is wrong, which its setup will say."""
+    """Return whether a skip mark keeps the test from running, or is wrong, which its setup will report."""
     try:
         return evaluate_skip_marks(item) is not None
     except (Exception, pytest.fail.Exception):  # noqa: BLE001 - a condition is the user's code
@@ -118,7 +118,7 @@ def folder_for_a_child(config: pytest.Config) -> Path:
 
 
 def was_narrowed(config: pytest.Config) -> bool:
-    """Whether a session was told which tests to run, by arguments, expressions or earlier failures."""
+    """Return whether arguments, expressions or earlier failures narrow a session's tests."""
     option = config.option
     named = getattr(getattr(config, "args_source", None), "name", "ARGS") == "ARGS"
     chosen = option.keyword or option.markexpr or getattr(option, "deselect", None)
@@ -134,7 +134,7 @@ def base_temp(config: pytest.Config) -> Path:
 
 
 def has_no_case(item: pytest.Item) -> bool:
-    """Whether this is what pytest makes of parameters that are none; its name differs by release."""
+    """Return whether this is pytest's item for an empty set of parameters; its name differs by release."""
     parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
     return any(value is NOTSET for value in parameters)
 

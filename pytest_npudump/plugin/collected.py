@@ -1,4 +1,4 @@
-"""What a collection has, written to a file: a plugin for ``npudump config show`` and ``golden status``.
+"""Collection written to a file: a plugin for ``npudump config show`` and ``golden status``.
 
 It is loaded with ``-p``, into a pytest that collects and runs nothing, and leaves nothing behind: asking for
 a temporary folder would make pytest delete those of earlier runs, and with them the dumps that it kept. It
@@ -68,7 +68,7 @@ class _Collected:
 
 
 class _Requests(_Collected):
-    """What tests ask for."""
+    """Requests of the collected tests."""
 
     def __init__(self, config: pytest.Config) -> None:
         super().__init__(config)
@@ -115,7 +115,7 @@ class _Requests(_Collected):
 
 
 class _Owners(_Collected):
-    """Which golden file is which test's; tests that something deselects own their goldens as others do."""
+    """Owners of golden files; deselected tests own theirs as others do."""
 
     def __init__(self, config: pytest.Config) -> None:
         super().__init__(config)
@@ -165,5 +165,5 @@ class _Owners(_Collected):
 
 
 def _keeps_statistics(item: pytest.Item) -> bool:
-    """Whether the test has a golden once it is recorded; one that was deselected is taken to."""
+    """Return whether the test has a golden once it is recorded; a deselected one is taken to."""
     return not is_marked(item) or SCENES[request_of(item).scene].statistics

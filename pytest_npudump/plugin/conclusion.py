@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def settle(item: pytest.Item, test: CaseSession | None, reports: Sequence[pytest.TestReport]) -> None:
-    """Let what was recorded count where all of the test passed, else discard it and say so in its reports.
+    """Keep a recording if all of the test passed; else discard it and note so in the test's reports.
 
     Args:
         item: the test, behind its teardown.
@@ -96,7 +96,7 @@ def _did_not_pass(report: pytest.TestReport) -> bool:
 
 
 def why_incomplete(item: pytest.Item, reports: Sequence[pytest.TestReport], *, judged: bool) -> str | None:
-    """Return why not all of a test passed but for its verdict; None where it did.
+    """Return why a part of a test did not pass, its verdict aside; None where all did.
 
     Args:
         item: the test, behind its teardown.
@@ -115,7 +115,7 @@ def why_incomplete(item: pytest.Item, reports: Sequence[pytest.TestReport], *, j
 
 
 def failed_parts(item: pytest.Item, key: pytest.StashKey[list[pytest.TestReport]] = PARTS) -> int:
-    """Return how many subtests of a run did not pass; those that were skipped are not counted."""
+    """Count the subtests of a run that did not pass; skipped ones do not count."""
     return sum(_part_failed(part) for part in item.stash.get(key, []))
 
 
@@ -125,7 +125,7 @@ def _part_failed(part: pytest.TestReport) -> bool:
 
 @contextmanager
 def discarded_if_interrupted(item: pytest.Item) -> Iterator[None]:
-    """Discard what was recorded where the session ends in the block, before all of the test has passed."""
+    """Discard a recording if the session ends in the block, before all of the test has passed."""
     try:
         yield
     except BaseException:
@@ -162,14 +162,14 @@ INTERRUPTIONS = (KeyboardInterrupt, pytest.exit.Exception)
 
 
 def how_it_stopped(stop: BaseException) -> str:
-    """Return why a second run has come to nothing, where the session ends in it."""
+    """Return why a second run has no result: the session ended in it."""
     if isinstance(stop, pytest.exit.Exception):
         return said("ended by pytest.exit: {reason}", reason=first_line(str(stop.msg)))
     return said("ended by {stop}", stop=str(stop) or "Ctrl-C")
 
 
 def is_interruption(item: pytest.Item, error: BaseException) -> bool:
-    """Whether an exception ends the session, and is not a failure of the test to pytest."""
+    """Return whether an exception ends the session, and is not a failure of the test to pytest."""
     if isinstance(error, KeyboardInterrupt):
         return not item.config.getoption("usepdb", default=False)
     return isinstance(error, pytest.exit.Exception)
@@ -209,7 +209,7 @@ def _words(error: BaseException) -> str:
 def body_failed(
     item: pytest.Item, test: CaseSession, error: BaseException | None = None, words: str = said("it failed")
 ) -> bool:
-    """Say what the dump tells of a body that failed; in a second run, let what the first one showed stand.
+    """Report the dump of a failed body; a second run keeps the first one's findings.
 
     Args:
         item: the test.
@@ -260,7 +260,7 @@ def body_failed(
 
 
 def _after_failed_body(item: pytest.Item, test: CaseSession) -> str:
-    """Return what the dump says of a failed body: which operator failed, where the scene asks for it."""
+    """Describe a failed body by its dump: the operator that failed, where the scene asks for it."""
     case, not_found = test.case, SCENES[test.case.request.scene].of_failures
     if not not_found:
         from pytest_npudump.regression.diagnose import full_words, what_ran  # noqa: PLC0415 - after a run

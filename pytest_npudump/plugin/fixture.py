@@ -208,7 +208,7 @@ class NpuDump:
         return judged_ratios(self._test, device, rounded, reference)
 
     def reference_inputs(self, inputs: Mapping[str, ArrayLike]) -> None:
-        """Say what an execution of the model was given, for the ONNX model of the marker's ``reference``.
+        """Record the inputs of an execution of the model, for the ONNX model of the marker's ``reference``.
 
         Needed only where the model does not run through :meth:`load_model`; once for each execution, in
         order, inside the ``capture`` that the execution belongs to.
@@ -228,7 +228,7 @@ class NpuDump:
 
     @property
     def runtime(self) -> str:
-        """What runs the models: ``acl``, ``torch_npu``, ``mindspore``, ``emulator`` or ``modules``."""
+        """Name of the runtime: ``acl``, ``torch_npu``, ``mindspore``, ``emulator`` or ``modules``."""
         return self._test.case.runtime.name
 
     @property
@@ -422,7 +422,7 @@ class NpuDump:
 
     @contextmanager
     def capture(self, name: str) -> Iterator[Path]:
-        """Dump what is loaded and run inside the block apart, under the name ``name`` in the golden.
+        """Dump models loaded and run inside the block apart, under the name ``name`` in the golden.
 
         A model has to be loaded inside the block to be dumped in it.
 
@@ -434,7 +434,7 @@ class NpuDump:
 
     @property
     def records(self) -> tuple[TensorRecord, ...]:
-        """What has been dumped so far, in execution order; on a device complete only once it is idle.
+        """Tensors dumped so far, in execution order; on a device complete only once it is idle.
 
         Raises:
             DumpError: nothing has been dumped yet where a healthy run dumps something, or it cannot be read.
@@ -449,14 +449,14 @@ class NpuDump:
 
 
 def _has_dumped(test: CaseSession) -> bool:
-    """Whether the dump of the part under way holds a file."""
+    """Return whether the dump of the part under way holds a file."""
     test.case.runtime.release()
     config = json.loads(test.attempt.config.read_text(encoding="utf-8"))
     return any(path.is_file() for path in Path(config["dump"]["dump_path"]).rglob("*"))
 
 
 def _refused_environment(test: CaseSession, env: Mapping[str, str]) -> str:
-    """Return what is wrong with variables: a program dumps nothing with them, or where nobody looks."""
+    """Return why variables are refused: with them a program dumps nothing, or elsewhere."""
     if not SCENES[test.case.request.scene].in_environment:
         return collecting_words({**os.environ, **env})
     from pytest_npudump.regression.scenes.exception import refused_environment  # noqa: PLC0415 - only there
@@ -465,7 +465,7 @@ def _refused_environment(test: CaseSession, env: Mapping[str, str]) -> str:
 
 
 def _note_evidence(test: CaseSession, done: ExternalRun, place: Placed) -> None:
-    """Keep what shows that a program ran under the dump, where a healthy run leaves no file."""
+    """Keep the evidence that a program ran under the dump, where a healthy run leaves no file."""
     program, name = Path(done.command[0]).name, place.target.name
     evidence = test.case.runtime.activity.evidence
     read = _has_dumped(test) or place.was_read()

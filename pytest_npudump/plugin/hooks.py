@@ -130,7 +130,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str] | None:
-    """Say that a run writes goldens, where it does."""
+    """Note that a run writes goldens, where it does."""
     settings = config.stash[SETTINGS]
     if not settings.approves:
         return None

@@ -1,4 +1,4 @@
-"""What is known of a pytest item while its test runs: what was kept of it, its case, runtime and devices."""
+"""State of a pytest item while its test runs: earlier runs, case, runtime and devices."""
 
 from __future__ import annotations
 
@@ -76,19 +76,19 @@ def tell_item(item: pytest.Item, report: pytest.TestReport) -> None:
 
 
 def only_setup(item: pytest.Item) -> bool:
-    """Whether the session sets fixtures up and runs no test."""
+    """Return whether the session sets fixtures up and runs no test."""
     return bool(item.config.getoption("setuponly", default=False))
 
 
 def will_run_again(item: pytest.Item) -> bool:
-    """Whether this plugin runs the test's protocol and is going to run the test once more."""
+    """Return whether this plugin runs the test's protocol and is going to run the test once more."""
     test = item.stash.get(TEST, None)
     wanted = test is not None and test.wants_second_run
     return item.stash.get(OURS, False) and wanted and may_run_again(item)
 
 
 def may_run_again(item: pytest.Item) -> bool:
-    """Whether a second run is allowed: not for tests that may fail, nor in a session about to stop."""
+    """Return whether a second run is allowed: not for tests that may fail, nor in a session about to stop."""
     stopping = item.session.shouldfail or item.session.shouldstop
     return not stopping and item.get_closest_marker("xfail") is None
 
@@ -154,7 +154,7 @@ HELD_DEVICES = pytest.StashKey[tuple[int, ...]]()
 
 
 def runtime_as_given(config: pytest.Config, settings: Settings) -> str:
-    """Return how the runtime of a session was given: as an option, or as a key; ``auto`` where it was not."""
+    """Return the setting of a session's runtime, an option or a key; ``auto`` without one."""
     key, name = "npudump_runtime", settings.runtime
     if config.getoption(key) is not None:
         return f"--npudump-runtime={name}"
@@ -164,7 +164,7 @@ def runtime_as_given(config: pytest.Config, settings: Settings) -> str:
 
 
 class SessionRuntime:
-    """What runs the models of a session's marked tests."""
+    """Runtime of a session's marked tests."""
 
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self._settings = settings
@@ -174,7 +174,7 @@ class SessionRuntime:
 
     @cached_property
     def chosen(self) -> Choice:
-        """Which runtime it is, and why.
+        """Runtime, and why it was chosen.
 
         Raises:
             RuntimeUnavailableError: none can be chosen.
@@ -216,7 +216,7 @@ class SessionRuntime:
 
 
 def is_of_modules(item: pytest.Item) -> bool:
-    """Whether a test's layers are modules by its marker, whatever runtime the session has."""
+    """Return whether a test's layers are modules by its marker, whatever runtime the session has."""
     try:
         return request_of(item).modules
     except NpudumpError:  # which the test fails with
@@ -237,7 +237,7 @@ def watch_models(item: pytest.Item, test: CaseSession) -> None:
 
 
 def number_of_devices(item: pytest.Item) -> int:
-    """Return how many devices a test uses."""
+    """Count the devices of a test."""
     if is_marked(item):
         try:
             return request_of(item).devices

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a golden's name is made of; never pytest's nodeid, which plugins rewrite.
+    """Identity of a test, for its golden's name; never pytest's nodeid, which plugins rewrite.
 
     Attributes:
         test_file: relative to rootdir.
@@ -103,7 +103,7 @@ def indices_of(item: pytest.Item) -> tuple[tuple[str, int], ...]:
 
 
 def are_one_case(one: pytest.Item, other: pytest.Item) -> bool:
-    """Whether two items of one test have the same parameters; pytest lets two cases share an id."""
+    """Return whether two items of one test have the same parameters; pytest lets two cases share an id."""
     specs: list[Any] = [getattr(item, "callspec", None) for item in (one, other)]
     if None in specs:
         return specs[0] is specs[1]
@@ -122,7 +122,7 @@ _STATISTICS = ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf", "L2no
 def _takes(
     is_allowed: Callable[[Any], object], expected: str, made: Callable[[Any], Any] = lambda value: value
 ) -> Callable[[object], Any]:
-    """Return what refuses a value that is not allowed, and makes of another what a request has."""
+    """Return a check that refuses values that are not allowed, and converts others for a request."""
 
     def check(value: object) -> Any:
         if not is_allowed(value):
@@ -189,7 +189,7 @@ def _tolerance(value: object) -> float:
 
 
 def _isolation(value: object) -> tuple[str, float | None]:
-    """Return where the test's runs are made, and the seconds that one may take in a child process."""
+    """Return the place of the test's runs, and the limit of one in a child process, in seconds."""
     words = {True: "process", False: "none", "process": "process", "none": "none"}
     if isinstance(value, (bool, str)) and value in words:
         return words[value], None
@@ -315,7 +315,7 @@ def parse_marker(args: Sequence[object], kwargs: Mapping[str, object], base: Dum
 
 
 def _check(name: str, value: object, checks: Mapping[str, Callable[[object], Any]]) -> Any:
-    """Return what a request has for an argument of the marker, or for a key of its ``acl_json``."""
+    """Return a request's value of a marker's argument, or of a key of its ``acl_json``."""
     if name in checks:
         if value is None and (checks is ACL_JSON or name in {"layers", "preset", "rtol", "atol"}):
             return getattr(DumpRequest(), name)
@@ -414,7 +414,7 @@ def _scene_problems(request: DumpRequest) -> list[str]:
 
 
 def _run_problems(request: DumpRequest) -> list[str]:
-    """Return what is wrong with how the test is to be run, and with what it is to be compared with."""
+    """List the problems of the test's run and of its comparison."""
     problems = []
     if request.isolation == "none" and request.dump_scene == "aic_err_detail_dump":
         problems.append("isolation: aic_err_detail_dump may end the process, which has to be a child's")
@@ -447,7 +447,7 @@ def request_of(item: pytest.Item) -> DumpRequest:
 
 
 def check_item(item: pytest.Item, settings: Settings) -> str:
-    """Return what is wrong with a marked test, "" if nothing is."""
+    """Return the problem of a marked test; "" for none."""
     if wrong := misspelling(item) or unknown_fixture(item):
         return wrong
     try:

@@ -66,7 +66,7 @@ def marker_line(name: str) -> str:
 
 
 def is_marked(item: pytest.Item) -> bool:
-    """Whether the test is run under dump: it, its class or its module carried the marker when collected."""
+    """Return whether the test runs under dump: it, its class or its module had the marker when collected."""
     return _MARKS in item.stash
 
 
@@ -98,7 +98,7 @@ def take_marks(items: Iterable[pytest.Item]) -> list[pytest.Item]:
 
 
 def late_marker(item: pytest.Item) -> str:
-    """Return what is to be said of a marker that came after the collection; "" where none did."""
+    """Describe a marker that came after the collection; "" for none."""
     counted, carries = item.stash.get(_MARKS, ()), _carries_marker(item)
     if carries and (text := misspelling(item)):
         return text
@@ -114,7 +114,7 @@ def late_marker(item: pytest.Item) -> str:
 
 
 def unknown_fixture(item: pytest.Item) -> str:
-    """Return what is to be said of a fixture that is meant for the plugin's; "" without one."""
+    """Describe a fixture that is meant for the plugin's; "" for none."""
     for name in getattr(item, "fixturenames", ()):
         if name != MARKER and _plain(name) == MARKERS[1] and not _compat.has_fixture(item, name):
             return said("there is no fixture {name}: the plugin's is {fixture}", name=name, fixture=MARKER)
@@ -122,7 +122,7 @@ def unknown_fixture(item: pytest.Item) -> str:
 
 
 def misspelling(item: pytest.Item) -> str:
-    """Return what is to be said of a mark that is meant for the marker; "" where the test has none.
+    """Describe a mark that is meant for the marker; "" where the test has none.
 
     So is one that differs in case and separators only; else a mark that nobody has registered and that is no
     other processor's, if it is one edit away (a character more, fewer, other, or two swapped), or two and
@@ -154,7 +154,7 @@ def misspelling(item: pytest.Item) -> str:
 def unread_marks(
     collector: pytest.Collector, collected: Sequence[pytest.Item | pytest.Collector]
 ) -> Iterator[str]:
-    """Yield what is to be said of the marker where nothing reads it.
+    """Describe each use of the marker that nothing reads.
 
     That is a name that is nearly ``pytestmark``, in a module or class or one that it inherits from, and
     ``pytestmark`` in the package around the module.
@@ -171,7 +171,7 @@ def unread_marks(
 
 
 def unread_in_conftests(config: pytest.Config) -> Iterator[str]:
-    """Yield what is to be said of ``pytestmark`` in a conftest.py, which pytest does not read."""
+    """Describe each ``pytestmark`` in a conftest.py, which pytest does not read."""
     for plugin in config.pluginmanager.get_plugins():
         if isinstance(plugin, ModuleType) and Path(plugin.__file__ or "").name == "conftest.py":
             yield from _unread_in(plugin, config)
@@ -237,7 +237,7 @@ def _may_be_meant(name: str, mark: pytest.Mark) -> bool:
 
 @cache
 def _resembles(name: str) -> bool:
-    """Whether the name of a mark is the marker's, near to it, or made of its words."""
+    """Return whether the name of a mark is the marker's, near to it, or made of its words."""
     plain, edits = _plain(name), _distance(name)
     if edits < _NEAR or (edits == _NEAR and (plain.startswith("np") or not Counter(plain) - _LETTERS)):
         return True
@@ -252,7 +252,7 @@ def _plain(name: str) -> str:
 
 @cache
 def _distance(name: str, marker: str = MARKERS[1]) -> int:
-    """Return how many edits a mark's name is away from the marker's, case and separators aside."""
+    """Count the edits between a mark's name and the marker's, case and separators aside."""
     name = _plain(name)
     if abs(len(name) - len(marker)) > _NEAR:
         return _NEAR + 1
@@ -268,7 +268,7 @@ def _distance(name: str, marker: str = MARKERS[1]) -> int:
 
 
 def _carries_marker(item: pytest.Item) -> bool:
-    """Whether the test has a mark that is the marker or may be meant for it."""
+    """Return whether the test has a mark that is the marker or may be meant for it."""
     # Every unmarked test of a session is asked five times: a quarter of the time of iter_markers.
     node: pytest.Item | pytest.Collector | None = item
     while node is not None:

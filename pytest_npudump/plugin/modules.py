@@ -1,4 +1,4 @@
-"""What a test says of modules: that two runs of them are the same, and that a device computes well."""
+"""Checks of modules by a test: two runs are the same, or a device computes well."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class _Runtimes(tuple[str, ...]):
     __slots__ = ()
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is a runtime of this name."""
+        """Return whether there is a runtime of this name."""
         if super().__contains__(name):
             return True
         from pytest_npudump.runtime.registry import offered  # noqa: PLC0415 - no session of ours asks
@@ -114,7 +114,7 @@ def add_options(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager
 
 
 def _misspelt(word: str) -> str:
-    """Return what is wrong with a word that is nearly an option, or one with a wrong mode; "" if nothing."""
+    """Describe a word that is nearly an option, or one with a wrong mode; "" for any other."""
     name, _, value = word.partition("=")
     names = [*(option.name for option in all_options() if option.typed), *_gone()]
     for option in OPTIONS:
@@ -130,7 +130,7 @@ def _misspelt(word: str) -> str:
 
 
 def _gone() -> dict[str, str]:
-    """Return what is typed in place of an option that has gone, by its name: most are keys now."""
+    """Return the replacements of options that have gone, by name: most are keys now."""
     keys = (option for option in all_options() if not option.typed and option.standing)
     return {option.name: f"{option.flag}={{value}}" for option in keys} | _GONE
 
@@ -246,7 +246,7 @@ def _flag_now(name: str) -> str:
 
 
 def _text(config: pytest.Config, key: str) -> str:
-    """Return what a key of the type string is, which should not be there; "" where it is not."""
+    """Return why a key of the type string is refused; "" where it is not."""
     try:
         return str(config.getini(key) or "")
     except (TypeError, pytest.UsageError) as error:  # TOML has types
@@ -314,7 +314,7 @@ def _refuse_unknown(config: pytest.Config) -> None:
 
 
 def _folder_of_report(config: pytest.Config) -> str:
-    """Return what is typed as the folder of the page, with ``=`` or as a path that is not there."""
+    """Return the page's folder where one was typed, with ``=`` or as a path that does not exist; else ""."""
     if word := config.getoption(_gone_dest("report"), None):
         return str(word).partition("=")[2]
     if not config.getoption("npudump_report", None) or config.option.pyargs:

@@ -1,4 +1,4 @@
-"""Where a test's golden and its dumps lie."""
+"""Places of a test's golden and its dumps."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def golden_root(config: pytest.Config, settings: Settings) -> Path:
 
 
 def started_with(config: pytest.Config) -> dict[str, str]:
-    """Return what was given at the start that decides a test's golden; pytest's paths relative to rootdir."""
+    """Return the arguments of the start that decide a test's golden; pytest's paths relative to rootdir."""
     root, option = config.rootpath, config.option
     found = {
         "-c": config.inipath if option.inifilename else None,

@@ -47,7 +47,7 @@ class Reported(NamedTuple):
 
 
 def reports_here(config: pytest.Config) -> bool:
-    """Whether this process reports: it is no worker of pytest-xdist, and runs no test for another session."""
+    """Return whether this process reports: no worker of pytest-xdist, and no child of another session."""
     return not hasattr(config, "workerinput") and not config.pluginmanager.has_plugin(CHILD)
 
 
@@ -89,12 +89,12 @@ class Reporter:
 
     @property
     def results(self) -> list[Mapping[str, Any]]:
-        """What the marked tests came to."""
+        """Results of the marked tests."""
         return [test.result for test in self.tests.values()]
 
     @property
     def prefix(self) -> str:
-        """How the names of a session's files begin, which keeps the ranks of a distributed run apart."""
+        """Prefix of the names of a session's files, which keeps the ranks of a distributed run apart."""
         return f"rank{self.rank.number}-" if self.rank is not None else ""
 
     def say(self, line: str, place: int = 0) -> None:
@@ -108,7 +108,7 @@ class Reporter:
             self.session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def problems(self) -> list[str]:
-        """Return why the session does not pass, whatever its tests say."""
+        """Return why the session does not pass, apart from its tests."""
         from pytest_npudump.language.text import first_of  # noqa: PLC0415 - for files
 
         found = [words() for words in self._problems]
@@ -147,14 +147,14 @@ class Reporter:
             self._spoken.append((report, [*spoken["short"]] if short else [*spoken["text"], *behind]))
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Note in which marked test the session was ended, and whether that was ``pytest.exit()``."""
+        """Note the marked test in which the session was ended, and whether by ``pytest.exit()``."""
         self._exited = isinstance(excinfo.value, pytest.exit.Exception)
         runner = self.config.pluginmanager.get_plugin("npudump-runner")
         if runner is not None and runner.ended_in not in {test.nodeid for test in self.tests.values()}:
             self._ended_in = runner.ended_in
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Keep what was refused."""
+        """Keep a refused collection."""
         self._keep_plain(report)
 
     def _keep_plain(self, report: pytest.CollectReport | pytest.TestReport) -> None:
@@ -215,7 +215,7 @@ class Reporter:
                 speak(report, lines, terminal)
 
     def _ended(self) -> str:
-        """Return that the session was ended in a test, which was not compared."""
+        """Report that the session was ended in a test, which was not compared."""
         from pytest_npudump.language.translation import gettext as _  # noqa: PLC0415 - seldom needed
 
         words = _("the session ended in {test}, which was not compared: the run does not pass")

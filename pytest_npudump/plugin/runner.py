@@ -86,7 +86,7 @@ class Runner:
         self.ended_in = ""
 
     def fixture_for(self, item: pytest.Item) -> NpuDump:
-        """Return what ``item`` gets as ``npu_dump``."""
+        """Return the fixture ``npu_dump`` of ``item``."""
         from pytest_npudump.plugin.fixture import NpuDump  # noqa: PLC0415 - with the first test that runs
 
         return NpuDump(item.stash[TEST], item.path.parent, devices_of(item))
@@ -101,7 +101,7 @@ class Runner:
         return shared_goldens([*filter(is_marked, self._collected), *items], self.paths)
 
     def pytest_report_collectionfinish(self, items: list[pytest.Item]) -> list[str]:
-        """Say which runtime the marked tests use and why, and what will take longer than it seems."""
+        """Report the runtime of the marked tests and why it was chosen, and long work ahead."""
         marked = [item for item in items if is_marked(item) and not is_of_modules(item)]
         if not marked:
             return []
@@ -248,7 +248,7 @@ class Runner:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Attach what was compared to the report; behind the teardown, let what was recorded count."""
+        """Attach the comparison to the report; behind the teardown, complete the recording."""
         if call.excinfo is not None:
             _shorten(call.excinfo)
         report = yield
@@ -270,7 +270,7 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def complete_report(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-    """Attach what was compared to a report, as plain data that reaches xdist's controller.
+    """Attach the comparison to a report, as plain data that reaches xdist's controller.
 
     A marked test that passed without a comparison fails, and so does every later phase of a test that has
     come to a failure, whoever runs it.
@@ -366,7 +366,7 @@ def run_here(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
 
 
 def _left(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
-    """Tear down what the test's first run kept for a second one; the report of what fails there."""
+    """Tear down fixtures kept for a second run; return reports of failures in it."""
     call = pytest.CallInfo.from_call(lambda: _compat.leave_nodes(item, nextitem), "teardown")
     return [item.ihook.pytest_runtest_makereport(item=item, call=call)] if call.excinfo is not None else []
 

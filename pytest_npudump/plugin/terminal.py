@@ -1,4 +1,4 @@
-"""What the terminal shows of marked tests besides what ``reporter`` has in every session.
+"""Terminal output of marked tests besides that of ``reporter`` in every session.
 
 Progress while a large dump is read, failures in another language than English, and the notes of tests that
 passed, with which of them are new.
@@ -36,7 +36,7 @@ SILENCE = 60.0
 
 
 def progress_of(config: pytest.Config) -> Progress | None:
-    """Return what shows progress where pytest prints; None in a process that prints nothing."""
+    """Return the progress, where pytest prints; None in a process that prints nothing."""
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or reporter.verbosity < -1 or hasattr(config, "workerinput"):
         return None
@@ -44,7 +44,7 @@ def progress_of(config: pytest.Config) -> Progress | None:
 
 
 def announce_run(item: pytest.Item, number: int, before: Sequence[pytest.TestReport]) -> None:
-    """Say that a test runs again, where it is likely to take long.
+    """Announce that a test runs again, where it is likely to take long.
 
     Args:
         item: the test.
@@ -57,7 +57,7 @@ def announce_run(item: pytest.Item, number: int, before: Sequence[pytest.TestRep
 
 
 class Progress:
-    """Shows what is being done for one test, once it has taken long."""
+    """Progress of one test, shown once it has taken long."""
 
     def __init__(self, reporter: Any, language: str) -> None:
         self._reporter = reporter
@@ -79,7 +79,7 @@ class Progress:
             self.end()
 
     def announce(self, what: str, seconds: float) -> None:
-        """Say what begins, where it is likely to take as long as what took ``seconds`` and shows no steps."""
+        """Announce work without steps that is likely to take long, as earlier work of ``seconds`` did."""
         if seconds >= (PATIENCE if self._reporter.isatty else SILENCE):
             self._show(said("npudump: {what}", what=what))
             self.end()
@@ -106,7 +106,7 @@ class Progress:
 def spoken_failure(
     result: Result, details: ReportFiles, english: str, language: str, *, verbose: bool
 ) -> dict[str, Any]:
-    """Return what the terminal is to show in place of a failure in English; nothing where that is spoken.
+    """Return the terminal's text in place of a failure in English; nothing where that is the language.
 
     Args:
         result: of the test.
@@ -259,7 +259,7 @@ def collect_notes(
 def digests(
     results: Iterable[Mapping[str, Any]], before: Mapping[str, Sequence[str]]
 ) -> dict[str, list[str]]:
-    """Return what tells the next session which notes are new; tests that were not compared keep theirs."""
+    """Digest the notes, so that the next session knows which are new; tests not compared keep theirs."""
     now: dict[str, dict[str, None]] = {}
     for result in results:
         if "notes" in result:
@@ -306,7 +306,7 @@ def write_notes(directory: Path, prefix: str, notes: Sequence[Note]) -> ReportFi
 
 
 def note_lines(notes: Sequence[Note], files: ReportFiles, *, verbose: bool) -> list[str]:
-    """Return what the terminal shows of tests that passed: some and where the rest is, or everything."""
+    """Return the terminal's notes of passed tests: some and where the rest is, or everything."""
     telling = [note for note in notes if note.passed]
     chosen = telling if verbose else telling[:_NOTES]
     lines = [plain(_line(note, verbose=verbose)) for note in chosen]

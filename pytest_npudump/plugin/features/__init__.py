@@ -96,12 +96,12 @@ class Feature(NamedTuple):
 
 
 def _is_expected(config: pytest.Config, settings: Settings) -> bool:
-    """Whether something is, if only by an empty text: a variable of a job may not be set."""
+    """Return whether a test is expected, if only by an empty text: a variable of a job may not be set."""
     return bool(EXPECT.of(settings)) or EXPECT.dest in _compat.overrides(config)
 
 
 def _is_shown(config: pytest.Config, settings: Settings) -> bool:
-    """Whether there is an output folder, or a service runs this session that shows its summary."""
+    """Return whether there is an output folder, or a service runs this session that shows its summary."""
     del config
     service = "true" in {os.environ.get("GITHUB_ACTIONS"), os.environ.get("GITLAB_CI")}
     return bool(service or settings.output)
@@ -148,7 +148,7 @@ def register_features(config: pytest.Config, settings: Settings, *, early: bool)
 
 
 class HookPoints:
-    """Where features take part, besides pytest's own hooks."""
+    """Hooks for features, besides pytest's own."""
 
     @pytest.hookspec(firstresult=True)
     def pytest_npudump_settings(self, runner: Runner, item: pytest.Item) -> Settings | None:
@@ -190,13 +190,13 @@ class HookPoints:
 
     @pytest.hookspec(firstresult=True)
     def pytest_npudump_wanted(self) -> bool | None:
-        """Whether the end of the session is looked at though no marked test ran."""
+        """Return True to have the session's end reported though no marked test ran."""
 
     def pytest_npudump_check(self, reporter: Reporter) -> None:
         """Fail the session where something is wrong with it, whatever its tests say."""
 
     def pytest_npudump_session_end(self, reporter: Reporter) -> None:
-        """Write what the session leaves; whether it passes is known."""
+        """Write the session's files; whether it passes is known."""
 
     def pytest_npudump_summary(self, reporter: Reporter, terminalreporter: Any) -> None:
         """Print below the line that says what was compared."""

@@ -40,7 +40,7 @@ _PROBLEM = pytest.StashKey[str]()
 
 
 def feature(config: pytest.Config, settings: Settings) -> DeviceTurns | HeldByParent:
-    """Return what gives the tests of this process their devices.
+    """Return the provider of devices for the tests of this process.
 
     Raises:
         NpudumpError: the devices cannot be found or locked, or are named to one rank of several.
@@ -105,7 +105,7 @@ class DeviceTurns:
         return self._pool.own
 
     def pytest_report_header(self) -> str:
-        """Say which devices there are."""
+        """Describe the devices."""
         ids = ", ".join(map(str, self._inventory.devices))
         words = [f"devices {ids}, each locked while a test uses it"] if ids else []
         return f"npudump: {'; '.join(filter(None, [*words, self._inventory.note]))}"
@@ -155,13 +155,13 @@ class DeviceTurns:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Remember what a worker used."""
+        """Remember the devices of a worker."""
         told = getattr(node, "workeroutput", {}).get(_KEY)
         if told is not None:
             self._workers.append(told)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Say how processes shared the devices, where that took time."""
+        """Report how processes shared the devices, where that took time."""
         used = [told for told in self._workers if told["own"] is not None]
         waited = sum(told["waited"] for told in used)
         if waited >= 1:
@@ -231,7 +231,7 @@ class DeviceLock:
 
     @property
     def is_ours(self) -> bool:
-        """Whether this process holds it."""
+        """Return whether this process holds the lock."""
         return self._descriptor is not None
 
     def take(self, owner: str) -> bool:
@@ -269,7 +269,7 @@ class DeviceLock:
             self._descriptor = None
 
     def holder(self) -> str:
-        """Return who has taken the lock last, in words; it is not known whether this is true."""
+        """Return the last known holder of the lock, in words; it may not be true."""
         with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
             descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
             with os.fdopen(descriptor, "rb") as file:
@@ -295,7 +295,7 @@ def _opened(path: Path) -> int:
 
 
 def _note(descriptor: int, owner: str) -> None:
-    """Write down who has the lock; without room on the disk it is held all the same."""
+    """Write down the lock's holder; without room on the disk it is held all the same."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user without a name
@@ -340,7 +340,7 @@ class DevicePool:
         self.waited = 0.0
 
     def __len__(self) -> int:
-        """Return how many devices there are."""
+        """Count the devices."""
         return len(self._order)
 
     def take(self, number: int, owner: str) -> tuple[int, ...]:

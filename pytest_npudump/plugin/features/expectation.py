@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def feature(config: pytest.Config, settings: Settings) -> Expectation | None:
-    """Return what expects.
+    """Return the feature, where this process reports.
 
     Raises:
         RequestError: what is expected cannot be read.
@@ -33,7 +33,7 @@ class Expectation:
         self._lacking = False
 
     def pytest_npudump_wanted(self) -> bool:
-        """Say that the end of the session is looked at whatever ran."""
+        """Ask for a look at the end of the session whatever ran."""
         return True
 
     def pytest_npudump_check(self, reporter: Reporter) -> None:
@@ -43,7 +43,7 @@ class Expectation:
             reporter.fail(lambda: self._gap(reporter))
 
     def pytest_npudump_summary(self, reporter: Reporter, terminalreporter: Any) -> None:
-        """Say what is lacking."""
+        """Report missing tests."""
         if self._lacking:
             terminalreporter.write_line(inert(f"npudump: {self._gap(reporter)}"), red=True)
 

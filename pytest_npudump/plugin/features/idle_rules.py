@@ -23,7 +23,7 @@ _SHOWN = 3
 
 
 def feature(config: pytest.Config, settings: Settings) -> IdleRules | None:
-    """Return what looks for such rules, where there may be any."""
+    """Return a finder of idle rules, where there may be any."""
     del config
     return IdleRules() if settings.tolerances else None
 

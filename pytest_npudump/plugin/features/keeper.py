@@ -1,4 +1,4 @@
-"""Kept results: what a session leaves of its marked tests for ``npudump check`` and ``npudump golden``.
+"""Saved results: a session's results of its marked tests for ``npudump check`` and ``npudump golden``.
 
 Each test's are kept as it ends; trouble is told once and fails nothing.
 """
@@ -59,7 +59,7 @@ _BEFORE, _BEHIND = 1, 5
 
 
 def has_place(config: pytest.Config, settings: Settings) -> bool:
-    """Whether there is a place for results."""
+    """Return whether there is a place for results."""
     return bool(settings.output) or getattr(config, "cache", None) is not None
 
 
@@ -85,7 +85,7 @@ def kept_folder(config: pytest.Config, settings: Settings) -> Path:
 
 
 def feature(config: pytest.Config, settings: Settings) -> Keeper:
-    """Return what keeps results, which every session with marked tests does."""
+    """Return the keeper of results, which every session with marked tests has."""
     return Keeper(config, settings)
 
 
@@ -109,7 +109,7 @@ class Keeper:
         self.unkept: dict[str, str] = {}
 
     def pytest_npudump_judged(self, item: pytest.Item, test: CaseSession, result: Result) -> None:
-        """Keep what a run came to, in memory."""
+        """Keep the result of a run in memory."""
         if test.judged is not None and self._place is not None:
             root = golden_root(self._config, test.case.settings)
             item.stash[KEPT] = keep(test.case, result, root)
@@ -117,7 +117,7 @@ class Keeper:
     def pytest_npudump_ended(
         self, runner: Runner, item: pytest.Item, reports: Sequence[pytest.TestReport]
     ) -> None:
-        """Keep what has become of a test, behind its teardown."""
+        """Keep the result of a test, behind its teardown."""
         if only_setup(item) or self._config.pluginmanager.has_plugin(CHILD):
             return
         kept = item.stash.get(KEPT, None)
@@ -165,7 +165,7 @@ class Keeper:
     def _complete(
         self, runner: Runner, item: pytest.Item, reports: Sequence[pytest.TestReport], kept: Kept | None
     ) -> Kept:
-        """Return what is kept of a test, with what is known only once all of it has ended."""
+        """Complete the result of a test with facts known only at its end."""
         identity, root = Identity.of(item), golden_root(self._config, self._settings)
         golden = runner.paths.golden(item, self._settings.golden_variant)
         if kept is None:
@@ -224,7 +224,7 @@ class Keeper:
         return source_names(result.comparison, result.sources)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note why the result of a test is not kept."""
+        """Note why the result of a test is not saved."""
         told = vars(report)
         if _UNKEPT in told:
             self.unkept[told.get(ITEM_OF_REPORT, report.nodeid)] = told[_UNKEPT]
@@ -235,7 +235,7 @@ class Keeper:
         return {str(test.result.get("test", test.nodeid)) for item, test in told if item not in self.unkept}
 
     def unkept_line(self, reporter: Reporter) -> str:
-        """Say why not all results are kept; "" where they are."""
+        """Count the results that are not saved, with a reason; "" where all are."""
         if not self.unkept:
             return ""
         error, *_ = self.unkept.values()
@@ -250,7 +250,7 @@ class Keeper:
         )
 
     def pytest_npudump_session_end(self, reporter: Reporter) -> None:
-        """Remove what is kept of earlier runs of the tests that ran, and say what is to be decided about."""
+        """Remove saved results of earlier runs of the tests that ran, and report those pending review."""
         if line := self.unkept_line(reporter):
             reporter.say(line, _BEFORE)
         tests = self.kept_tests(reporter)
@@ -271,7 +271,7 @@ class Keeper:
             reporter.say(self._decision_line(count, folder), _BEHIND)
 
     def _decision_line(self, count: int, folder: Path) -> str:
-        """Say how many runs wait for a decision, and the command for it."""
+        """Count the runs pending review, and name the command for it."""
         root, here = self._config.rootpath, self._config.invocation_params.dir
         below = here.is_relative_to(
             root
@@ -285,7 +285,7 @@ class Keeper:
 
 
 def _outcome(reports: Sequence[pytest.TestReport]) -> str:
-    """Return what pytest makes of the test."""
+    """Return pytest's outcome of the test."""
     if any(report.failed for report in reports):
         return FAILED
     expected = [report for report in reports if hasattr(report, "wasxfail")]

@@ -49,7 +49,7 @@ _GROUP_FILES = {
 
 
 def feature(config: pytest.Config, settings: Settings) -> DumpsInMemory | None:
-    """Return what has dumps in memory, where they are not to stay."""
+    """Return the feature that has dumps in memory, unless they are kept."""
     del config
     return None if settings.output or settings.keep_dumps == "all" else DumpsInMemory()
 
@@ -117,7 +117,7 @@ class MemoryFolder:
         return cls(link, path, descriptor)
 
     def close(self) -> None:
-        """Put what is left where the link was; where the disk has no room for it, it stays in memory."""
+        """Move the rest to the link's place; where the disk has no room for it, it stays in memory."""
         if not self.path.is_dir():
             return  # the session ends twice: what has the descriptor's number now is not ours
         _settle(self.path, self.link)
@@ -125,7 +125,7 @@ class MemoryFolder:
 
 
 def _settle(path: Path, link: Path) -> None:
-    """Put what is in ``path`` in the place of ``link``, and delete it where no link leads there any more."""
+    """Move the content of ``path`` to the place of ``link``; delete it where no link leads there any more."""
     if not link.is_symlink() or link.resolve() != path.resolve():
         shutil.rmtree(path, ignore_errors=True)
         return
@@ -183,7 +183,7 @@ def _private_folders() -> Iterator[Path]:
 
 
 def _is_tmpfs(path: Path) -> bool:
-    """Whether a folder is a tmpfs of its own that everybody may write to but nobody rename in."""
+    """Return whether a folder is a tmpfs of its own that everybody may write to but nobody rename in."""
     try:
         mounts = [line.split() for line in _MOUNTS.read_text().splitlines()]
         found = path.lstat()
@@ -195,7 +195,7 @@ def _is_tmpfs(path: Path) -> bool:
 
 
 def _has_room() -> bool:
-    """Whether the tmpfs, the machine's memory and that of the control group all have room."""
+    """Return whether the tmpfs, the machine's memory and that of the control group all have room."""
     try:
         free = os.statvfs(SHARED_MEMORY)
         available = re.search(r"^MemAvailable:\s+(\d+) kB$", _MEMORY.read_text(), re.MULTILINE)

@@ -49,7 +49,7 @@ class Ranks:
         self._exchange = exchange
 
     def pytest_npudump_left(self, item: pytest.Item) -> None:
-        """Decide what is left to decide of a test."""
+        """Decide the open questions of a test."""
         stand_aside(self._exchange, str(Identity.of(item)))
 
     def pytest_npudump_summary(self, reporter: Reporter, terminalreporter: Any) -> None:

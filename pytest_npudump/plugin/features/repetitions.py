@@ -21,13 +21,13 @@ _COMPARES = pytest.StashKey[bool]()
 
 
 def feature(config: pytest.Config, settings: Settings) -> Repetitions | None:
-    """Return what knows which tests have recorded, where a session does."""
+    """Return the register of tests that have recorded, where a session records."""
     del config
     return Repetitions(settings) if settings.approves else None
 
 
 class Repetitions:
-    """What tests have recorded: later items of the same test are compared with it."""
+    """Recordings of this session: later items of the same test are compared with them."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -48,7 +48,7 @@ class Repetitions:
     def pytest_npudump_ended(
         self, runner: Runner, item: pytest.Item, reports: Sequence[pytest.TestReport]
     ) -> None:
-        """Remember what a repetition has recorded, and say with what a later one was compared."""
+        """Remember the recording of a repetition; note the one that a later repetition was compared with."""
         if item.stash.get(_COMPARES, False):
             words = said(
                 "an earlier repetition recorded the golden in this run, and this one is compared with it"

@@ -24,7 +24,7 @@ _PLACE = 4
 
 
 def feature(config: pytest.Config, settings: Settings) -> SessionMedia | None:
-    """Return what writes the media that are asked for; the results that they are of need a place.
+    """Return the writer of the media asked for; it needs a place for their results.
 
     Raises:
         NpudumpError: one cannot be made.
@@ -54,7 +54,7 @@ class SessionMedia:
         self._asked = asked
 
     def pytest_npudump_wanted(self) -> bool:
-        """Say that the end of the session is looked at whatever ran."""
+        """Ask for a look at the end of the session whatever ran."""
         return True
 
     def pytest_npudump_session_end(self, reporter: Reporter) -> None:
@@ -76,7 +76,7 @@ class SessionMedia:
 
 
 def _view(reporter: Reporter) -> tuple[SessionView, str]:
-    """Return what media show of the session, and why that is none of its tests though some ran.
+    """Return the session's view for media, and why it is none of its tests though some ran.
 
     Raises:
         OSError: pytest's cache has no folder.

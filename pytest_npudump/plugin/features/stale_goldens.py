@@ -22,7 +22,7 @@ _COMMAND = "import sys; from pytest_npudump.cli import main; sys.exit(main(['gol
 
 
 def feature(config: pytest.Config, settings: Settings) -> StaleGoldens | None:
-    """Return what looks, where this process runs tests and reports."""
+    """Return the finder, where this process runs tests and reports."""
     del settings
     return StaleGoldens() if reports_here(config) and not config.option.collectonly else None
 
@@ -31,7 +31,7 @@ class StaleGoldens:
     """Looks for goldens that are stale once the session has ended."""
 
     def pytest_npudump_wanted(self) -> bool:
-        """Say that the end of the session is looked at whatever ran."""
+        """Ask for a look at the end of the session whatever ran."""
         return True
 
     def pytest_npudump_check(self, reporter: Reporter) -> None:
@@ -42,7 +42,7 @@ class StaleGoldens:
 
 
 def _lines(config: pytest.Config, settings: Settings) -> list[str]:
-    """Return what is stale, or why that is not known, in lines; none where nothing is."""
+    """Return the stale goldens, or why they are not known, in lines; none without any."""
     options = ["-o", f"npudump_golden_dir={settings.golden_dir}"]
     if config.inipath is not None:
         options += ["-c", str(config.inipath)]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def feature(config: pytest.Config, settings: Settings) -> TensorCache | None:
-    """Return what trims, where there is a store and this process reports."""
+    """Return the trimmer, where there is a store and this process reports."""
     return TensorCache() if settings.tensor_store and reports_here(config) else None
 
 
@@ -24,7 +24,7 @@ class TensorCache:
     """Trims once the session has ended."""
 
     def pytest_npudump_session_end(self, reporter: Reporter) -> None:
-        """Remove what is beyond the limit."""
+        """Remove tensors beyond the limit."""
         if reporter.tests:
             settings = reporter.settings
             trim(store_of(settings, reporter.config.rootpath).cache, TENSOR_CACHE_LIMIT.of(settings))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def feature(config: pytest.Config, settings: Settings) -> Isolation | None:
-    """Return what isolates tests; a child isolates none."""
+    """Return the isolation of tests; None in a child, which isolates none."""
     return None if config.pluginmanager.has_plugin(CHILD) else Isolation(settings)
 
 
@@ -60,7 +60,7 @@ class Isolation:
         return self.is_asked(request) or needs
 
     def is_asked(self, request: DumpRequest) -> bool:
-        """Whether a test is isolated whatever the runtime is."""
+        """Return whether a test is isolated whatever the runtime is."""
         if request.isolation is not None:
             return request.isolation == "process"
         return self._always or request.timeout is not None or SCENES[request.scene].own_process

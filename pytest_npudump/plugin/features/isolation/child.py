@@ -79,7 +79,7 @@ class Child:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
-        """Say what is under way, should it be the last that is heard.
+        """Report the phase under way, should it be the last one heard.
 
         Behind descriptors 1 and 2 is now what pytest captures to, which nobody could read after a crash. They
         are handed over once, however often a plugin sets the test up.
@@ -92,12 +92,12 @@ class Child:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self) -> None:
-        """Say what is under way."""
+        """Report the phase under way."""
         self._post("phase", "body")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self) -> None:
-        """Say what is under way."""
+        """Report the phase under way."""
         self._post("phase", "teardown")
 
     def pytest_npudump_session(
@@ -175,7 +175,7 @@ class Child:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, exitstatus: int) -> None:
-        """Say what a child needs, and that nothing is missing."""
+        """Report the child's needs, and that nothing is missing."""
         known = [name for name in sys.modules if name.startswith(_NEEDED) or name in _OTHERS]
         self._post("modules", [name for name in known if not name.startswith(_DEVICE)])
         self._post("end", int(exitstatus))

@@ -109,7 +109,7 @@ class Isolated:
         return [*abandoned, *self._ended(second)]
 
     def _log_first(self, first: ChildRun, abandoned: list[pytest.TestReport], stop: BaseException) -> None:
-        """Report what the first run found, where the session ends in the second."""
+        """Report the findings of the first run, where the session ends in the second."""
         self._adopt(first)
         self.test.abandon_second_run(how_it_stopped(stop))
         failed = [] if self.test.good else [*abandoned, self._concluded(first)]
@@ -307,7 +307,7 @@ def _output(
 
 
 def _words(end: str, heard: Mapping[str, Any]) -> str:
-    """Return how the process ended, and at which point."""
+    """Describe how the process ended, and at which point."""
     if "collection failed" in heard:
         lines = [line for line in heard["collection failed"].splitlines() if line.strip()]
         return f"could not collect the test: {(lines or ['no reason given'])[-1]}"

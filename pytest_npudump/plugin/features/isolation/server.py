@@ -50,7 +50,7 @@ _OF_THIS_TEST = "PYTEST_CURRENT_TEST"
 
 
 class ServerProcess:
-    """What forks the children of one session, where that can be done.
+    """Fork server of the children of one session, where forking works.
 
     The first child is started as a program of its own: it tells what others need, and for one alone nothing
     has to be prepared. So is any whose environment is not that of the fork server: the interpreter and
@@ -66,7 +66,7 @@ class ServerProcess:
 
     @classmethod
     def of(cls, config: pytest.Config) -> ServerProcess:
-        """Return that of a session, which ends with it."""
+        """Return the server of a session, which ends with it."""
         if _SERVER not in config.stash:
             config.stash[_SERVER] = server = cls()
             config.add_cleanup(server.close)
@@ -77,7 +77,7 @@ class ServerProcess:
         self._modules = self._modules or tuple(modules)
 
     def is_ready(self, cwd: Path) -> bool:
-        """Whether a child can be forked at this moment; start what forks it where one is to be expected."""
+        """Return whether a child can be forked now; start the server where one is expected."""
         if not self._usable or not self._modules:
             return False
         if self._process is not None and self._process.poll() is not None:
@@ -176,7 +176,7 @@ class _Forked:
 
 
 def _hear(connection: socket.socket, name: str, timeout: float | None) -> Any:
-    """Return what the fork server's next message says of ``name``.
+    """Return the fork server's next message of ``name``.
 
     Raises:
         TimeoutError: none came in time.
@@ -199,7 +199,7 @@ _SERVER = pytest.StashKey[ServerProcess]()
 
 
 def _inherited() -> tuple[dict[str, str], object]:
-    """Return what a child that is started anew has of this process, and one that is forked has not."""
+    """Return the state of this process that a new child inherits and a forked one does not."""
     environment = {name: value for name, value in os.environ.items() if name != _OF_THIS_TEST}
     names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
     limits = [resource.getrlimit(getattr(resource, name)) for name in names]
@@ -322,6 +322,6 @@ def run_task(file: Path, descriptor: int | None = None) -> None:
 
 
 def _keep_output(task: Task) -> None:
-    """Pass on what pytest has captured of the phase under way, before it ends and throws that away."""
+    """Pass on the captured output of the phase under way, before pytest ends and drops it."""
     with suppress(OSError):  # nothing is captured
         post(task.mailbox, "output", [last_lines(os.dup(descriptor), LINES) for descriptor in (1, 2)])

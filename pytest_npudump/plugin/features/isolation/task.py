@@ -1,4 +1,4 @@
-"""What a child process is to do: one run of one test, in a pytest configured as the parent is."""
+"""Task of a child process: one run of one test, in a pytest configured as the parent is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session leaves in its output folder, and for the service that runs it: summaries for its pages.
+"""Output folder of a session, and summaries for the pages of the service that runs it.
 
 Kept results, dumps and the page are written there by those whose they are; ``tree`` completes them with a
 summary, ``session.json`` and CANN's log, and writes what GitHub, GitLab and others show.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def feature(config: pytest.Config, settings: Settings) -> Output | None:
-    """Return what writes, where this process runs tests and reports."""
+    """Return the writer, where this process runs tests and reports."""
     return Output(config, settings) if reports_here(config) and not config.option.collectonly else None
 
 
@@ -34,7 +34,7 @@ class Output:
         self._annotations: list[str] = []
 
     def pytest_npudump_wanted(self) -> bool:
-        """Say that the end of the session is looked at whatever ran."""
+        """Ask for a look at the end of the session whatever ran."""
         return self._folder is not None
 
     def pytest_npudump_session_end(self, reporter: Reporter) -> None:

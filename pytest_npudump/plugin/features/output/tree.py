@@ -1,4 +1,4 @@
-"""What completes an output folder as far as its limit lets it, and the summaries that services show."""
+"""Completion of an output folder within its limit, and the summaries that services show."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PACKAGES = ("pytest", "numpy", "onnx", "onnxruntime", "torch", "torch-npu", "mi
 def complete(
     tests: Sequence[JudgedTest], reporter: Reporter, folder: Path, limit: int | None
 ) -> Iterator[str]:
-    """Add what a person needs besides results and dumps, and remove what is beyond the limit.
+    """Add files for a person besides results and dumps, and remove those beyond the limit.
 
     Args:
         tests: of the session.
@@ -94,7 +94,7 @@ def walk(folder: Path) -> Iterator[tuple[Path, int]]:
 
 
 def _dumped(tests: Sequence[JudgedTest], folder: Path) -> Iterator[tuple[Path, int]]:
-    """Yield what failing tests have dumped, but for what tells of it; others' dumps are theirs."""
+    """Yield the dumps of failing tests, without their reports; others' dumps are theirs."""
     for test in tests:
         details = test.result.get("details")
         if details and not test.good and Path(details).is_relative_to(folder):
@@ -103,7 +103,7 @@ def _dumped(tests: Sequence[JudgedTest], folder: Path) -> Iterator[tuple[Path, i
 
 
 def _copy_logs(since: float, folder: Path) -> list[str]:
-    """Copy what CANN has logged since a time of the clock; by default it logs below the home directory."""
+    """Copy CANN's logs since a time of the clock; by default it logs below the home directory."""
     base = Path(os.environ.get("ASCEND_PROCESS_LOG_PATH") or Path.home() / "ascend" / "log")
     problems: list[str] = []
     for path, _ in walk(base):
@@ -122,7 +122,7 @@ def _copy_logs(since: float, folder: Path) -> list[str]:
 def _index(
     tests: Sequence[JudgedTest], reporter: Reporter, limit: int | None, problems: Sequence[str]
 ) -> dict[str, Any]:
-    """Return what a reader of a session's files wants to know: what ran there, and how it was asked."""
+    """Return the session's index for readers of its files: versions, settings and results."""
     names = {test.test for test in tests}
     producers: list[Mapping[str, str]] = []
     with suppress(OSError, NpudumpError):  # told where results are kept
@@ -157,12 +157,12 @@ _MOST = 1 << 26
 
 
 def on_github() -> bool:
-    """Whether GitHub Actions runs this process."""
+    """Return whether GitHub Actions runs this process."""
     return os.environ.get("GITHUB_ACTIONS") == "true"
 
 
 def on_gitlab() -> bool:
-    """Whether GitLab's runner runs this process."""
+    """Return whether GitLab's runner runs this process."""
     return os.environ.get("GITLAB_CI") == "true"
 
 
@@ -197,7 +197,7 @@ def _marker_line(path: Path, first: int) -> int:
 def write_summaries(
     tests: Sequence[JudgedTest], problems: Sequence[str], reporter: Reporter, folder: Path | None
 ) -> list[str]:
-    """Write what is wanted of a session that has ended.
+    """Write the summaries of an ended session.
 
     Args:
         tests: of the session.
