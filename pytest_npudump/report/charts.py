@@ -250,7 +250,7 @@ def map_uri(picture: Picture) -> str:
 
 
 def axes_words(picture: Picture, rank: int) -> tuple[str, str]:
-    """Say which axes of a tensor of ``rank`` axes run down the map, and which across."""
+    """Name the axes of a tensor of ``rank`` axes that run down the map, and those across."""
     return _axes(range(picture.axes)), _axes(range(picture.axes, rank))
 
 

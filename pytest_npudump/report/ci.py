@@ -50,12 +50,12 @@ class JudgedTest:
 
     @property
     def status(self) -> str:
-        """What became of it."""
+        """Status of the test."""
         return str(self.result["status"])
 
     @property
     def good(self) -> bool:
-        """Whether it passed its comparison, and the test with it."""
+        """Return whether it passed its comparison, and the test with it."""
         return not self.failed and self.status in GOOD
 
 
@@ -256,5 +256,5 @@ def junit_properties(result: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def is_ours(name: str) -> bool:
-    """Whether a property is one of :func:`junit_properties`."""
+    """Return whether a property is one of :func:`junit_properties`."""
     return name == WHOLE or name.startswith(f"{WHOLE}.")

@@ -1,4 +1,4 @@
-"""Text of what explains a failure: elements of a tensor, operators recomputed, an ONNX reference."""
+"""Text of a failure's explanations: elements of a tensor, operators recomputed, an ONNX reference."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ _NO_GOLDEN = mark("no golden tensor (golden_tensors= in the marker keeps one)")
 
 
 def tensor_words(tensor: TensorDescription) -> str:
-    """Return where the remarkable elements of a tensor lie."""
+    """Describe the places of a tensor's remarkable elements."""
     parts = [f"{tensor.dtype} {list(tensor.shape)}"]
     if tensor.max_at is not None and tensor.min_at is not None:
         parts.append(_("max {max} at {max_at}").format(max=number(tensor.max), max_at=list(tensor.max_at)))
@@ -245,7 +245,7 @@ def _convicted(one: JudgedOperator) -> str:
 
 
 def _off(one: JudgedOperator) -> str:
-    """Say by how much an operator is off what its inputs give, and how much it may be."""
+    """Describe an operator's error on its own inputs, with the limit."""
     return spoken(one.alone.why) or _("relative L2 error {apart:.2g}, limit {allowed:.2g}").format(
         apart=one.alone.apart, allowed=one.alone.allowed
     )
@@ -298,7 +298,7 @@ def reference_lines(
     brief: bool = False,
     columns: int | None = None,
 ) -> list[str]:
-    """Describe what differs from the reference.
+    """Describe mismatches with the reference.
 
     Args:
         result: of the comparison; None without a reference.
@@ -384,7 +384,7 @@ def _first(result: ReferenceResult, sources: Sources | None) -> str:
 
 
 def way_out(result: Result) -> str:
-    """Return how a difference from the reference is accepted; "" where there is none."""
+    """Describe how to accept a difference from the reference; "" where there is none."""
     reference = result.reference
     found = reference.comparison if reference is not None else None
     first = found.first if found is not None else None

@@ -26,7 +26,7 @@ _SEVERAL = 2
 
 
 def mismatches(comparison: Comparison) -> str:
-    """Return how many tensors mismatch, missing ones too, and how many are new."""
+    """Count the mismatching tensors, missing ones included, and the new ones."""
     new = comparison.count(EXTRA)
     return _("mismatches: {count} of {expected} tensors{new}").format(
         count=len(comparison.failing) - new,
@@ -38,7 +38,7 @@ def mismatches(comparison: Comparison) -> str:
 def origin_lines(
     sources: Sources | None, comparison: Comparison, *, brief: bool, traced: bool = True
 ) -> list[str]:
-    """Return what to look at: the first mismatch, and the sources of all that follow.
+    """Describe the first mismatch, and the sources of all that follow.
 
     Args:
         sources: None where nothing is known of what feeds what differs.
@@ -68,7 +68,7 @@ def origin_lines(
 
 
 def source_lines(sources: Sources | None, *, brief: bool, reason: str = "", traced: bool = True) -> list[str]:
-    """Return which failing tensors are sources, what they are traced back to, and what is not known.
+    """Describe the sources, their traces, and unknown inputs.
 
     Args:
         sources: of a failure; None where nothing is known of what feeds which.
@@ -130,7 +130,7 @@ def _traced(source: Source) -> str:
 
 
 def what_changed(result: Result, most: int | None = _SHOWN) -> str:
-    """Return what else than values is known to be other than in the golden: the cause; "" for nothing.
+    """Describe the cause: changes known besides values; "" for none.
 
     Args:
         result: of a test.
@@ -165,7 +165,7 @@ def _model_changes(models: ModelChange, most: int | None) -> Iterator[str]:
 
 
 def model_line(result: Result, *, brief: bool) -> list[str]:
-    """Return what the golden tells of the models that ran, where the headline does not say it."""
+    """Describe changes of the models, where the headline does not."""
     models = result.models
     if models is None or (brief and models.changed):
         return []
@@ -182,7 +182,7 @@ def model_line(result: Result, *, brief: bool) -> list[str]:
 
 
 def where_it_begins(result: Result) -> str:
-    """Return where the change of the first mismatch begins; "" where that is the mismatch, or not known.
+    """Describe where the change of the first mismatch begins; "" where that is the mismatch, or not known.
 
     Nor is it told where more is known: what has changed. Only runs of the same numerics tell: others differ
     by rounding everywhere.
@@ -203,7 +203,7 @@ def where_it_begins(result: Result) -> str:
 
 
 def first_change(result: Result) -> list[str]:
-    """Return where values begin to differ at all, if that is before what is out of its tolerance."""
+    """Describe the first change, if it comes before the first mismatch."""
     change = _first_change(result)
     words = _("changed:    {change} is the first that is not identical to the golden as printed")
     return [] if change is None else [words.format(change=change)]
@@ -225,13 +225,13 @@ def _same(result: Result) -> bool:
 
 
 def feeds_are_seen(sources: Sources | None, first: Verdict | None) -> bool:
-    """Whether what feeds the first divergence is known and was compared; nothing before it fails."""
+    """Return whether inputs of the first mismatch are known and were compared; nothing before it fails."""
     at_first = [source for source in sources.found if source.key == first.key] if sources and first else []
     return any(source.known and source.fed and not source.cycle for source in at_first)
 
 
 def more_sources(sources: Sources | None, shown: TensorKey) -> str:
-    """Return which other operators a headline names as independent sources; "" for none."""
+    """Name further independent sources for a headline; "" for none."""
     alone = sources.independent if sources is not None else ()
     layers = {(source.key.model, source.key.layer): source.key.layer for source in alone}
     layers.pop((shown.model, shown.layer), None)

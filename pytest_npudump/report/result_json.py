@@ -28,7 +28,7 @@ COUNTS = (*_TOLD, FAIL, MISSING, EXTRA)
 
 
 def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
-    """Return what reaches the controller and JUnit: small, whatever the number of failing layers."""
+    """Return a result for the controller and JUnit: small, whatever the number of failing layers."""
     escalation = result.escalation
     told: dict[str, Any] = {
         "test": result.origin.test,

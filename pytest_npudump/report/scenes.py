@@ -1,4 +1,4 @@
-"""What the scenes found, in words."""
+"""Text of the scenes' findings."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def finding_operator(finding: SceneFinding) -> str:
 
 
 def finding_details(finding: SceneFinding) -> list[str]:
-    """Return what else is known of a finding, a line each."""
+    """Return further facts of a finding, a line each."""
     return _WORDS[type(finding)].details(finding)
 
 
 def can_be_approved(finding: SceneFinding) -> bool:
-    """Whether the golden can list the finding as known."""
+    """Return whether the golden can list the finding as known."""
     return isinstance(finding, Overflow) and bool(finding.layer)
 
 
@@ -143,7 +143,7 @@ def wrong_text(wrong: WrongOperator) -> str:
 
 
 def wrong_sentence(wrong: WrongOperator) -> str:
-    """Return what is wrong as a sentence, the operator first."""
+    """Describe a wrong output in a sentence, the operator first."""
     if wrong.fault is None:
         return f"{wrong.operator}: {spoken(wrong.problem)}"
     fault = wrong.fault
@@ -171,7 +171,7 @@ def _expectation(fault: OutputFault) -> str:
 
 
 def wrong_details(wrong: WrongOperator) -> list[str]:
-    """Return what an operator was given, how much of its output is wrong, and where its dump lies."""
+    """Describe an operator's inputs, the wrong share of its output, and its dump."""
     lines = [
         _("input {index}:    {tensor}").format(index=index, tensor=_tensor(tensor))
         for index, tensor in enumerate(wrong.inputs)
@@ -202,7 +202,7 @@ def _number(value: float) -> str:
 
 
 class _Words(NamedTuple):
-    """What tells of the findings of one type: a sentence, the operator, and further lines."""
+    """Text of one type of findings: a sentence, the operator, and further lines."""
 
     sentence: Callable[[Any], str]
     operator: Callable[[Any], str]

@@ -20,7 +20,7 @@ _NAME = 60
 
 
 def summary_line(results: Sequence[Mapping[str, Any]], *, approval: str = "", page: str = "") -> str:
-    """Say how many tests passed, how many tensors were compared, and what the first mismatch is.
+    """Return the session's line: tests passed, tensors compared, and the first mismatch.
 
     Args:
         results: of all tests.
@@ -102,7 +102,7 @@ _REMARKS = (
 
 
 def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what else is to be known of the tensors of a session, each in a sentence."""
+    """Return further facts of a session's tensors, each in a sentence."""
     found = []
     expected = sum(result.get("expected", 0) for result in results)
     for name, words in _REMARKS:

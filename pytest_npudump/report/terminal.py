@@ -1,4 +1,4 @@
-"""What a failed test shows in the terminal: a screenful, or with ``-v`` everything."""
+"""Terminal text of a failed test: a screenful, or with ``-v`` everything."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def hand_over(result: Result, details: ReportFiles) -> str:
 
 
 def failure_summary(result: Result) -> dict[str, Any]:
-    """Return what is kept of a failure, as sentences that carry their templates: its first line, and why.
+    """Return a failure for saved results: first line and reasons, as sentences that carry their templates.
 
     That is whose error a reference shows, what the second run said, operators alone, and patterns.
     """

@@ -188,7 +188,7 @@ def shown(path: Path | None, here: Path | None = None) -> str:
 
 
 def common_prefix(names: Iterable[str]) -> str:
-    """Return what all names begin with, up to a ``/`` (without one, a dot); "" where that is short."""
+    """Return the prefix of all names, up to a ``/`` (without one, a dot); "" where that is short."""
     first, last = min(every := {*names}, default=""), max(every, default="")
     shared = commonprefix([first, last])  # noqa: RUF071 - of characters, then of parts
     prefix = shared[: shared.rfind("/" if "/" in shared else ".") + 1]
@@ -196,12 +196,12 @@ def common_prefix(names: Iterable[str]) -> str:
 
 
 def prefix_of_model(comparison: Comparison) -> str:
-    """Return what names of a model begin with, but for those of its inputs and outputs."""
+    """Return the prefix of a model's names, apart from those of its inputs and outputs."""
     return prefix_of_keys(comparison.golden.keys)
 
 
 def prefix_of_keys(keys: Sequence[str]) -> str:
-    """Return what the names of tensors begin with, but for those of inputs and outputs."""
+    """Return the prefix of tensors' names, apart from those of inputs and outputs."""
     return common_prefix([key for key in keys if key.count("/") > 1] or keys)
 
 
@@ -351,7 +351,7 @@ def table(
 
 
 def begun(prefix: str, columns: int | None = None, *, dots: bool = False) -> list[str]:
-    """Return what the names of a table begin with, or with ``dots`` those that begin with them."""
+    """Return the lines on the prefix of a table's names, or with ``dots`` the names that begin with it."""
     words = _("  .../ at the start of a name: {prefix}") if dots else _("  these names begin with {prefix}")
     line = words.format(prefix=prefix)
     if columns is None or width(line) <= columns:

@@ -1,4 +1,4 @@
-"""What pages, pictures and notebooks show of a session, as data: made once, put into words by each medium."""
+"""View of a session for pages, pictures and notebooks, as data: made once, put into words by each medium."""
 
 from __future__ import annotations
 
@@ -325,7 +325,7 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class ElementsView:
-    """What is known of one tensor's elements.
+    """Facts of one tensor's elements.
 
     Attributes:
         key: which tensor.
@@ -351,7 +351,7 @@ class ElementsView:
 
 
 def read_elements(report: Path, test: str) -> tuple[tuple[ElementsView, ...], str]:
-    """Return what a second run showed, and why nothing is known of it; "" where it is.
+    """Read the second run's elements; with them why none are known, or "".
 
     Args:
         report: ``report.json`` beside the test's dumps.

@@ -203,7 +203,7 @@ def _jinja2() -> Any:
 
 
 def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str, Any]:
-    """Return what the template shows of a test, its charts drawn."""
+    """Return the template's data of a test, its charts drawn."""
     worst, prefix = _worst(test), prefix_of_keys([plain(str(one.key)) for one in test.tensors])
     states = [(state, sum(one.state == state for one in test.tensors)) for state in STATES]
     words = _("{count} {status}")
@@ -242,7 +242,7 @@ def _dotted(text: str, prefix: str) -> str:
 
 
 def _way_out(line: str) -> tuple[str, str, bool]:
-    """Return what a way out is for, what is to be done, and whether that is a command."""
+    """Split a way out into its purpose, the action, and whether that is a command."""
     label, rest = _COLON.split(line, maxsplit=1)
     if label == _COLON.split(_("to accept:  {command}"))[0]:
         label = _("If the change is meant, accept it")
