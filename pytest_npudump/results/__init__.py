@@ -1,4 +1,4 @@
-"""What a session leaves of its tests: verdicts and statistics, to be judged again and accepted later.
+"""Saved results of a session: verdicts and statistics, to be judged again and accepted later.
 
 ``entry`` is the line of one test, ``kept`` makes it and its statistics of a result, and ``folder`` is where
 both lie. ``rejudge`` judges what was kept; ``acceptance`` is what waits for a decision, and makes a golden of

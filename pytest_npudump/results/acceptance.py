@@ -1,4 +1,4 @@
-"""Runs that differ from their goldens and wait for a decision, and what accepting or rejecting one does."""
+"""Pending runs, and how one is accepted or rejected."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Pending:
 
     @property
     def entry(self) -> Entry:
-        """What was kept of the run."""
+        """Saved entry of the run."""
         return self.judged.entry
 
     @property
@@ -112,7 +112,7 @@ class Pending:
 
     @property
     def largest(self) -> float:
-        """How many times its allowance the worst value is off; 0 where none can be told."""
+        """Largest ratio of a difference to its tolerance; 0 where none is known."""
         return max([times for times in self._excesses if math.isfinite(times)], default=0.0)
 
     @property
@@ -122,7 +122,7 @@ class Pending:
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """What its golden would not know any more if all of the run were accepted, in words."""
+        """Facts that its golden would lose if all of the run were accepted, in words."""
         if self.record is None or self.golden is None or self.refusals:
             return ()
         return after_all_rows(self.record, self.golden)[1]
@@ -253,7 +253,7 @@ def refuse_idle(runs: Sequence[Pending], layers: Sequence[str]) -> None:
 
 
 def reject(pending: Pending) -> Entry:
-    """Return what is to be kept of a run whose golden stays as it is."""
+    """Return the entry of a run whose golden stays as it is."""
     return Entry({**pending.entry.data, "decision": REJECTED})
 
 
@@ -355,7 +355,7 @@ _ANEW = said("--npudump-update-golden, or =calibrate, measures it")
 
 
 def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple[str, ...]]:
-    """Return what is written in place of a golden, and a note on what it does not know any more.
+    """Return the new golden, and a note on the facts that it loses.
 
     Noise is a share of a statistic's scale, and of the machine that computes: a tensor of the same type and
     shape keeps it where the numerics are the same, whatever its values are. That values repeat is known of
@@ -471,7 +471,7 @@ def after_some_rows(golden: Record, before: Record, taken: Collection[int]) -> t
 
 
 def _of_the_rest(repeats: Repeats, kept: Collection[str], before: int, after: int) -> Repeats:
-    """Return what is known of runs alike by the rows that are still theirs."""
+    """Return the noise data of the remaining rows."""
     unknown = 0 if repeats.compared is None else before - repeats.compared
     compared = len(kept) - unknown
     if compared <= 0:

@@ -49,12 +49,12 @@ def results_in(folder: Path) -> Path:
 
 
 class ResultsError(NpudumpError):
-    """Kept results that cannot be read, trusted or written."""
+    """Saved results that cannot be read, trusted or written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is kept of one test.
+    """Saved result of one test.
 
     Attributes:
         data: the line, as ``schema.json`` describes it.
@@ -75,12 +75,12 @@ class Entry:
 
     @property
     def status(self) -> str:
-        """What the run came to, one of the constants of :mod:`pytest_npudump.regression.result`."""
+        """Status of the run, a constant of :mod:`pytest_npudump.regression.result`."""
         return str(self.data["status"])
 
     @property
     def identity(self) -> tuple[str, str, int | None]:
-        """What tells the results of one test from those of another: the test, its golden and its rank."""
+        """Identity of the result: the test, its golden and its rank."""
         return self.test, self.golden_file, self.data["rank"]
 
     @property
@@ -105,7 +105,7 @@ class Entry:
 
     @property
     def is_open(self) -> bool:
-        """Whether the run differs from its golden, or has none, and nobody has decided about it.
+        """Return whether the run is pending: it differs from its golden, or has none, and was not decided.
 
         What a scene without statistics finds is no golden that anybody could accept.
         """
@@ -194,7 +194,7 @@ def _check_files(data: Mapping[str, Any]) -> None:
 
 
 def is_inside(name: object) -> bool:
-    """Whether a path of a file is relative and leads to nowhere else: results may come from elsewhere."""
+    """Return whether a path of a file is relative and stays inside: results may come from elsewhere."""
     if not isinstance(name, str) or not name or "\\" in name or "\0" in name:
         return False
     path = PurePosixPath(name)

@@ -23,7 +23,7 @@ _MOST = 1 << 24
 
 
 def read_expected(given: str, root: Path, option: str = "npudump_expect") -> int | tuple[str, ...]:
-    """Return how many marked tests are to be compared, or which.
+    """Read the number, or the names, of marked tests to be compared.
 
     Args:
         given: a number, or a file with one test a line as a user types it on pytest's command line: what
@@ -96,7 +96,7 @@ def missing_tests(
     results: Sequence[tuple[str, Mapping[str, Any]]],
     option: str = "npudump_expect",
 ) -> str:
-    """Return what was not compared, in words; "" where nothing is missing.
+    """Describe tests that were not compared; "" where none is missing.
 
     Args:
         expected: as :func:`read_expected` returns it.

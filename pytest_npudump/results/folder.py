@@ -52,7 +52,7 @@ _SHOWN = 6
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What a folder holds.
+    """Content of a results folder.
 
     Attributes:
         folder: where it lies.
@@ -76,7 +76,7 @@ class ResultsFolder:
 
     @property
     def tensors(self) -> TensorStore:
-        """Where the golden tensors of runs are that wait for a decision."""
+        """Store of golden tensors of pending runs."""
         return TensorStore(folder=str(self.path / _TENSORS))
 
     def add(
@@ -134,7 +134,7 @@ class ResultsFolder:
             raise
 
     def read(self) -> Results:
-        """Return what each test came to in its last session.
+        """Read the result of each test in its last session.
 
         Raises:
             ResultsError: there are no results, or none can be read.
@@ -247,7 +247,7 @@ def record_name(golden_file: str, content: bytes) -> str:
 
 
 def _end_of_lines(descriptor: int, path: Path) -> int:
-    """Return where the last whole line ends; a writer that was killed may have left a piece behind it.
+    """Return the end of the last whole line; a killed writer may have left a piece behind it.
 
     Raises:
         ResultsError: the first line is not of this version.
@@ -299,7 +299,7 @@ def _badness(entry: Entry) -> tuple[int, bool]:
 
 
 def _missing(lines: Sequence[Mapping[str, Any]], path: Path) -> list[str]:
-    """Say how many tests of the last session left nothing, as where it was killed, or a disk was full."""
+    """Count the tests of the last session without a result, as after a kill or with a full disk."""
     last = next((line for line in reversed(lines) if line["kind"] == SESSION), None)
     if last is None:
         return []

@@ -55,7 +55,7 @@ _PLACES = ("first", "first_change", "first_within", "reproduced", "reference", "
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is kept of a test that was judged.
+    """Saved data of a judged test.
 
     Attributes:
         line: for ``results.jsonl``, without what is known only once all of the test has ended.
@@ -73,7 +73,7 @@ class Kept:
 
 
 def keep(case: Case, result: Result, golden_root: Path) -> Kept:
-    """Return what is kept of a test that has been judged."""
+    """Return the saved data of a judged test."""
     told = result_json(result, None)
     pending = pending_tensors(case, result)
     tensors: dict[str, Tensor] = {}
@@ -174,7 +174,7 @@ def blank_line(
 
 
 def with_golden(kept: Kept, golden: Path) -> Kept:
-    """Return what is kept of a run that has been recorded: its golden file is the record.
+    """Return the saved data of a recorded run: its golden file is the record.
 
     Raises:
         OSError: it cannot be read.
@@ -252,7 +252,7 @@ def _block_of(names: Iterable[str]) -> bytes:
 
 
 def _is_alike(run: Record, golden: Record) -> bool:
-    """Whether a run would be its golden once more: most runs are, and a text that is there costs least."""
+    """Return whether a run would be its golden once more: most would, and a present text costs least."""
     one, other = run.table, golden.table
     return (
         dict(run.facts) == dict(golden.producer)
@@ -288,7 +288,7 @@ _UPDATE = said("accept with --npudump-update-golden")
 
 
 def _refusals(case: Case, result: Result) -> Iterator[str]:
-    """Yield why the run may not be accepted by what was kept of it, in words."""
+    """Yield why the saved run may not be accepted, in words."""
     run = result.run.record
     if run is None:
         if result.status not in status.GOOD and SCENES[case.request.scene].statistics:
@@ -310,7 +310,7 @@ _WAITING = (status.FAILED, status.MISSING_GOLDEN)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingTensors:
-    """What a run has of the tensors that its golden is to keep.
+    """Tensors of a run for its golden.
 
     Attributes:
         tensors: those that are kept with its results.
@@ -336,7 +336,7 @@ class PendingTensors:
 
 
 def pending_tensors(case: Case, result: Result) -> PendingTensors | None:
-    """Return what can be kept of a test that waits for a decision; None where its golden keeps no tensors."""
+    """Return the golden tensors of a pending run; None where its golden keeps none."""
     dump, run = result.run.dump, result.run.record
     if not case.request.golden_tensors or run is None or result.status not in _WAITING:
         return None

@@ -1,4 +1,4 @@
-"""Kept results judged again, by the code that judged the runs: without a device, and without running."""
+"""Saved results judged again, by the code that judged the runs: without a device, and without running."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MARKER = ("marker", MARKER_RULES)
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """By what kept results are judged.
+    """Terms that replace those of saved results.
 
     Attributes:
         root: the folder that paths in results are relative to: pytest's rootdir, here.
@@ -55,7 +55,7 @@ class Overrides:
 
     @property
     def changed(self) -> bool:
-        """Whether the bounds may be others than those of the runs."""
+        """Return whether the tolerances may be others than those of the runs."""
         return bool(self.preset or self.numerics or self.tolerances is not None)
 
     def golden_root(self, entry: Entry) -> Path:
@@ -63,7 +63,7 @@ class Overrides:
         return self.golden_dir or self.root / str(entry.data["golden"]["folder"])
 
     def judging(self, entry: Entry) -> Terms:
-        """Return what a run was judged by, but for these terms.
+        """Return the terms of a run, with these in place of its own.
 
         Raises:
             RequestError: a tolerance of the entry is none.
@@ -118,7 +118,7 @@ class Overrides:
         return goldens.for_run(data["producer"])
 
     def origin(self, entry: Entry) -> Origin:
-        """Return what reports say of a kept run besides what came of it."""
+        """Return the origin of a saved run for reports."""
         data, here = entry.data, Path.cwd()
         started = {name: str(path) for name, path in _known(data["options"], STARTED).items()}
         file = str(data["test_file"]["path"])
@@ -186,7 +186,7 @@ def _find_root(entries: Iterable[Entry], start: Path) -> Path:
 
 
 def _known(given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """Return what this version knows; a field of another version is left out."""
+    """Return the fields known to this version."""
     return {name: value for name, value in given.items() if name in names}
 
 
@@ -221,11 +221,11 @@ class Rejudged:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether its statistics agree, which does not make it pass."""
+        """Return whether its statistics match, which does not make it pass."""
         return self.word == UNJUDGED and self.result is not None and self.result.good
 
     def told(self) -> dict[str, Any]:
-        """Return what came of it in the form of a result of a run, for the line of a session."""
+        """Return it in the form of a run's result, for the session's line."""
         if self.result is not None:
             told = result_json(self.result, None)
             return told | {"status": UNJUDGED} if self.is_doubtful else told
@@ -295,7 +295,7 @@ def check_types(entry: Entry, tolerances: Tolerances, *records: Record) -> None:
 
 
 def run_of(record: Record, entry: Entry) -> Record:
-    """Return what a run left: its record, and what its entry tells of its reader."""
+    """Return a saved run: its record, and its entry's facts of the reader."""
     told = entry.data["snapshot"] or {}
     return replace(
         record,
@@ -321,7 +321,7 @@ def _judged(judging: Terms, golden: Record | None, run: Record, entry: Entry, st
 
 
 def _off_reference(reference: Mapping[str, Any]) -> tuple[str, ...]:
-    """Say how far a run was off its reference; what prevented a comparison is among the run's problems."""
+    """Describe a run's error against its reference; failed comparisons are among the run's problems."""
     if reference["good"] or not reference["failed"]:
         return ()
     words = said(
@@ -335,7 +335,7 @@ def _off_reference(reference: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _doubt(entry: Entry, golden: Record | None, terms: Overrides) -> str:
-    """Say why statistics that agree do not make a test pass; "" where they do."""
+    """Return why matching statistics do not make a test pass; "" where they do."""
     data = entry.data
     if data["incomplete"] is not None:
         return said("its statistics agree, and its run was not complete: {why}", why=data["incomplete"])

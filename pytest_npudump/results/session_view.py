@@ -44,7 +44,7 @@ _ORDER = (BAD, OPEN, GOOD, LEFT_OUT)
 def session_view(
     folder: ResultsFolder, entries: Iterable[Entry], terms: Overrides, problems: Iterable[str] = ()
 ) -> SessionView:
-    """Return what a page shows of kept results; those that failed come first."""
+    """Return the view of saved results; failed ones come first."""
     tests = [_test(folder, entry, terms) for entry in entries]
     ordered = sorted(tests, key=lambda test: (_ORDER.index(test.word), not test.tensors))
     return SessionView(tuple(ordered), tuple(problems), version("pytest-npudump"))
@@ -146,7 +146,7 @@ def _elements(entry: Entry) -> tuple[Any, str]:
 def view_of_tests(
     folder: ResultsFolder, tests: Collection[str], terms: Overrides, problems: Sequence[str] = ()
 ) -> SessionView:
-    """Return what a page shows of the tests of one session, of all that a folder holds.
+    """Return the view of one session's tests, of all those in a folder.
 
     Raises:
         ResultsError: results cannot be read.
