@@ -92,7 +92,7 @@ def joined(separator: str, texts: Iterable[str]) -> str:
 
 
 def mapped(text: str, function: Callable[[str], str]) -> str:
-    """Return what a function makes of a text, which can be spoken as before where only values change."""
+    """Apply a function to a text, which stays translatable where only values change."""
     return text.mapped(function) if isinstance(text, Said) else function(text)
 
 
@@ -193,7 +193,7 @@ class GoldenMissingError(GoldenError):
 
 
 def hint(value: str, choices: Iterable[str]) -> str:
-    """Return how a sentence ends that refuses what is no choice: with the one meant, else with all."""
+    """Return the end of a refusal of an unknown choice: the nearest one, else all."""
     known = [*choices]
     if near := nearest(value, known):
         return said(": did you mean {near}?", near=near)
