@@ -1,4 +1,4 @@
-"""What a marker asks for."""
+"""Requests of a marker."""
 
 from __future__ import annotations
 
@@ -85,13 +85,13 @@ class DumpRequest:
 
     @property
     def exact_layers(self) -> bool:
-        """Whether CANN itself can select the layers: it takes exact names only."""
+        """Return whether CANN itself can select the layers: it takes exact names only."""
         return bool(self.layers) and not any(is_glob(name) for name in self.layers)
 
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What one run of a test is to dump, and where.
+    """Request of one run: tensors to dump, and their place.
 
     Attributes:
         test: what the test asks for.
@@ -115,17 +115,17 @@ def as_glob(pattern: str) -> str:
 
 
 def is_glob(name: str) -> bool:
-    """Whether ``name`` has a wildcard of :mod:`fnmatch`; one character in brackets is an index."""
+    """Return whether ``name`` has a wildcard of :mod:`fnmatch`; one character in brackets is an index."""
     return bool(_WILDCARD.search(name))
 
 
 class KnownNames:
-    """What there is of a kind, to be named: what is called like that is meant alone, else it is a glob."""
+    """Known names of one kind: a name that is known means itself alone, any other is a glob."""
 
     def __init__(
         self, names: Iterable[str], spelling: Callable[[str], str] = str, *, choices: bool = True
     ) -> None:
-        """Take what there is.
+        """Take the known names.
 
         Args:
             names: of tests or layers.
@@ -140,17 +140,17 @@ class KnownNames:
             self._spelt.setdefault(spelling(name), set()).add(name)
 
     def called(self, name: str) -> set[str]:
-        """Return what is called ``name``, in its own spelling before the other one."""
+        """Return the names equal to ``name``, in its own spelling before the other one."""
         if name in self._names:
             return {name}
         return self._spelt.get(name) or self._names & {self._spelling(name)}
 
     def meant(self, patterns: Iterable[str]) -> set[str]:
-        """Return what names and globs mean."""
+        """Return the names that patterns mean."""
         return set().union(*(self.called(pattern) or self._matching(pattern) for pattern in patterns))
 
     def _matching(self, pattern: str) -> set[str]:
-        """Return what a glob matches, either of them as it is or in its other spelling."""
+        """Return the matches of a glob, either of them as it is or in its other spelling."""
         if not is_glob(pattern):
             return set()
         glob = self._as_glob(pattern)
