@@ -1,4 +1,4 @@
-"""What a test looks for: what each scene takes from the marker, and writes to acl.json or data_dump.json.
+"""Scenes of tests: each one's arguments of the marker, and its keys in acl.json or data_dump.json.
 
 Scenes without statistics have a judge in ``regression.scenes`` and words in ``report.scenes``.
 """
