@@ -145,7 +145,7 @@ class Option(NamedTuple):
         return f"npudump_{self.field}"
 
     def value(self, given: Any) -> Any:
-        """Return what is given, as the type that the option has.
+        """Convert a given value to the type of the option.
 
         Raises:
             RequestError: it is none of the option's values.
@@ -364,7 +364,7 @@ class Settings(NamedTuple):
 
     @property
     def second_runs(self) -> int:
-        """How often a failing test may run again."""
+        """Number of times that a failing test may run again."""
         return _SECOND_RUNS.index(self.escalate.partition(",")[0])
 
     @property
@@ -389,7 +389,7 @@ class Settings(NamedTuple):
 
     @property
     def approves(self) -> bool:
-        """Whether this run writes golden files."""
+        """Return whether this run writes golden files."""
         return bool(self.update_golden or self.calibrate)
 
 
@@ -409,7 +409,7 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
 
 @lru_cache(maxsize=1)
 def default_settings() -> Settings:
-    """Return what holds where neither the command line nor the ini file says anything."""
+    """Return the settings without a command line or an ini file."""
     return settings_from({option.dest: option.default for option in OPTIONS})
 
 
