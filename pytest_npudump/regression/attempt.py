@@ -88,7 +88,7 @@ class WrongOperator:
 
 @dataclass(slots=True)
 class OperatorChecks:
-    """What became of the checks of a run.
+    """Results of a run's operator checks.
 
     Attributes:
         begun: how many were begun.
@@ -159,7 +159,7 @@ class Attempt:
 
     @property
     def part(self) -> str:
-        """Which part of the test is under way: "", the capture it is in, or the time behind one."""
+        """Part of the test under way: "", a capture's name, or the time after one."""
         return next(reversed(self._configs))
 
     @property
@@ -195,7 +195,7 @@ class Attempt:
 
     @contextmanager
     def capture(self, runtime: Runtime, name: str) -> Iterator[Path]:
-        """Give what is loaded and run inside the block a dump of its own, under the key ``name``.
+        """Give models loaded and run inside the block a dump of their own, under the key ``name``.
 
         What runs behind the block is dumped under the key ``after-name``, if anything is.
 
@@ -218,7 +218,7 @@ class Attempt:
 
     @contextmanager
     def example(self, runtime: Runtime, number: int) -> Iterator[Path]:
-        """Give what runs inside the block a dump of its own; what runs outside of examples has none then."""
+        """Give work inside the block a dump of its own; work outside of examples has none then."""
         runtime.stop()
         part = f"example{number}"
         directory = self.directory / part
@@ -267,7 +267,7 @@ class Attempt:
         return capture
 
     def end_captures(self, runtime: Runtime) -> None:
-        """End what still watches modules, and note what became of all."""
+        """End captures that still watch modules, and note the results of all."""
         captures, self.captures = self.captures, []
         for capture in captures:
             from pytest_npudump.runtime.modules.adapter import tell  # noqa: PLC0415 - where there is one
@@ -291,7 +291,7 @@ class Attempt:
             self.copies.watch(session, file.stem, lambda: self.part, steps(self.request.dump_step or ""))
 
     def read(self, progress: Progress | None = None, *, acl: bool = False, projections: bool = True) -> Dump:
-        """Read everything the run dumped: around the captures, and in each of them.
+        """Read all dumps of the run: around the captures, and in each of them.
 
         Args:
             progress: called with (files read, files in all).

@@ -1,4 +1,4 @@
-"""Whether a golden is recorded of tensors where the test leaves it open: small ones, that take little longer.
+"""Choice between tensors and statistics for a golden where the test has none: small ones, at little time.
 
 A recording runs the test with statistics. If its tensors fit a budget it runs with these too, and that run is
 the one that is recorded, unless it took much longer, and so did a second one. Its statistics are kept in as
@@ -29,7 +29,7 @@ _SLOWER, _SECONDS = 1.3, 1.0
 
 
 def may_take_tensors(case: Case, first: Result) -> bool:
-    """Whether a run that is recorded is tried with tensors, of models that the plugin itself has loaded."""
+    """Return whether a recorded run is tried with tensors, of models that the plugin itself has loaded."""
     request, activity, dump = case.request, case.runtime.activity, first.run.dump
     plain = request.scene == "model" and request.dump_data is None
     plain = plain and not (request.dump_stats or request.golden_tensors)
@@ -63,7 +63,7 @@ def seconds_of(case: Case) -> float:
 
 
 def decided(times: tuple[float, float], first: Result, tried: Result) -> tuple[bool, Result]:
-    """Decide by how long runs took; return whether tensors were chosen, and the run to record, which says so.
+    """Decide by the times of runs; return whether tensors were chosen, and the run to record, which notes it.
 
     Args:
         times: seconds with statistics, and with tensors.

@@ -1,4 +1,4 @@
-"""How far a healthy test strays: runs behind the first measure it, for a golden that knows its noise.
+"""Calibration: runs behind the first measure a healthy test's noise for its golden.
 
 Runs of a calibration vary what they can. Bounds made of some of them have to hold for the others.
 """
@@ -85,7 +85,7 @@ def vary(case: Case, member: int | None) -> None:
 
 
 def fed(case: Case) -> tuple[TensorRecord, ...]:
-    """Return what the models of the run that has ended were fed, as far as it was looked at."""
+    """Return the recorded inputs of models of the run that has ended."""
     return tuple(case.runtime.varying.fed) if isinstance(case.runtime, VaryingRuntime) else ()
 
 
@@ -142,7 +142,7 @@ def _begun_otherwise(
 
 
 def fed_words(names: Iterable[str]) -> str:
-    """Say that a test has no data of its own for these inputs."""
+    """Report inputs without data of the test's own."""
     return (
         f"the test feeds its model other values in each run: {first_of(sorted(names))}; give these a seed, "
         f"or make them inside of the test, so that each run has the same"
@@ -220,7 +220,7 @@ def _table(case: Case, first: Result, attempt: Attempt, golden: Record | None) -
 
 
 def _variation(case: Case, member: int) -> Variation:
-    """Return what the run really differed by: programs of their own are out of reach, as are operators."""
+    """Return the real variation of a run: programs of their own are out of reach, as are operators."""
     runtime = case.runtime
     reached = case.request.scene == "model" and not runtime.activity.programs
     if not isinstance(runtime, VaryingRuntime) or not case.settings.calibrate or not reached:
@@ -230,7 +230,7 @@ def _variation(case: Case, member: int) -> Variation:
 
 
 def _under_golden(strayed: Deviations, comparison: Comparison) -> Deviations:
-    """Return what was measured against the first run for the golden's tensors, in their order."""
+    """Return deviations from the first run for the golden's tensors, in their order."""
     alignment, golden = comparison.alignment, comparison.golden
     order = np.empty(len(golden), dtype=np.intp)
     order[alignment.golden] = alignment.actual
@@ -287,7 +287,7 @@ def conclude(case: Case, first: Result, members: Sequence[Member]) -> Result:
 
 
 def _fed_otherwise(first: Result, members: Sequence[Member]) -> str:
-    """Say which inputs of a model differ between runs by more than their tolerance; "" for none.
+    """Name model inputs that differ between runs by more than their tolerance; "" for none.
 
     What follows from these is no noise, and bounds made of it would hide faults. An input that differs
     between runs alike, in whose dumps nothing differs, is of no account where no dump differs: nothing dumped
@@ -322,7 +322,7 @@ def unrecorded(first: Result, problem: str) -> Result:
 
 
 def _not_varied(case: Case, members: Sequence[Member], varied: tuple[str, ...]) -> Iterator[str]:
-    """Say which inputs stayed as they were, and why."""
+    """Name inputs that stayed as they were, and why."""
     if varied == ("repeats",):
         yield (
             f"only repetitions were measured, as {_why_only_repeated(case)}: of a device that repeats "
@@ -388,7 +388,7 @@ _THREADS = 2
 
 
 def variation_of(member: int, varies: Collection[str]) -> Variation:
-    """Return what a member differs by.
+    """Return the variation of a member.
 
     The first one is a mere repetition, which tells whether the test repeats. All others have their inputs
     perturbed; of each four, one runs on two threads, one optimised, and one is both.
@@ -407,7 +407,7 @@ def variation_of(member: int, varies: Collection[str]) -> Variation:
 
 
 def varied_words(variations: Iterable[Variation]) -> tuple[str, ...]:
-    """Return what differs between members, as a golden keeps it."""
+    """Return the variations of members in the golden's words."""
     found = [*variations]
     words = {
         "repeats": any(one.plain for one in found),
@@ -446,7 +446,7 @@ class Sensitive:
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """What leaving each member out has shown.
+    """Results of leaving each member out.
 
     Attributes:
         factor: the smallest of :data:`FACTORS` under which every member passes the bounds of the others; None

@@ -1,4 +1,4 @@
-"""What is fixed about a marked test: all that its runs are made of and judged by."""
+"""Fixed facts of a marked test, for its runs and their comparison."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ class Case:
 
     @property
     def folder(self) -> RunFolder:
-        """Where its runs leave what they leave."""
+        """Folder of its runs' files."""
         return RunFolder(self.directory)
 
     def steps_of(self, what: str) -> Callable[[int, int], None] | None:
-        """What is called with (steps done, steps in all) of one piece of work; None for nobody."""
+        """Return the callback of one piece of work for (steps done, steps in all); None without one."""
         return None if self.progress is None else partial(self.progress, what)
 
 
@@ -93,7 +93,7 @@ STARTED = (*PYTEST_PATHS, "npudump_golden_dir", "npudump_golden_variant")
 
 
 def arguments_of(test: str, file: str, root: Path, here: Path, started: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what a user types behind ``pytest`` in the folder ``here`` to run a test alone.
+    """Return the arguments of ``pytest`` in the folder ``here`` that run one test alone.
 
     Args:
         test: its name.
@@ -119,7 +119,7 @@ def _relative(path: Path, here: Path) -> str:
 
 
 def names_of(name: str | None, folder: Path) -> Correspondence | None:
-    """Return what a file of names and layouts says; None without one.
+    """Read a file of names and layouts; None without one.
 
     Args:
         name: of the file, relative to the test's folder.
@@ -136,7 +136,7 @@ def names_of(name: str | None, folder: Path) -> Correspondence | None:
 
 
 def terms_of(case: Case) -> Terms:
-    """Return what a test is judged by."""
+    """Return the terms of a test."""
     request, settings = case.request, case.settings
     return Terms(
         case.tolerances,
@@ -182,7 +182,7 @@ class RunModels:
         return [file for file in dict.fromkeys(files) if file.is_file()]
 
     def edges(self, root: Path, table: StatsTable) -> tuple[Edges, tuple[str, ...]]:
-        """Return what is known of which tensor of a run feeds which, and why of some it is not.
+        """Return the known edges between tensors of a run, and why some are not known.
 
         Args:
             root: of the run's dump.
@@ -222,7 +222,7 @@ def delete_dumps(case: Case) -> None:
 
 
 def origin_of(case: Case, *, with_digests: bool) -> Origin:
-    """Return what reports say of a test besides what came of it.
+    """Return the origin of a result for reports.
 
     Args:
         case: the test.

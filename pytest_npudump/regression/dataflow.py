@@ -1,4 +1,4 @@
-"""Which tensor feeds which in a test: written into its golden, and asked where it fails.
+"""Edges between a test's tensors: written into its golden, and read where it fails.
 
 Which layers keep tensors with a golden depends on it: those that the marker names, or (``auto``) those that
 tell most, the outputs of the graph and the sources of past failures. Outputs are the layers that feed no
@@ -111,7 +111,7 @@ def edges_of(golden: Record) -> Edges:
 
 
 def same_layers(one: StatsTable, other: StatsTable) -> bool:
-    """Whether two tables have the same layers, as file names spell them."""
+    """Return whether two tables have the same layers, as file names spell them."""
     if one.keys == other.keys:
         return True
     here, there = ({sanitise(layer_of(key)) for key in table.keys} for table in (one, other))
@@ -197,13 +197,13 @@ def _outputs(
 
 
 def edges_of_device(models: RunModels, first: Result) -> Edges:
-    """Return which tensor feeds which in the first run, by what is at hand of what ran."""
+    """Return the edges of the first run by the files of its models."""
     assert first.run.dump is not None  # noqa: S101 - the caller has looked
     return models.edges(first.run.dump.root, _table_of(first))[0]
 
 
 def edges_of_run(case: Case, first: Result) -> Edges:
-    """Return which tensor feeds which in the first run, by its golden and its reference too."""
+    """Return the edges of the first run, by its golden and its reference too."""
     edges = edges_of_device(RunModels.of(case), first)
     edges = edges.completed(edges_kept(first.run.golden, _table_of(first)))
     if case.reference is not None:

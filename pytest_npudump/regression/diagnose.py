@@ -1,4 +1,4 @@
-"""What is known of a run besides its dump: why that holds nothing, and what CANN does less of than asked."""
+"""Diagnosis of a run besides its dump: empty dumps, and requests that CANN ignores."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LITTLE = 1 << 20
 
 
 def full_words(directory: Path) -> str:
-    """Say that the file system of a dump is all but full; "" where it is not, or cannot be asked."""
+    """Report that the file system of a dump is all but full; "" where it is not, or cannot be asked."""
     try:
         free = shutil.disk_usage(directory).free
     except OSError:
@@ -48,7 +48,7 @@ def full_words(directory: Path) -> str:
 
 
 def what_ran(activity: Activity) -> str:
-    """Say what of a test ran while its dump was on, as far as the runtime knows; "" for nothing."""
+    """Describe the models and programs that ran while the dump was on, as far as known; "" for none."""
     names = ", ".join(dict.fromkeys(path.name for path in activity.models))
     loaded = ""
     if names:
@@ -61,7 +61,7 @@ def what_ran(activity: Activity) -> str:
 
 
 def explain_empty(request: DumpRequest, activity: Activity, dump_path: Path, seen: str) -> str:
-    """Say that the dump is empty and what most likely made it so, or why it cannot be read if it is not.
+    """Explain an empty dump by its likely cause, or why a full one cannot be read.
 
     Args:
         request: what the test asked for.
@@ -79,7 +79,7 @@ def explain_empty(request: DumpRequest, activity: Activity, dump_path: Path, see
 
 
 def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterator[str]:
-    """Yield what may have emptied the dump, the likeliest first."""
+    """Yield possible causes of an empty dump, the likeliest first."""
     yield from _surroundings(dump_path)
     if activity.programs:
         yield _by_program(request, activity, dump_path)
@@ -131,7 +131,7 @@ def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterat
 
 
 def beside_words(others: Sequence[str]) -> str:
-    """Say that processes ran beside the test's own, of whose models the dump need not have anything."""
+    """Report processes beside the test's own, whose models need not be in the dump."""
     return said(
         "other processes ran during the test ({others}): a model that runs there is dumped "
         "only if the dump is on there, as with npu_dump.run()",
@@ -140,7 +140,7 @@ def beside_words(others: Sequence[str]) -> str:
 
 
 def _inside_words(request: DumpRequest, inside: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[str]:
-    """Say how many operators of each model, of those asked for, are out of sight of the emulator."""
+    """Count the requested operators of each model that the emulator does not see."""
     for model, held in inside.items():
         wanted = layers_meant(request.layers, (name for name, _ in held))
         types = [kind for name, kind in held if not request.layers or name in wanted]
@@ -211,7 +211,7 @@ def _filters(request: DumpRequest, activity: Activity) -> str:
 
 
 def _nearest(layers: Sequence[str], models: Iterable[Path]) -> list[str]:
-    """Return which operators layers may be that no model has, where ONNX files say so."""
+    """Suggest operators for layers that no model has, by ONNX files."""
     files = dict.fromkeys(file for path in models for file in (path, path.with_suffix(".onnx")))
     known: dict[str, None] = {}
     for file in files:
@@ -255,13 +255,13 @@ def notes_of(case: Case) -> tuple[str, ...]:
 
 
 def ran_under_dump(activity: Activity) -> bool:
-    """Whether anything shows that a model ran while the dump was on, where a healthy run leaves no file."""
+    """Return whether there is evidence that a model ran under a dump that is empty in a healthy run."""
     here = activity.initialised and activity.executions and not activity.released
     return bool(here or activity.evidence.shown) and not activity.evidence.gaps
 
 
 def not_dumped(activity: Activity) -> str:
-    """Say what ran in the test without the dump; "" where nothing is known to have."""
+    """Describe executions of the test without the dump; "" where none is known."""
     gaps = activity.evidence.gaps
     return (
         said("not all that ran in the test was under the dump: {gaps}", gaps=joined("; ", gaps))
@@ -271,7 +271,7 @@ def not_dumped(activity: Activity) -> str:
 
 
 def why_unshown(case: Case, attempt: Attempt) -> str:
-    """Say why :func:`ran_under_dump` does not hold for a run."""
+    """Explain why :func:`ran_under_dump` does not hold for a run."""
     activity = case.runtime.activity
     if activity.evidence.gaps and (activity.executions or activity.evidence.shown):
         return not_dumped(activity)

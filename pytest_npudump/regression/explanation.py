@@ -1,4 +1,4 @@
-"""Why a test failed, as far as its run folder tells: ``explain`` reads nothing else, so that it can be later.
+"""Explanation of a failed test by its run folder alone, so that it can be repeated later.
 
 The tensors of the failing layers that a second run dumped are held against the golden's and the reference's,
 and each operator under suspicion against what its own inputs give, by a model or by the calls of torch that
@@ -81,7 +81,7 @@ _OFF = "off"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """What explaining takes besides the files of a run's dump.
+    """Context of an explanation besides the files of a run's dump.
 
     Attributes:
         test: its name.
@@ -160,7 +160,7 @@ def leave_context(case: Case, first: Result, plan: Plan, attempt: Attempt) -> Ru
 def explain(
     folder: RunFolder, progress: Progress | None = None, context: RunContext | None = None
 ) -> Escalation:
-    """Say what the tensors of the last run show of a failure, together with the runs before it.
+    """Explain a failure by the tensors of the last run and the runs before it.
 
     Files of layers that were dumped besides those that were asked for are deleted.
 
@@ -189,7 +189,7 @@ def explain(
 
 
 def _joined(second: Escalation, third: Escalation) -> Escalation:
-    """Return what two runs have found together: of what both have looked at, the third one's word counts."""
+    """Unite the findings of two runs; the third run's count where both have one."""
     told = ThirdRun(third.layers, third.directory, third.problem)
     if third.problem:
         return replace(second, third=told)

@@ -317,7 +317,7 @@ def _record(case: Case, golden: Record | None, dump: Dump, table: StatsTable) ->
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What has been settled behind the first run of a test.
+    """Decisions behind the first run of a test.
 
     Attributes:
         goldens: its golden files, with the variant that applies.
@@ -336,7 +336,7 @@ class Settled:
 
 
 def judge_settled(case: Case, attempt: Attempt) -> tuple[Result, Settled]:
-    """Settle what a first run is judged by, and judge it.
+    """Settle the terms of a first run, and judge it.
 
     Args:
         case: the test.

@@ -1,4 +1,4 @@
-"""What models were given and gave, as it passed through host memory: projections for rows of the dump.
+"""Host copies of models' inputs and outputs: projections for rows of the dump.
 
 A device's statistics do not tell elements apart. Inputs and outputs of a graph pass through the test's own
 memory, so that their projections cost no tensor in the dump. They go to the row that the dump has of the
@@ -37,7 +37,7 @@ class _Passed:
 
 @dataclass(slots=True)
 class HostCopies:
-    """What passed through the sessions of one run of a test.
+    """Host copies of the sessions of one run.
 
     Attributes:
         sessions: of each session in the order of loading the stem of its file, and what passed: by the part
@@ -85,7 +85,7 @@ class HostCopies:
         return replace(dump, records=_with_projections(records, found)) if found else dump
 
     def _keys(self) -> Iterator[tuple[str, _Passed]]:
-        """Yield what passed under each text that its row's key may have."""
+        """Yield the host copies under each key that their row may have."""
         loads: defaultdict[tuple[str, str], int] = defaultdict(int)
         for stem, parts in self.sessions:
             for part, executions in parts.items():

@@ -201,7 +201,7 @@ _EXACT = "exact"
 
 
 def changes_of(comparison: Comparison, golden: Record) -> tuple[tuple[Verdict, ...], int]:
-    """Return what passes and is not the golden's digit for digit, judged once more by no tolerance at all.
+    """Return the passed tensors that are not identical to the golden's, by judging with zero tolerance.
 
     Args:
         comparison: by the tolerances of the test.
@@ -241,7 +241,7 @@ def _following(golden: Record, layers: set[str]) -> set[str]:
 
 
 def left_out_notes(layers: Sequence[str]) -> tuple[str, ...]:
-    """Say of which layers a golden has no tensors, as the recording could not tell them apart."""
+    """Name layers without tensors in a golden, as the recording could not tell them apart."""
     if not layers:
         return ()
     note = (

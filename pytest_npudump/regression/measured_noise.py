@@ -1,4 +1,4 @@
-"""What runs of one test have shown of its noise, as the golden keeps it and as its approver reads it.
+"""Measured noise of one test's runs, for the golden and for its reader.
 
 Outputs that no kernel writes hold what is left over in memory, and have no place in a golden. MindSpore's CPU
 kernels leave some of their outputs as memory was, such as ``output.1`` to ``output.4`` of BatchNorm in
@@ -76,13 +76,13 @@ class Measured:
 
 
 def same_values(one: StatsTable, other: StatsTable) -> bool:
-    """Whether two tables have the same tensors, and the same statistics of each."""
+    """Return whether two tables have the same tensors, and the same statistics of each."""
     columns = (one.keys, one.dtypes, one.shapes) == (other.keys, other.dtypes, other.shapes)
     return columns and np.array_equal(one.values, other.values, equal_nan=True)
 
 
 def further_runs(case: Case) -> int:
-    """Return how many runs behind the first measure a test that is recorded.
+    """Count the runs behind the first that measure a recorded test.
 
     Ranks agree on one second run, whatever was asked for.
     """
@@ -93,7 +93,7 @@ def further_runs(case: Case) -> int:
 
 
 def once(reason: str) -> Measured:
-    """Return what is known of a test that ran once.
+    """Return the noise of a test that ran once.
 
     Args:
         reason: why it did not run again, for the note; "" where nobody wanted that.
@@ -103,7 +103,7 @@ def once(reason: str) -> Measured:
 
 
 def repeated(alike: Sequence[Deviations], *, filtered: bool = False) -> Measured:
-    """Return what runs alike have shown.
+    """Return the noise of equal runs.
 
     Args:
         alike: the later runs against the first, one or more; they need not have all of its tensors.
@@ -128,7 +128,7 @@ def calibrated(
     *,
     filtered: bool = False,
 ) -> Measured:
-    """Return what the members of a calibration have shown.
+    """Return the noise of a calibration's members.
 
     Args:
         members: all of them.
@@ -237,7 +237,7 @@ _PERTURB = "MALLOC_PERTURB_"
 
 @dataclass(frozen=True, slots=True)
 class Unwritten:
-    """What runs in other memory showed of a dump.
+    """Unwritten tensors, found by runs in other memory.
 
     Attributes:
         left_out: keys of tensors that nothing writes, as the dump has them.
@@ -249,7 +249,7 @@ class Unwritten:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person who accepts a golden should know."""
+        """Notes for a person who accepts a golden."""
         notes = []
         if self.left_out:
             notes.append(
@@ -268,7 +268,7 @@ class Unwritten:
 
 
 def looks_for_unwritten(case: Case) -> bool:
-    """Whether recording it takes runs in other memory: known once it runs is whether on a CPU."""
+    """Return whether recording takes runs in other memory: whether on a CPU is known once it runs."""
     mindspore = case.runtime.name == "mindspore" and case.request.scene == "model"
     return mindspore and bool(case.settings.update_golden) and case.exchange is None
 
@@ -284,7 +284,7 @@ def other_memory(environment: Mapping[str, str]) -> dict[str, str]:
 def depends_on_memory(
     table: StatsTable, probe: StatsTable, tolerances: Tolerances, previous: Record | None
 ) -> bool:
-    """Whether a tensor that is not to be judged in any case differs in other memory."""
+    """Return whether a compared tensor differs in other memory."""
     judged = {sanitised_key(key) for key, word in entries_of(previous).items() if word == JUDGED}
     return bool(_differing(table, probe, tolerances) - judged)
 
@@ -316,7 +316,7 @@ def find_unwritten(dump: Dump, probe: StatsTable, again: Dump, tolerances: Toler
 
 
 def new_entries(previous: Record | None, left_out: Iterable[TensorKey]) -> dict[str, str]:
-    """Return what a new golden says of unwritten tensors; what a person marked as judged stays so."""
+    """Return a new golden's list of unwritten tensors; those that a person marked as judged stay so."""
     judged = {key: word for key, word in entries_of(previous).items() if word == JUDGED}
     plain = set(map(sanitised_key, judged))
     return judged | {str(key): LEFT_OUT for key in left_out if str(key.sanitised) not in plain}

@@ -114,7 +114,7 @@ def drawing_alike(dump: Dump, models: Iterable[Path]) -> tuple[str, ...]:
 
 
 def needs_processes(case: Case, dump: Dump) -> str:
-    """Say why two runs in one process cannot show that a test is deterministic; "" where they can."""
+    """Explain why two runs in one process cannot show that a test is deterministic; "" where they can."""
     drawing = () if case.isolated else drawing_alike(dump, case.runtime.activity.models)
     if not drawing:
         return ""

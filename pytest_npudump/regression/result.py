@@ -1,4 +1,4 @@
-"""What came of a test: data for every report, no text for any of them."""
+"""Result of a test: data for every report, no text for any of them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def not_dumped_inside(count: int, model: object, kinds: str) -> str:
 
 
 class SceneFinding(Protocol):
-    """What a scene without a comparison of statistics holds against a test."""
+    """Finding of a scene without a comparison of statistics."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the finding as plain JSON data."""
@@ -67,7 +67,7 @@ class SceneFinding(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What the second run says of one failing tensor.
+    """Finding of the second run on one failing tensor.
 
     Attributes:
         key: which tensor.
@@ -102,7 +102,7 @@ class Finding:
 
     @property
     def healthy(self) -> bool:
-        """Whether the tensor failed in the first run only: the second one says nothing of the cause."""
+        """Return whether the tensor failed in the first run only, so that the second one shows no cause."""
         off_reference = self.reference is not None and bool(self.reference.outside)
         return self.reproduced is False and self.now != OUTSIDE and not off_reference
 
@@ -129,7 +129,7 @@ class ThirdRun:
 
 @dataclass(frozen=True, slots=True)
 class Escalation:
-    """What the second run found.
+    """Findings of the second run.
 
     Attributes:
         findings: one a failing tensor, in execution order.
@@ -162,7 +162,7 @@ class Escalation:
 
     @property
     def reproduced(self) -> bool | None:
-        """Whether the runs agree in every tensor that both have; None where they share none."""
+        """Return whether the runs match in every tensor that both have; None where they share none."""
         seen = [finding.reproduced for finding in self.findings if finding.reproduced is not None]
         return all(seen) if seen else None
 
@@ -184,7 +184,7 @@ class Escalation:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Which test a result is of, and what ran it: all that reports say of it besides what came of it.
+    """Origin of a result: its test and what ran it, for reports.
 
     Attributes:
         test: its name: that of its file, relative to pytest's rootdir, and what the file calls it.
@@ -247,7 +247,7 @@ class KeptLayers:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What the run left that was judged.
+    """Judged output of a run.
 
     Attributes:
         dump: its tensors; None where it cannot be read, or a scene with a judge of its own has read it.
@@ -277,7 +277,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What has come of a test: of its first run, then of the runs that explain it. For every report.
+    """Result of a test: of its first run, then of the runs that explain it. For every report.
 
     Attributes:
         status: one of the constants of this module.
@@ -328,17 +328,17 @@ class Result:
 
     @property
     def good(self) -> bool:
-        """Whether the test may pass: what it was asked to compare or record is compared or recorded."""
+        """Return whether the test may pass: it was compared or recorded as asked."""
         return self.status in GOOD and (self.escalation is None or not self.escalation.problem)
 
     @property
     def numerics(self) -> Numerics | None:
-        """Which bounds fit the golden and this run; None where nothing was compared."""
+        """Numerics that fit the golden and this run; None where nothing was compared."""
         return self.comparison.numerics if self.comparison is not None else None
 
     @property
     def measured(self) -> Calibrated | None:
-        """What was measured with the golden; None where nothing was, or nothing was compared."""
+        """Tolerances measured with the golden; None without any, or without a comparison."""
         return self.comparison.tolerances.measured if self.comparison is not None else None
 
     @property

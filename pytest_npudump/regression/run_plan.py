@@ -1,4 +1,4 @@
-"""Whether a second run takes place, and which layers it dumps as tensors."""
+"""Plan of a second run, and of the layers that it dumps as tensors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pytest_npudump.regression.result import Escalation, Result
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the second run is to dump.
+    """Plan of the second run.
 
     Attributes:
         layers: names of the layers wanted, as the first run reported them.
@@ -55,12 +55,12 @@ class Plan:
 
     @property
     def runs(self) -> bool:
-        """Whether there is to be a second run."""
+        """Return whether there is to be a second run."""
         return self.skipped is None
 
     @property
     def further(self) -> int:
-        """How many runs there are to be behind the first."""
+        """Number of runs behind the first."""
         explaining = 1 if self.earlier is None else 2
         return (self.measures + self.tries or explaining) if self.runs else 0
 
@@ -423,7 +423,7 @@ def upstream_of(edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> tu
 
 
 def needs_inputs(case: Case, edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> bool:
-    """Whether a suspect reads what no dumped output is known to be: it is dumped as an input, then."""
+    """Return whether a suspect reads a tensor that is no known output: it is dumped as an input, then."""
     if (case.request.scene, case.request.dump_mode) != ("model", "output"):
         return False
     sizes = _output_sizes(dump)

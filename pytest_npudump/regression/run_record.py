@@ -1,4 +1,4 @@
-"""What a run left as a record: its dump, cut to what the test asks for, without its files.
+"""Record of a run: its dump, cut to the test's layers, without its files.
 
 A judgement of it needs no device and no dump, so that it can be made again. CANN writes no file where no
 tensor of an operator holds a byte: an output of shape 0x3 then has no row, and could become 3x0, or no output
@@ -107,7 +107,7 @@ def by_rank(dump: Dump) -> dict[str, Dump]:
 
 
 def without_unwritten(case: Case, dump: Dump, golden: Record | None) -> Dump:
-    """Leave out what the golden says nothing wrote, unless it has the tensor; an update finds out anew."""
+    """Leave out tensors that the golden lists as unwritten, unless it has them; an update measures anew."""
     if golden is None or case.settings.update_golden:
         return dump
     return without(dump, left_out_of(golden, case.goldens.facts(case.runtime.producer())), golden.table.keys)
@@ -147,7 +147,7 @@ def unreadable(dump: Dump) -> tuple[str, ...]:
 
 
 def record_of_run(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> Record:
-    """Return what a run left.
+    """Return the record of a run.
 
     Args:
         case: the test.
@@ -190,7 +190,7 @@ def record_of_run(case: Case, golden: Record | None, dump: Dump, table: StatsTab
 
 
 def problems_of(terms: Terms, run: Record, known: set[str] | frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """Return what keeps a run from being a golden, or from passing by one, besides its values; in words.
+    """Describe problems besides values that keep a run from being a golden, or from passing by one.
 
     Args:
         terms: what it is judged by.
@@ -302,7 +302,7 @@ def _layer(name: str) -> str:
 
 
 def changed(golden: Record, now: Mapping[str, list[str]] | None) -> tuple[str, ...]:
-    """Say which operators without a file differ from those that the golden lists."""
+    """Name operators without a file that differ from the golden's list."""
     listed = golden.extra.get(EMPTY)
     if EMPTY not in golden.extra or now is None or listed == now:
         return ()

@@ -1,4 +1,4 @@
-"""What a second run dumped, under the names of the first one, and the golden that is recorded of both.
+"""Dump of a second run under the first one's names, and the golden recorded of both.
 
 A recording that keeps tensors takes the statistics of the first run and the tensors of the second, if the two
 agree.
@@ -74,13 +74,13 @@ def read_again(attempt: Attempt, first: Result, progress: Progress | None = None
 
 
 def was_text(first: Result) -> bool:
-    """Whether a run's statistics are CANN's own, printed with few digits, and not computed here."""
+    """Return whether a run's statistics are CANN's own, printed with few digits."""
     return any(record.stats is not None and record.stats.digits is not None for record in first.run.records)
 
 
 @dataclass(frozen=True, slots=True)
 class SecondRun:
-    """What a second run has dumped for the first one.
+    """Dump of a second run, matched to the first.
 
     Attributes:
         directory: where its dump lies.
@@ -98,7 +98,7 @@ class SecondRun:
 
     @classmethod
     def of(cls, run: Path, dump: Dump, plan: Plan, first: Result) -> SecondRun:
-        """Return what a dump has of the layers that were planned.
+        """Select the planned layers of a dump.
 
         Raises:
             DumpError: a file of the dump cannot be read.
@@ -116,7 +116,7 @@ class SecondRun:
         return cls(run, keyed, alike, plan.notes)
 
     def escalation(self) -> Escalation:
-        """Return what became of it, where nothing went wrong and it explains nothing."""
+        """Return the escalation of a second run without problems that explains nothing."""
         layers = tuple(dict.fromkeys(record.key.layer for record in self.records.values()))
         return Escalation((), layers, (), self.directory, "", self.notes)
 
@@ -169,7 +169,7 @@ def for_layers(tolerances: Tolerances, first: Result) -> Tolerances:
 
 
 def unusable(run: Path, plan: Plan, cause: Exception | Sequence[str]) -> Escalation:
-    """Return what becomes of a second run whose dump lacks what is named, or raises an error."""
+    """Return the escalation of a second run whose dump is incomplete or raises an error."""
     problem = (
         f"what the second run dumped cannot be compared: {cause}"
         if isinstance(cause, Exception)

@@ -83,7 +83,7 @@ class CaseSession:
 
     @property
     def result(self) -> Result:
-        """What became of the test, for the reports; only behind a judgement."""
+        """Result of the test, for the reports; only behind a judgement."""
         judged = self._judged
         explained = judged.escalation is not None and bool(judged.escalation.directory)
         origin = origin_of(self.case, with_digests=explained)
@@ -96,28 +96,28 @@ class CaseSession:
 
     @property
     def good(self) -> bool:
-        """Whether the test may pass; it may not before it has been judged."""
+        """Return whether the test may pass; it may not before it has been judged."""
         return self.judged is not None and self.judged.good
 
     @property
     def repeated(self) -> bool:
-        """Whether the run under way, or the last one, is not the first."""
+        """Return whether the run under way, or the last one, is not the first."""
         return len(self.attempts) > 1
 
     @property
     def measures(self) -> bool:
-        """Whether further runs measure how far the test strays, rather than explain a failure."""
+        """Return whether further runs measure noise, rather than explain a failure."""
         return self.plan is not None and self.plan.measures > 0
 
     @property
     def wants_second_run(self) -> bool:
-        """Whether the test has to run again: with tensors in its dump, or to be measured once more."""
+        """Return whether the test has to run again: with tensors in its dump, or to be measured once more."""
         further = self.plan.further if self.plan is not None else 0
         explained = self.judged is not None and self.judged.escalation is not None
         return not explained and 0 < len(self.attempts) <= further
 
     def handed_over(self) -> Mapping[str, Any]:
-        """Return what another process needs to go on, which has no part in the runs of this one."""
+        """Return the state for another process, without the runs of this one."""
         return {name: getattr(self, name) for name in _BLANK}
 
     def resume(self, handed_over: Mapping[str, Any]) -> None:
@@ -127,7 +127,7 @@ class CaseSession:
 
     @property
     def _trying(self) -> bool:
-        """Whether the run to begin, or under way, is the one that tells whether tensors are recorded."""
+        """Return whether the run to begin, or under way, decides whether tensors are recorded."""
         return self.plan is not None and self.plan.tries > 0 and self._tensors is None
 
     def _take_over_runs(self) -> None:
@@ -186,7 +186,7 @@ class CaseSession:
             vary(self.case, None)
 
     def finish(self, *, repeatable: bool = True) -> None:
-        """Judge what the first run dumped, or explain the failure by what the second one did.
+        """Judge the dump of the first run, or explain the failure by that of the second one.
 
         Args:
             repeatable: whether pytest's session lets the test run again.
@@ -301,7 +301,7 @@ class CaseSession:
         return self.judged is not None and not self.good
 
     def die(self, run: int, why: str) -> None:
-        """Record that the process of a run ended before the run did; what its body had come to stands too.
+        """Record that the process of a run ended before the run did, beside the result of its body.
 
         Args:
             run: its number.
@@ -328,7 +328,7 @@ class CaseSession:
         self.judged = died
 
     def abandon_second_run(self, reason: str) -> None:
-        """Record that the second run came to nothing, because its body failed or it never started."""
+        """Record that the second run has no result, because its body failed or it never started."""
         if self.measures and self.judged is not None:
             self._measured_no_further(unmeasured(self.case, self.judged, reason))
         else:
@@ -344,7 +344,7 @@ class CaseSession:
         self.judged = replace(self.judged, escalation=escalation)
 
     def commit(self) -> None:
-        """Let what was recorded count, as all of the test has passed.
+        """Commit the recording, as all of the test has passed.
 
         Raises:
             MisplacedTensorsError: it counts, and the tensors of the golden are not in their place.
@@ -355,7 +355,7 @@ class CaseSession:
             recording.commit()
 
     def discard(self) -> None:
-        """Remove what was recorded; the golden stays as it is."""
+        """Discard the recording; the golden stays as it is."""
         recording, self.recording = self.recording, None
         if recording is not None:
             recording.discard()
@@ -367,7 +367,7 @@ class CaseSession:
 
     @property
     def done(self) -> bool:
-        """Whether nobody needs the dumps any more."""
+        """Return whether nobody needs the dumps any more."""
         return self.good if self.judged is not None else not self.case.runtime.activity.programs
 
     def clean_up(self) -> None:

@@ -1,4 +1,4 @@
-"""Scenes that need no comparison of statistics: each has a judge and findings of its own.
+"""Scenes without a comparison of statistics: each has a judge and findings of its own.
 
 ``check_op``, ``exception``, ``overflow`` and ``watcher`` have the names of scenes. Each makes a result of a
 run, and those of failures look for these where the body of a test did not end well. They share ``findings``:

@@ -118,7 +118,7 @@ def _expected(operator: str, array: Array, dtype: np.dtype[Any]) -> Expected:
 
 
 def arrays_of(found: Any, who: str) -> list[Array]:
-    """Return what a callable gave as arrays on the host: one array, tensor or number, or a sequence of them.
+    """Return a callable's result as arrays on the host: one array, tensor or number, or a sequence of them.
 
     Raises:
         RequestError: a part of it is nothing of the kind.
@@ -225,7 +225,7 @@ class _Example:
 
 
 def _of_another_kind(index: int, output: Array, want: Expected) -> str:
-    """Say that an output has another shape or type than it is to have; "" where it has not."""
+    """Describe an output of unexpected shape or type; "" for any other."""
     if output.shape != want.values.shape:
         shapes = f"{list(output.shape)}, and its reference gives {list(want.values.shape)}"
         return f"output {index} has the wrong shape: {shapes}"
@@ -237,7 +237,7 @@ def _of_another_kind(index: int, output: Array, want: Expected) -> str:
 def _given(
     inputs: Sequence[Array], output: Array | None, fault: OutputFault | None
 ) -> tuple[GivenTensor, ...]:
-    """Return what an operator was given, with the values that meet in the worst element of its output."""
+    """Return an operator's inputs, with the values that meet in the worst element of its output."""
 
     def there(array: Array) -> float | int | None:
         if fault is None or output is None or array.shape != output.shape:
@@ -253,7 +253,7 @@ _KERNEL = ">"
 
 
 def problem_of_dump(directory: Path, operator: str, outputs: Sequence[NDArray[Any]]) -> str:
-    """Say what is wrong with the dump of an example; "" where it holds the operator and what that returned.
+    """Describe a fault of an example's dump; "" where it holds the operator and its outputs.
 
     Args:
         directory: of the example.
@@ -293,7 +293,7 @@ def _is_called(record: TensorRecord, operator: str) -> bool:
 
 
 def _holds(record: TensorRecord, output: NDArray[Any]) -> bool:
-    """Whether a dumped tensor is the output, bit for bit, in the host's layout if it can be brought there."""
+    """Return whether a dumped tensor is the output, bit for bit, in the host's layout if it has one."""
     if record.dtype != output.dtype.name:
         return False
     if record.payload is None or not output.size:

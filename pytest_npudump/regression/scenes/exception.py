@@ -94,7 +94,7 @@ def examine(case: Case, attempt: Attempt | None) -> Result:
 
 
 def _used_by_others(case: Case) -> Callable[[int], bool]:
-    """Return what tells whether a device is another rank's; none is where nothing is known of that."""
+    """Return a test for devices of other ranks; none is where ranks are not known."""
     if case.exchange is None or os.environ.get(_RENUMBERED):
         return lambda _: False
     rank = case.exchange.rank
@@ -121,7 +121,7 @@ def _read(found: Found) -> tuple[list[FailedOperator], list[str]]:
 
 
 def _read_mindspore(found: Found) -> tuple[list[FailedOperator], list[str]]:
-    """Read what MindSpore saved: tensors of operators that failed, and parameters, which are none."""
+    """Read MindSpore's exception dump: tensors of operators that failed, and parameters."""
     dump = read_dump(found.root, stats=False, one_run=True)
     failed: dict[object, FailedOperator] = {}
     for record in dump.records:
@@ -180,7 +180,7 @@ class FailedOperator:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What dumps of one operator share; those that name none are told apart by their task."""
+        """Identity shared by dumps of one operator; those without a name are told apart by their task."""
         ids = () if self.layer else (self.kernel, self.task, self.stream)
         return (self.kind, self.layer, self.op_type, self.device, self.capture, *ids)
 
@@ -206,7 +206,7 @@ class FailedOperator:
 
 
 def from_name(file: DumpFile) -> FailedOperator:
-    """Return what the name and the directory of a dump tell, without a look inside."""
+    """Parse the name and the directory of a dump, without a look inside."""
     name, place = file.name, file.place
     device = place.device if place.device >= 0 else None
     if name is None:
@@ -232,7 +232,7 @@ def _kind(name: DumpName) -> str:
 
 
 def with_content(failed: FailedOperator, *, tensors: bool) -> FailedOperator:
-    """Add to what :func:`from_name` tells what the dump itself does; ``tensors`` asks for those too.
+    """Add the content of the dump to :func:`from_name`'s; ``tensors`` asks for those too.
 
     Raises:
         FormatError: the file is truncated or damaged.
@@ -308,7 +308,7 @@ class Found:
 
     @property
     def is_mindspore(self) -> bool:
-        """Whether MindSpore wrote it, in the layout of its other dumps."""
+        """Return whether MindSpore wrote it, in the layout of its other dumps."""
         return any(file.place.mindspore for file in self.tree.files)
 
     @property

@@ -1,4 +1,4 @@
-"""What all scenes share: the result of what one has found, findings of one operator, and its tensors."""
+"""Parts shared by scenes: the result of findings, findings of one operator, and its tensors."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def grouped(found: Iterable[_F], identity: Callable[[_F], object]) -> tuple[_F, 
 
 
 def place_of(key: TensorKey) -> str:
-    """Return what tells an execution from others, as ``name=value``; "" for nothing."""
+    """Return the fields that identify an execution, as ``name=value``; "" for none."""
     return str(key).rpartition(":")[0].partition("#")[2]
 
 

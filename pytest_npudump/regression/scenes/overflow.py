@@ -65,7 +65,7 @@ def judge(case: Case, attempt: Attempt) -> Result:
 
 
 def is_known(one: Overflow, known: Mapping[str, Sequence[str]]) -> bool:
-    """Whether a golden lists an overflow: its operator, where it ran, and all that happened.
+    """Return whether a golden lists an overflow: its operator, where it ran, and all its kinds.
 
     Goldens used to list names as they are, without ``%`` and ``#`` encoded: such an entry still holds outside
     of captures and of dumps with several ranks, devices or models.
@@ -78,7 +78,7 @@ def is_known(one: Overflow, known: Mapping[str, Sequence[str]]) -> bool:
 
 
 def _without_tensors(tree: Tree, dump: Dump) -> Iterator[str]:
-    """Say which operators overflowed of which nothing but the file's name is known."""
+    """Name overflowed operators known by their file's name only."""
     read = {record.path for record in dump.records}
     unread = {problem.path for problem in dump.problems}
     for file in tree.files:
@@ -87,7 +87,7 @@ def _without_tensors(tree: Tree, dump: Dump) -> Iterator[str]:
 
 
 def known_overflows(golden: Record | None) -> Mapping[str, Sequence[str]]:
-    """Return what a golden lists as known, by operator; nothing where there is none.
+    """Return a golden's known overflows by operator; none without a golden.
 
     Raises:
         GoldenError: its key ``overflow`` is no mapping of names to lists of text.
@@ -320,7 +320,7 @@ def _records(path: Path) -> Iterator[tuple[OverflowUnit, ...]]:
 
 
 def _overflow(unit: OverflowUnit, path: Path, operators: Mapping[Path, Sequence[TensorRecord]]) -> Overflow:
-    """Return what a record tells; of which operator is not guessed where several may be meant."""
+    """Return the overflow of a record; its operator is not guessed where several are possible."""
     task, stream = unit.fields["task_id"], unit.fields["stream_id"]
     kinds = tuple(text if text.startswith(unit.name) else f"{unit.name}: {text}" for text in unit.describe())
     if len(operators) != 1:

@@ -204,7 +204,7 @@ def _in_order(group: Sequence[_Snapshot]) -> list[_Snapshot]:
 
 
 def _not_compared(request: DumpRequest, groups: Iterable[Sequence[_Snapshot]]) -> Iterator[str]:
-    """Say which pairs of the marker were not compared, in whichever execution, and why."""
+    """Name pairs of the marker without a comparison in any execution, and why."""
     found: dict[str, None] = {}
     nodes = set()
     for group in groups:
@@ -241,7 +241,7 @@ _BITS = 8
 
 @dataclass(frozen=True, slots=True)
 class SnapshotChange:
-    """Where two snapshots differ.
+    """Difference between two snapshots.
 
     Attributes:
         changed: number of elements whose bits differ; 0 if the snapshots are the same.
