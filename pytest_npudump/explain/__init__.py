@@ -1,4 +1,4 @@
-"""What explains a failure: the same ONNX model on the CPU in float32, and each suspected operator alone.
+"""Explanations of a failure: the same ONNX model on the CPU in float32, and each suspect recomputed.
 
 ``reference`` is the model as a test has it and what comes of it, over a ``reference_model``. ``feeds`` give
 that what the device was given; ``matches`` find the tensor that a layer is to equal; ``comparison`` judges

@@ -108,7 +108,7 @@ class CalledOperator:
         return self._read(Reading(self.wide))
 
     def healthy(self, expected: Array) -> Healthy:
-        """Return how far a healthy device may be off; a kernel may round to its type between its steps."""
+        """Return a healthy device's error limit; a kernel may round to its type between its steps."""
         dtype = self.dtype
         other = self._read(Reading("float64" if self.wide == "float32" else "float32"))
         moved = self._read(Reading(self.wide, moved=True))
@@ -160,11 +160,11 @@ class CalledOperator:
                 yield found
 
     def finite(self) -> bool:
-        """Whether its arguments are."""
+        """Return whether its arguments are finite."""
         return all(bool(np.isfinite(one.astype(np.float64)).all()) for one in self.call.floats())
 
     def excuse(self, actual: Array, expected: Array, apart: float) -> str:
-        """Say why a result that is far off may be a healthy operator's all the same."""
+        """Return why a healthy operator may give a result that is far off; "" where none may."""
         operator = self.call.operator.rstrip("_")
         if expected.dtype.kind == "f" and math.isinf(apart) and not np.any(expected):
             return "on the CPU it gives nothing but zeros, of which no share can be taken"
@@ -191,7 +191,7 @@ class CalledOperator:
         return result
 
     def _native_distance(self, expected: Array) -> float:
-        """Return how far off the CPU's kernel of the very 16-bit type is; 0 where it has none."""
+        """Return the error of the CPU's kernel of the very 16-bit type; 0 where it has none."""
         if self.dtype not in _INNER_ROUNDING:
             return 0.0
         try:
@@ -238,7 +238,7 @@ class CallArchive:
 
 @dataclass(frozen=True, slots=True)
 class CallBench:
-    """What calls are recomputed with.
+    """Recomputation of calls.
 
     Attributes:
         kept: the calls of the run.
@@ -311,7 +311,7 @@ class CallBench:
 
 
 def _is_like(other: TensorRecord, record: TensorRecord) -> bool:
-    """Whether another tensor of the same operator may have the same values, as far as is known unread."""
+    """Return whether another tensor of the same operator may have the same values, unread as they are."""
     alike = other.key.layer == record.key.layer and other.key.io == record.key.io == "output"
     if not alike or (other.dtype, other.shape) != (record.dtype, record.shape):
         return False

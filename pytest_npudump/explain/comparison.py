@@ -60,7 +60,7 @@ class Compared:
     notes: tuple[str, ...] = ()
 
     def computed(self, model: ReferenceModel) -> tuple[ExpectedTensor, ...]:
-        """Return what an operator of ``model`` computed: neither its inputs nor what only moves them."""
+        """Return the tensors computed by an operator of ``model``: neither its inputs nor moved ones."""
         given = given_tensors(model)
         return tuple(
             expected
@@ -117,7 +117,7 @@ def compare(
 def problem_of(
     compared: Compared, records: Sequence[TensorRecord], model: ReferenceModel, tolerances: Tolerances
 ) -> str:
-    """Say why a comparison in which nothing differs is no agreement, "" if it is one.
+    """Return why a comparison without mismatches is no match; "" if it is one.
 
     Args:
         compared: the comparison.
@@ -313,7 +313,7 @@ class ExpectedTensor:
 
     @property
     def differs(self) -> bool:
-        """Whether an element is farther off than a single one may be."""
+        """Return whether an element is farther off than a single one may be."""
         difference = self.elements.difference if self.elements is not None else None
         return difference is not None and difference.outside > 0
 
@@ -445,7 +445,7 @@ def _by_statistics(record: TensorRecord, reference: Array, marks: frozenset[str]
 
 
 def _same_shape(record: TensorRecord, shape: tuple[int, ...], count: int | None) -> bool:
-    """Whether the device's shape is the reference's, but for axes of one element, layout and padding."""
+    """Return whether two shapes are one, but for axes of one element, layout and padding."""
     if record.shape is None:
         return True
     if is_private(record):

@@ -127,7 +127,7 @@ class DumpedOperator:
         return self._computed[self.tensor]
 
     def healthy(self, _: Array) -> Healthy:
-        """Return how far a healthy device may be off."""
+        """Return a healthy device's error limit."""
         matrix = self.node.operator.op_type in _MATRIX
         return healthy(self.dtype, self._noise, plain=self.plain, matrix=matrix)
 
@@ -141,16 +141,16 @@ class DumpedOperator:
             yield actual, rounded_either_way(reading, self.dtype, actual, self._noise)
 
     def integers(self, expected: Array) -> Iterator[Array]:
-        """Yield what an output of integers or booleans is."""
+        """Yield the output of integers or booleans."""
         yield expected
 
     def finite(self) -> bool:
-        """Whether its inputs are."""
+        """Return whether its inputs are finite."""
         floats = (array for array in self.feeds.values() if array.dtype.kind == "f")
         return all(bool(np.isfinite(array).all()) for array in floats)
 
     def excuse(self, actual: Array, expected: Array, apart: float) -> str:
-        """Say why wrong integers may be a healthy operator's all the same."""
+        """Return why a healthy operator may give wrong integers; "" where none may."""
         if not math.isnan(apart):
             return ""
         op_type, wrong = self.node.operator.op_type, int(np.count_nonzero(actual != expected))
@@ -171,7 +171,7 @@ class DumpedOperator:
 
     @cached_property
     def _noise(self) -> float:
-        """How far inputs that moved by a unit in the last place put the output off, as relative L2."""
+        """Change of the output, as relative L2, when inputs move by a unit in the last place."""
         here, there = self._computed[self.tensor], self._run(self._as_written, _SEED).get(self.tensor)
         if there is None or here.dtype.kind != "f" or here.shape != there.shape:
             return 0.0
@@ -234,7 +234,7 @@ def rounded_either_way(wide: Array, dtype: str, actual: Array, noise: float) -> 
 
 @dataclass(frozen=True, slots=True)
 class OperatorDump:
-    """What a run dumped of some operators, by the outputs that are asked for.
+    """Dump of some operators, by the requested outputs.
 
     Where what ran may be another graph than the model, as a reference is, an operator's inputs are those that
     its own record has, or what feeds it there, and never what the model has in that place.
@@ -332,7 +332,7 @@ class OperatorDump:
         return sum(one.size or 0 for one in (found.record, *self._given(found)[0].values())) if found else 0
 
     def inputs(self, key: TensorKey) -> str:
-        """Return where what an operator read is from, as :class:`JudgedOperator` has it."""
+        """Return the origin of an operator's inputs, as :class:`JudgedOperator` has it."""
         found = self._outputs.get(str(key.sanitised))
         given = self._given(found)[0].values() if found is not None else ()
         if not given:
@@ -340,7 +340,7 @@ class OperatorDump:
         return DUMPED if all(one.key.io == "input" or one.op_type == GRAPH_INPUT for one in given) else FED
 
     def _given(self, found: Match) -> tuple[dict[str, TensorRecord], str]:
-        """Return what the device gave an operator, by the model's names, and why that is not all of it."""
+        """Return an operator's inputs on the device, by the model's names, and why some are missing."""
         node, model = found.counterpart.node, self.model.path.name
         execution, layer = ModelExecution.of(found.record), sanitise(found.record.key.layer)
         names = node.operator.inputs if node is not None else ()
@@ -380,7 +380,7 @@ class OperatorDump:
     def _converted(
         self, execution: ModelExecution, port: Port, name: str
     ) -> tuple[TensorRecord | None, bool]:
-        """Return what a port put out, and whether that is a tensor of the model, converted or as it is.
+        """Return a port's tensor, converted or as it is, and whether it is one of the model.
 
         It is, as far as is known, where it was not dumped.
         """
@@ -446,7 +446,7 @@ def _inputs_once(records: Sequence[TensorRecord]) -> Iterator[TensorRecord]:
 
 
 def _why_no_operator(found: Match, model: ReferenceModel) -> str:
-    """Say why a tensor is not the output of one operator that can be computed again."""
+    """Return why a tensor is not the output of one operator that can be recomputed."""
     node, record = found.counterpart.node, found.record
     if record.key.io != "output" or found.of_input or node is None:
         return NO_OPERATOR
@@ -494,7 +494,7 @@ def _fed(record: TensorRecord, dtype: str, shape: tuple[int, ...]) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class ModelBench:
-    """What operators of a model are recomputed with.
+    """Recomputation of a model's operators.
 
     Attributes:
         model: the ONNX model.
@@ -581,7 +581,7 @@ class ModelBench:
         return judged
 
     def _doubt(self, operator: DumpedOperator, layers: set[str]) -> str:
-        """Say why an operator that is wrong may be another one in what ran; "" where it is the one."""
+        """Return why an operator that is wrong may be another one on the device; "" where it is the one."""
         if operator.how == MAPPED:
             return ""
         names = Names(self.model, self.mapping, {})

@@ -1,4 +1,4 @@
-"""What a test fed its models, remembered for the reference."""
+"""Inputs of a test's models, kept for the reference."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class RunInputs:
         return _WatchedSession(session, self.loaded[-1])
 
     def give(self, inputs: Mapping[str, ArrayLike], part: str) -> None:
-        """Remember what an execution under way, or the next one, is given.
+        """Keep the inputs of an execution under way, or of the next one.
 
         Raises:
             RequestError: ``inputs`` is no mapping of names to arrays of numbers.
@@ -141,7 +141,7 @@ class ModelExecution(NamedTuple):
 
     @property
     def loaded(self) -> tuple[object, ...]:
-        """What all executions of one loaded model share."""
+        """Identity shared by all executions of one loaded model."""
         return (self.capture, self.rank, self.device, self.model, self.load)
 
 
@@ -216,7 +216,7 @@ class Feeds:
         return dict(zip(names, arrays, strict=True))
 
     def _model_of(self, execution: ModelExecution) -> LoadedModel:
-        """Return what was loaded as the model of ``execution``, where exactly one can be meant."""
+        """Return the loaded model of ``execution``, where exactly one is possible."""
         ran = [m for m in self.inputs.loaded if m.part == execution.capture and m.runs]
         if not ran:
             raise RequestError(
@@ -250,7 +250,7 @@ class Feeds:
 
 
 def _place_of(record: TensorRecord) -> Place:
-    """Return what the directories of a record's file say."""
+    """Parse the directories of a record's file."""
     return read_place(context(record.path.parent.parts))
 
 

@@ -1,4 +1,4 @@
-"""Which tensor of the ONNX model a tensor of the device is.
+"""Matches of the device's tensors with those of the ONNX model.
 
 GE keeps most names of nodes. Where it fuses operators it keeps one name, joins all of them, or notes the
 original operator in the headers of tensor dumps. The first of these that tells decides: the mapping file,
@@ -114,7 +114,7 @@ class NameMap:
         return replace(self, layers=layers, deciding=deciding)
 
     def unused(self, layers: Iterable[str]) -> tuple[str, ...]:
-        """Say which entries decide about none of ``layers``, and why."""
+        """Name entries that decide about none of ``layers``, and why."""
         there = set(layers)
         names, deciding = KnownNames(there, sanitise), self.for_layers(there).deciding
         used = {deciding[layer].line for layer in there & deciding.keys()}
@@ -148,7 +148,7 @@ _READ = 64
 
 
 class Original(NamedTuple):
-    """What a dump's header says an output was before fusion: an operator's name, and which of its outputs."""
+    """Original operator and output before fusion, by a dump's header."""
 
     name: str
     slot: int
@@ -257,7 +257,7 @@ class Names:
         return Counterpart(target, self._by_tensor.get(target), MAPPED, target in self.model.inputs)
 
     def _input(self, node: Node, record: TensorRecord) -> Counterpart | None:
-        """Return what an input slot holds; weights, which the device packs in its own way, are left out."""
+        """Return the tensor in an input slot; None for weights, which the device packs in its own way."""
         slots = self.input_slots.get(record.key.layer, 0)
         operator = node.operator
         given = tuple(name for name in node.all_inputs if name)
@@ -322,7 +322,7 @@ class Names:
 
 
 def _next(text: str, end: int) -> Iterator[int]:
-    """Yield where the next name may begin behind one that ends at ``end``."""
+    """Yield possible beginnings of the next name behind one that ends at ``end``."""
     if end >= len(text):
         yield len(text)
         return
@@ -344,13 +344,13 @@ class Match:
 
     @property
     def of_input(self) -> bool:
-        """Whether this is an input of the graph, which no operator computed."""
+        """Return whether this is an input of the graph, which no operator computed."""
         return self.record.op_type == GRAPH_INPUT or self.counterpart.of_input
 
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """What was matched, and what was not.
+    """Matched tensors, and unmatched ones.
 
     Attributes:
         matches: in the dump's order.
@@ -399,7 +399,7 @@ class Matching:
         return len({record.key.layer for record in records} - self.given)
 
     def types_alone(self) -> str:
-        """Say how many layers of which types have no counterpart: ``TransData 5, Cast 3``."""
+        """Count the layers without a counterpart by type: ``TransData 5, Cast 3``."""
         counts = Counter(op_type or "of unknown type" for op_type in self.lonely.values())
         return first_of((f"{name} {number}" for name, number in counts.most_common()))
 

@@ -41,7 +41,7 @@ FEW = 128
 
 @dataclass(frozen=True, slots=True)
 class ModuleRatio:
-    """How far a tensor of a module is off float32.
+    """Error of a module's tensor against float32.
 
     Attributes:
         key: which tensor.
@@ -125,7 +125,7 @@ def ratios(
 
 
 def records_of(capture: Capture) -> list[TensorRecord]:
-    """Return what a capture left, once it has stopped, by keys that tell of no other.
+    """Return the records of a stopped capture, under keys without model, load, device and rank.
 
     Raises:
         RequestError: it cannot be trusted.

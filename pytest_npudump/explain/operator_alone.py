@@ -67,12 +67,12 @@ _HALF_STEP = 2.0**12
 
 
 class NotAtHandError(NpudumpError):
-    """Why an operator cannot be judged by its inputs, or run on them."""
+    """Reason why an operator cannot be run on its inputs, or judged by them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Healthy:
-    """How far a healthy operator may be off, as relative L2.
+    """Error limit of a healthy operator, as relative L2.
 
     Attributes:
         usual: with accumulators and operands of float32.
@@ -96,7 +96,7 @@ HEALTHY: Mapping[str, Healthy] = MappingProxyType(
 
 
 def healthy(dtype: str, noise: float, *, plain: bool, matrix: bool) -> Healthy:
-    """Return how far an operator may be off, :data:`MARGIN` included.
+    """Return the error limit of an operator, :data:`MARGIN` included.
 
     Args:
         dtype: of its output on the device, one of :data:`HEALTHY`.
@@ -114,7 +114,7 @@ def healthy(dtype: str, noise: float, *, plain: bool, matrix: bool) -> Healthy:
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """What an operator alone says of its output.
+    """Result of recomputing an operator.
 
     Attributes:
         verdict: :data:`CONVICTED`, :data:`ACQUITTED` or :data:`UNKNOWN`.
@@ -130,7 +130,7 @@ class Alone:
 
     @property
     def near(self) -> bool:
-        """Whether it is so little off that another order of sums, or a fusion, is enough to explain it."""
+        """Return whether the error is small enough for another order of sums, or a fusion."""
         return self.verdict == CONVICTED and self.apart <= _FUSED * self.allowed
 
     def unless(self, why: str) -> Alone:
@@ -155,7 +155,7 @@ class Recomputable(Protocol):
 
     @property
     def feeds(self) -> Mapping[str, Array]:
-        """Arrays that it read, by name, as far as they are known."""
+        """Known arrays that it read, by name."""
 
     def expected(self) -> Array:
         """Compute the output again, in the wide type.
@@ -165,7 +165,7 @@ class Recomputable(Protocol):
         """
 
     def healthy(self, expected: Array) -> Healthy:
-        """Return how far a healthy device may be off, of a type among :data:`HEALTHY`.
+        """Return a healthy device's error limit, of a type among :data:`HEALTHY`.
 
         Raises:
             NotRecomputedError: that is not known.
@@ -175,13 +175,13 @@ class Recomputable(Protocol):
         """Yield the output and what it may be, by each way in which a device may hold what it is given."""
 
     def integers(self, expected: Array) -> Iterator[Array]:
-        """Yield what an output of integers or booleans may be, in the same way."""
+        """Yield each possible output of integers or booleans, in the same way."""
 
     def finite(self) -> bool:
-        """Whether its inputs are: devices differ in what they make of NaN and infinities."""
+        """Return whether its inputs are finite: devices treat NaN and infinities differently."""
 
     def excuse(self, actual: Array, expected: Array, apart: float) -> str:
-        """Say why an output that is wrong may be a healthy operator's all the same; "" where it may not."""
+        """Return why a healthy operator may give a wrong output; "" where none may."""
 
 
 def judge_alone(operator: Recomputable) -> Alone:
@@ -314,7 +314,7 @@ class JudgedOperator:
 
 @dataclass(slots=True)
 class Search:
-    """What is spent on operators that are no suspects, and where that ended.
+    """Budget of a search among operators that are no suspects, and where it ended.
 
     Attributes:
         nbytes: that may still be read.
@@ -328,7 +328,7 @@ class Search:
     _until: float = 0.0
 
     def refused(self, size: int) -> str:
-        """Say why no further operator is judged, which reads so many bytes; "" where it is."""
+        """Return why no further operator of so many bytes is judged; "" where it is."""
         self._until = self._until or time.monotonic() + self.seconds
         if size > self.nbytes:
             return said("npudump_dump_limit is reached: no more is read")
@@ -420,7 +420,7 @@ def isolate(
 
 
 def _pattern(operator: Recomputable) -> Pattern | None:
-    """Say what the output of a convicted operator has in place of what its inputs give."""
+    """Describe the output of an operator with a kernel error against the expected one."""
     from pytest_npudump.compare.patterns.pattern_search import find_pattern  # noqa: PLC0415 - reports need none
     from pytest_npudump.compare.tensors.difference import compare_tensors  # noqa: PLC0415 - as above
 

@@ -76,16 +76,16 @@ class ReferenceResult:
 
     @property
     def good(self) -> bool:
-        """Whether something was compared, and all of it agrees."""
+        """Return whether something was compared, and all of it matches."""
         return self.comparison is not None and not self.comparison.failing and not self.problems
 
     @property
     def failing(self) -> bool:
-        """Whether a tensor differs from its counterpart."""
+        """Return whether a tensor differs from its counterpart."""
         return self.comparison is not None and bool(self.comparison.failing)
 
     def summary(self) -> dict[str, Any]:
-        """Return what reaches JUnit: small, whatever the number of layers."""
+        """Return a summary for JUnit: small, whatever the number of layers."""
         found = self.comparison
         first = found.first if found else None
         return {
@@ -112,7 +112,7 @@ class ReferenceResult:
 
 @dataclass(slots=True)
 class Reference:
-    """What a test's layers are compared with, besides or instead of a golden.
+    """Reference of a test's layers, besides or instead of a golden.
 
     Attributes:
         path: the ONNX model.
@@ -230,7 +230,7 @@ class Reference:
         return self._compared(records, tolerances, dumped=dumped, patterns=patterns)
 
     def bench(self, *, plain: bool, edges: Edges) -> ModelBench:
-        """Return what operators are recomputed with; ``plain`` and ``edges`` as in :class:`ModelBench`.
+        """Return the recomputation of operators; ``plain`` and ``edges`` as in :class:`ModelBench`.
 
         Raises:
             NpudumpError: the model or the mapping file cannot be read.
@@ -307,7 +307,7 @@ _MARKS: Mapping[str, str] = MappingProxyType(
 
 
 def notes_of(compared: Compared, model: ReferenceModel, *, whole: bool) -> tuple[str, ...]:
-    """Return what is to be known although all that was compared agrees: what was not, or not in full.
+    """Return the notes of a passed comparison: tensors not compared, or not in full.
 
     Args:
         compared: the comparison.
@@ -357,7 +357,7 @@ def notes_of(compared: Compared, model: ReferenceModel, *, whole: bool) -> tuple
 def remarks_of(
     compared: Compared, model: ReferenceModel, own: Sequence[Rule], *, fusions: bool
 ) -> tuple[str, ...]:
-    """Return how layers were matched and judged, what helps with a failure first.
+    """Describe how layers were matched and judged, help with a failure first.
 
     Args:
         compared: the comparison.

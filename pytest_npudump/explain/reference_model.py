@@ -55,7 +55,7 @@ class Node:
 
     @property
     def fed_by(self) -> tuple[str, ...]:
-        """Names of what it reads besides weights and constants, each once."""
+        """Names of its inputs besides weights and constants, each once."""
         return tuple(dict.fromkeys(self.operator.inputs))
 
 
@@ -149,7 +149,7 @@ class ReferenceModel:
         return self._written[node.operator.task - 1]
 
     def held(self) -> Mapping[str, tuple[int, int, Any]]:
-        """Return what the graph holds, by name: with kind (node, initializer, sparse one) and place."""
+        """Return the graph's content by name: with kind (node, initializer, sparse one) and place."""
         if not self._held:
             graph = self.proto.graph
             constants = ((name, one) for one in graph.node if one.op_type == CONSTANT for name in one.output)
@@ -160,7 +160,7 @@ class ReferenceModel:
         return self._held
 
     def is_named(self, node: Node) -> bool:
-        """Whether the file has a name for an operator, which is not counted then."""
+        """Return whether the file has a name for an operator, which is not counted then."""
         return bool(self.written(node).name)
 
     def run(
@@ -219,7 +219,7 @@ os.register_at_fork(after_in_child=_last_read.cache_clear)  # which holds sessio
 
 
 def _captured(node: Any) -> Iterator[str]:
-    """Yield what the graphs inside a node read, inner graphs and the names of their outputs included."""
+    """Yield the inputs of the graphs inside a node, inner graphs and the names of their outputs included."""
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs):
             yield from (value.name for value in graph.output)
@@ -242,7 +242,7 @@ def _batches(tensors: Mapping[str, int]) -> Iterator[list[str]]:
 
 
 def _fed(port: Any, feeds: Mapping[str, Array], path: Path) -> Any:
-    """Return what onnxruntime gets for one input: the array in the type that the model declares."""
+    """Return onnxruntime's value of one input: the array in the type that the model declares."""
     if port.name not in feeds:
         raise RequestError(f"{path.name} has an input {port.name!r} that no array is known for")
     array, dtype = feeds[port.name], from_ort_type(port.type)
@@ -272,7 +272,7 @@ def tensors_of(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
 
 
 def operators_behind(nodes: Sequence[Node], tensors: Iterable[str]) -> list[Node]:
-    """Return those of ``nodes`` that ``tensors`` are computed by, directly or not, in execution order."""
+    """Return the ``nodes`` that compute ``tensors``, directly or not, in execution order."""
     wanted, found = set(tensors), []
     for node in reversed(nodes):
         if wanted.intersection(node.operator.outputs):

@@ -57,7 +57,7 @@ SMALL = ((10, 10.0), (500, 8.0))
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """What rounding after every operator does to a tensor of the reference.
+    """Effect of rounding after every operator on a tensor of the reference.
 
     Attributes:
         largest: of the distances of its elements.
@@ -99,7 +99,7 @@ class Rounding:
         return self.norm / self.reference if self.reference else math.inf if self.norm else 0.0
 
     def of_statistic(self, statistic: str) -> tuple[float, float] | None:
-        """Return what rounding may do to a statistic, and its scale; None for what it does not change."""
+        """Return the effect of rounding on a statistic, and its scale; None where it has none."""
         root = math.sqrt(max(self.count, 1))
         return {
             "max": (self.largest, self.magnitude),
@@ -111,7 +111,7 @@ class Rounding:
         }.get(statistic)
 
     def factor(self, statistic: str) -> float:
-        """Return how many times as far off as the rounded reference a device may be."""
+        """Return the allowed ratio of a device's error to the rounded reference's."""
         small = next((factor for size, factor in SMALL if self.count <= size), 0.0)
         return max(FARTHEST if statistic in {"max", "min", MAX_ABS} else FURTHER, small)
 
@@ -254,7 +254,7 @@ class Blame:
 
     @property
     def ratio(self) -> float:
-        """How many times as far off as rounding explains."""
+        """Ratio of the error to that of rounding."""
         return self.device / self.rounding if self.rounding else math.inf
 
     def to_json(self) -> dict[str, Any]:
@@ -306,7 +306,7 @@ def by_rounding(
 
 
 def _by_rule(verdict: Verdict, dtype: str, tolerances: Tolerances, name: str) -> bool:
-    """Whether a rule that somebody gave decides about a statistic, or the elements, and no preset."""
+    """Return whether a rule of a person decides about a statistic, or the elements, and no preset."""
     statistic = "max" if name in (MAX_ABS, RELATIVE_L2) else name
     if statistic not in {"max", "min", "avg", "l2norm"}:
         return False
@@ -315,7 +315,7 @@ def _by_rule(verdict: Verdict, dtype: str, tolerances: Tolerances, name: str) ->
 
 
 def _judged(reason: Reason, rounding: Rounding) -> tuple[Reason | None, bool]:
-    """Return why a statistic still fails, None where it does not, and whether rounding explains it.
+    """Return why a statistic still fails, or None, and whether rounding explains it.
 
     It explains NaN and infinities where it makes about as many of them.
     """
@@ -367,7 +367,7 @@ def coarsest(dtypes: Iterable[str]) -> str:
 
 
 def only_wide(dtypes: Iterable[str]) -> bool:
-    """Whether a dump has floats, none narrower than float32: the reference's digits are the device's."""
+    """Return whether a dump has floats, none narrower than float32, so that no rounding is allowed for."""
     floats = floats_among(dtypes)
     return bool(floats) and {*floats} <= {"float32", "float64"}
 

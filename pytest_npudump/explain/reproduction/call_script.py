@@ -53,7 +53,7 @@ def is_wrong(device: str) -> bool:
 
 
 def has_npu() -> bool:
-    """Whether torch_npu is installed and a device answers; what computes in HF32 is as in the failing run."""
+    """Return whether torch_npu is installed and a device answers; set HF32 as in the failing run."""
     try:
         import torch_npu  # noqa: F401, PLC0415 - a machine without it has the CPU
     except ImportError:
@@ -66,7 +66,7 @@ def has_npu() -> bool:
 
 
 def ways(dtype: torch.dtype) -> list[dict[str, Any]]:
-    """Return in which ways a healthy device may hold what it is given, for a result of a type."""
+    """Return the ways in which a healthy device may hold its inputs, for a result of a type."""
     if not dtype.is_floating_point:
         return [{"wide": torch.float64}, {}]
     wide = getattr(torch, JUDGED["wide"])
@@ -169,14 +169,14 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 
 
 def wrong_integers(got: torch.Tensor, readings: list[torch.Tensor]) -> bool:
-    """Whether integers or booleans differ from all that they may be."""
+    """Return whether integers or booleans differ from all possible ones."""
     wrong = min(int((got != one).sum()) for one in readings)
     print(f"{wrong} of {got.numel()} values differ")
     return wrong > 0
 
 
 def wrong_floats(got: torch.Tensor, readings: list[torch.Tensor]) -> bool:
-    """Whether floating-point values are farther off than those of a healthy operator."""
+    """Return whether floating-point values are farther off than those of a healthy operator."""
     info = torch.finfo(got.dtype)
     apart = math.inf
     for reading in readings:

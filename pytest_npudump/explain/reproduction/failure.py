@@ -1,4 +1,4 @@
-"""What is reproduced: what the report of a failing test knows, and the operator with what it was given."""
+"""Failure to reproduce: the report of a failing test, and the operator with its inputs."""
 
 from __future__ import annotations
 

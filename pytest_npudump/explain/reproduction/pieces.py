@@ -412,7 +412,7 @@ def of_operator(failure: FailingTensor, models: Models, *, drawn: bool = False) 
 
 
 def _excerpt(path: Path, key: TensorKey) -> Record:
-    """Return what a golden says of the outputs of one execution of a layer, as a golden of the folder's test.
+    """Cut a golden to the outputs of one execution of a layer, as a golden of the folder's test.
 
     Raises:
         RequestError: the golden has no such tensor.
@@ -444,7 +444,7 @@ _SINGLES = 8
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """What the search found.
+    """Result of the search.
 
     Attributes:
         reproduction: the smallest piece that fails.

@@ -38,7 +38,7 @@ _LAST = 20
 
 @dataclass(frozen=True, slots=True)
 class TrialRun:
-    """What became of a reproduction's test.
+    """Result of a reproduction's test.
 
     Attributes:
         fails: whether its layers differ; a test that cannot run does not fail so.
@@ -53,7 +53,7 @@ class TrialRun:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Reproduction(ABC):
-    """What fails by itself, and its folder.
+    """Reproduction of a failure by itself, and its folder.
 
     Attributes:
         failure: what the report knows of it.
@@ -154,7 +154,7 @@ def ran(folder: Path, command: Sequence[str]) -> subprocess.CompletedProcess[str
 
 
 def trial_of(done: subprocess.CompletedProcess[str], name: str, *, fails: bool, first: str = "") -> TrialRun:
-    """Say what became of a process: exit code 0 for what passes, 1 for what fails if that is why.
+    """Parse the end of a process: exit code 0 for a pass, 1 for the expected failure.
 
     Args:
         done: the process.
@@ -172,7 +172,7 @@ def trial_of(done: subprocess.CompletedProcess[str], name: str, *, fails: bool, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readme:
-    """What the README of a reproduction says besides what the report says of the failure.
+    """README of a reproduction besides the report's part.
 
     Attributes:
         title: what stands by itself.
