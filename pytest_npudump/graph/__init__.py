@@ -1,4 +1,4 @@
-"""Which tensor feeds which, what that says of a failure, and what operators compute with.
+"""Graph edges between tensors, sources of a failure, and operators' parameters.
 
 ``model_files`` reads the edges between tensors from the files of what ran, ``model_digests`` digests of their
 weights and attributes, ``source_code`` the lines of source that layers come from.

@@ -1,4 +1,4 @@
-"""Digests of what models compute with, operator by operator, from their files: for the golden's block.
+"""Digests of models' parameters by operator, from their files: for the golden's block.
 
 They are of content. Where a file keeps a tensor (among the initialisers, in a ``Constant``, in another file),
 in which order operators and attributes stand, how tensors between operators are called, and what only people
@@ -128,7 +128,7 @@ class _Weight(NamedTuple):
 
 
 class _Content(NamedTuple):
-    """What an operator computes with: everything but weights as bytes, and its weights."""
+    """Content of an operator: everything but weights as bytes, and its weights."""
 
     others: tuple[bytes, ...] = ()
     weights: tuple[_Weight, ...] = ()
@@ -174,7 +174,7 @@ _OUTER = b"outside"
 
 
 class _OnnxContent:
-    """What the operators of a ``ModelProto`` compute with."""
+    """Content of the operators of a ``ModelProto``."""
 
     def __init__(self, model: Any, folder: Path) -> None:
         self._graph, self._folder = model.graph, folder
@@ -263,7 +263,7 @@ class _OnnxContent:
             yield _long(*ends, *told), [one for _, content in walked for one in content.weights]
 
     def _attributes(self, node: Any) -> Iterator[bytes]:
-        """Yield what a node's attributes say, each as bytes, but for graphs and what is said by default."""
+        """Yield a node's attributes as bytes, without graphs and default values."""
         defaults = self._schema(node)
         for one in sorted(node.attribute, key=lambda one: str(one.name)):
             if one.type in _TENSOR_KINDS:
@@ -311,7 +311,7 @@ class _OnnxContent:
 
 
 def _is_setting(tensor: Any, op_type: str) -> bool:
-    """Whether a constant is rather an attribute that stands among the inputs: a scalar, a shape, axes."""
+    """Return whether a constant is an attribute among the inputs: a scalar, a shape, axes."""
     settings = {_INT64, _STRING} if op_type in _QUANTISED else {_INT32, _INT64, _STRING}
     return not tensor.dims or (len(tensor.dims) == 1 and getattr(tensor, "data_type", 0) in settings)
 
@@ -420,7 +420,7 @@ def _of_om(path: Path) -> Iterator[tuple[str, _Content]]:
 def _om_message(
     data: mmap.mmap, path: Path, first: int, last: int, wanted: tuple[int, ...]
 ) -> Mapping[int, list[tuple[int, int]]]:
-    """Return where the wanted fields of a message lie, by their numbers."""
+    """Return the places of the wanted fields of a message, by their numbers."""
     found: dict[int, list[tuple[int, int]]] = {number: [] for number in wanted}
     for number, *place in fields(data, first, last, path, wanted):
         found[number].append((place[0], place[1]))
@@ -466,7 +466,7 @@ def _om_constant(
 def _om_entries(
     data: mmap.mmap, path: Path, places: Iterable[tuple[int, int]], key: bytes
 ) -> Iterator[tuple[int, int]]:
-    """Yield where the values of a key of a map lie."""
+    """Yield the places of the values of a map's key."""
     for place in places:
         entry = _om_message(data, path, *place, (1, 2))
         if entry[1] and data[slice(*entry[1][0])] == key:

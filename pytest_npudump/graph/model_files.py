@@ -264,7 +264,7 @@ def _nodes(subgraph: str) -> Iterator[GraphNode]:
 
 
 def _operands(text: str) -> list[str]:
-    """Return what stands between commas up to the bracket that closes the list."""
+    """Split the operands at commas, up to the bracket that closes the list."""
     depth, start, found = 0, 0, []
     for at, character in enumerate(text):
         if depth == 0 and character in ",)":
@@ -318,7 +318,7 @@ def read_om(path: Path) -> Edges:
 
 
 def partition(data: mmap.mmap, path: Path, wanted: int) -> tuple[int, int]:
-    """Return where the partition of a type begins and ends in an om.
+    """Return the beginning and end of the partition of a type in an om.
 
     Raises:
         FormatError: it is no om, or has no such partition.
@@ -413,7 +413,7 @@ _READERS: tuple[tuple[str, Callable[[Path], Edges]], ...] = (
 def edges_at_hand(
     models: Iterable[Path], root: Path, table: StatsTable, named: Path | None = None
 ) -> tuple[Edges, tuple[str, ...]]:
-    """Return what is known of which tensor of a run feeds which, and why files could not be read.
+    """Return the known edges between tensors of a run, and why files could not be read.
 
     Args:
         models: files of models that ran. Of each, the file with its name that knows most of the layers

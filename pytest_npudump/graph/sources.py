@@ -1,4 +1,4 @@
-"""Which failing tensors are sources: all that feeds them passes, and what fails downstream follows.
+"""Sources among failing tensors: all their inputs match, and mismatches downstream follow.
 
 From a failing tensor the change is followed back, among tensors that pass, to where it begins: by how much
 each differs on the comparison's own scale.
@@ -93,7 +93,7 @@ class Sources:
 
     @property
     def independent(self) -> tuple[Source, ...]:
-        """Those that no change of another one reaches."""
+        """Sources that no change of another one reaches."""
         return tuple(source for source in self.found if source.behind is None)
 
     def to_json(self) -> dict[str, Any]:
@@ -174,7 +174,7 @@ def find_sources(
 
 
 def _without_cycle(number: int, behind: Sequence[int | None]) -> int | None:
-    """Return what a source is behind; None where that is behind the source itself in the end."""
+    """Return the source upstream of a source; None where that leads back to the source itself."""
     at, seen = behind[number], set[int]()
     while at is not None and at != number and at not in seen:
         seen.add(at)
@@ -317,7 +317,7 @@ def walked_back(
 
 
 def fed_first(wanted: Iterable[int], parents: Sequence[Sequence[int]]) -> list[int]:
-    """Return what is wanted, and all that feeds it, each behind what feeds it but where that is a cycle."""
+    """Return the wanted positions and all upstream, each behind its inputs except in a cycle."""
     found: dict[int, None] = {}
     seen: set[int] = set()
     for start in wanted:
@@ -355,7 +355,7 @@ def nearest(
 
 
 def relative_differences(comparison: Comparison) -> NDArray[np.float64]:
-    """Return how much each tensor differs, in its own scale: (n,), by position in the alignment.
+    """Return the difference of each tensor in its own scale: (n,), by position in the alignment.
 
     Where both sides have projections it is the relative l2norm of the difference that these estimate, and
     else the largest difference of max, min, avg and l2norm, each by its scale: that says much less, as a few
@@ -477,7 +477,7 @@ class TensorGraph:
         return cls(keys, op_types, [parents for parents, _ in found], [known for _, known in found])
 
     def hands_on(self, position: int) -> bool:
-        """Whether a tensor has the values of another: an input, or of an operator that only moves them."""
+        """Return whether a tensor has the values of another: an input, or output of a layout operator."""
         moved = _LAYOUT.fullmatch(self.op_types[position])
         return moved is not None or self.keys[position].io == "input"
 
