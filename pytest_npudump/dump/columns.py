@@ -1,4 +1,4 @@
-"""What files say of tensors, in rows as readers have it, and the tensors of a dump in columns.
+"""Facts of tensors from files: in rows as readers have them, and in columns for a dump.
 
 An execution is an operator's tensors as one file (or one record in it) has them, before keys are given. A
 hundred thousand tensors are a few lists, not as many objects: a record is a view of one row, made where one
@@ -51,7 +51,7 @@ class TensorPart(NamedTuple):
 
 
 def with_projections_of(told: Stats, own: Stats | None) -> Stats:
-    """Return what a producer told, with the projections among the statistics that were computed here."""
+    """Add projections computed here to a producer's statistics."""
     if own is None or own.projections is None:
         return told
     return replace(told, projections=own.projections)
@@ -124,7 +124,7 @@ _NOWHERE = None, None, 0
 
 @dataclass(slots=True)
 class TensorColumns:
-    """What files say of n tensors.
+    """Facts of n tensors from files.
 
     Attributes:
         file: the number of each tensor's file; those of one file stand in its order.
@@ -332,7 +332,7 @@ class TensorTable(Sequence[TensorRecord]):
         return map(self._record, range(len(self)))
 
     def __eq__(self, other: object) -> bool:
-        """Whether ``other`` is a sequence of the same records."""
+        """Return whether ``other`` is a sequence of the same records."""
         if not isinstance(other, (tuple, TensorTable)):
             return NotImplemented
         return len(self) == len(other) and all(map(TensorRecord.__eq__, self, other))

@@ -44,7 +44,7 @@ class DType:
 
     @property
     def exact(self) -> bool:
-        """Whether two runs must agree bit for bit: integers, bools and bytes without a meaning."""
+        """Return whether two runs must match bit for bit: integers, bools and bytes without a meaning."""
         return self.kind not in {"float", "complex"}
 
 
@@ -103,7 +103,7 @@ _INEXACT = frozenset(d.name for d in ALL if not d.exact)
 
 
 def is_exact(name: str) -> bool:
-    """Whether values of the type called ``name`` are compared exactly; an unknown type is not a float."""
+    """Return whether values of the type called ``name`` are compared exactly, those of unknown types too."""
     return name not in _INEXACT
 
 
@@ -158,7 +158,7 @@ def sub_format(value: int) -> int:
 
 
 def is_of_numpy(dtype: np.dtype[Any]) -> bool:
-    """Whether a type is numpy's own, and not one that ml_dtypes has registered.
+    """Return whether a type is numpy's own, and not one that ml_dtypes has registered.
 
     A type that was unpickled or got its byte order anew is numpy's as well, though ``isbuiltin`` is 0, not 1.
     """

@@ -113,7 +113,7 @@ class RawFile:
             )
 
     def map(self, offset: int, nbytes: int, what: str) -> np.ndarray:
-        """Read-only uint8 view, of shape (nbytes,), of the file's own pages, or of a copy of a few bytes.
+        """Return a read-only uint8 view, of shape (nbytes,), of the file's pages, or a copy of a few bytes.
 
         Raises:
             FormatError: the file does not have ``nbytes`` at ``offset``.
@@ -276,7 +276,7 @@ def _flat(array: np.ndarray) -> np.ndarray | None:
 
 
 def slabs(shape: tuple[int, ...], limit: int) -> Iterator[tuple[int | slice, ...]]:
-    """Indices that cut an array of ``shape`` into parts of at most ``limit`` elements, in C order."""
+    """Yield indices that cut an array of ``shape`` into parts of at most ``limit`` elements, in C order."""
     size = math.prod(shape)
     if size <= limit or not shape:
         yield ()

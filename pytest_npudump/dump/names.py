@@ -1,4 +1,4 @@
-"""What file names and directories of a dump say.
+"""Parser of file names and directories of a dump.
 
 File names are read from the right, as the left parts may hold anything. Grammars (CANN's device-side
 writer, adump's capture and exception writers, MindSpore, TorchAir)::
@@ -104,7 +104,7 @@ _BRIEFS = (("exception", _BRIEF),)
 
 
 class DumpName(NamedTuple):
-    """What the name of one dump file says.
+    """Parsed name of one dump file.
 
     A tuple, since a dump of 10,000 files has 10,000 of them and a frozen dataclass takes four times as long.
 
@@ -142,7 +142,7 @@ class DumpName(NamedTuple):
 
 
 def parse_name(name: str) -> DumpName | None:
-    """Return what ``name`` (without directories) says, or None if it is no dump file's name."""
+    """Parse ``name`` (without directories); None if it is no dump file's name."""
     grammars: Sequence[tuple[str, re.Pattern[str]]]
     if name.endswith(".npy"):
         grammars = _NPY
@@ -158,7 +158,7 @@ def parse_name(name: str) -> DumpName | None:
 
 
 def _named(kind: str, match: re.Match[str]) -> DumpName | None:
-    """Return what the first grammar that fits a name makes of it; None where its time is no date."""
+    """Parse a name by the first grammar that fits; None where its time is no date."""
     found = match.groupdict("")
     time = _microseconds(found["time"])
     if time is None:
@@ -226,7 +226,7 @@ _SOURCES = frozenset({"operator", "capture", "exception"})
 
 
 def parse_converted(name: str) -> DumpName | None:
-    """Return what the name of a converted tensor says, or None if it is none.
+    """Parse the name of a converted tensor; None for any other.
 
     ``part`` is the single number behind the slot, where there is one.
     """
@@ -245,12 +245,12 @@ def parse_converted(name: str) -> DumpName | None:
 
 
 def name_of(name: str) -> DumpName | None:
-    """Return what the name of a dump file, or of a tensor converted from one, says; None if it is neither."""
+    """Parse the name of a dump file, or of a tensor converted from one; None if it is neither."""
     return parse_name(name) or parse_converted(name)
 
 
 def is_copy(path: Path) -> bool:
-    """Whether a file is called like a tensor that was converted from a file beside it."""
+    """Return whether a file is called like a tensor that was converted from a file beside it."""
     match = _CONVERTED.fullmatch(path.name)
     return match is not None and path.with_name(match["dump"]).is_file()
 
@@ -279,7 +279,7 @@ _LEVELS: dict[tuple[bool, ...], tuple[str, ...]] = {
 
 
 class Place(NamedTuple):
-    """What the directory of a dump file says.
+    """Parsed directory of a dump file.
 
     Attributes:
         run: directories that tell one run from another: the time directories, outermost first, with
@@ -306,7 +306,7 @@ class Place(NamedTuple):
 
 
 def read_place(parts: Sequence[str]) -> Place:
-    """Return what the directories ``parts``, below the dump path and outermost first, say."""
+    """Parse the directories ``parts``, below the dump path and outermost first."""
     head, tail = _split(parts)
     place = Place()
     run: list[str] = []
@@ -347,7 +347,7 @@ def context(parts: Sequence[str]) -> tuple[str, ...]:
 
 
 def marks_layout(parts: Sequence[str]) -> bool:
-    """Whether ``parts`` hold a directory that only a dump's layout has: a time, a rank or exception dumps."""
+    """Return whether a directory of ``parts`` is one of a dump only: a time, a rank or exception dumps."""
     return any(_TIME.fullmatch(part) or _RANK.fullmatch(part) or part == _DATA_DUMP for part in parts)
 
 
@@ -504,7 +504,7 @@ def alias(path: Path) -> str:
 
 
 def is_short_name(path: Path) -> bool:
-    """Whether a name is one that only ``mapping.csv`` explains: CANN's hash, or MindSpore's number."""
+    """Return whether a name is one that only ``mapping.csv`` explains: CANN's hash, or MindSpore's number."""
     return path.suffix in {"", ".npy"} and path.stem.isdecimal()
 
 

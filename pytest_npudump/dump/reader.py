@@ -148,7 +148,7 @@ def _read_folders(
     progress: Callable[[int, int], None],
     problems: list[FormatError],
 ) -> tuple[Sequence[TensorRecord], list[str]]:
-    """Read directories of nothing but statistics CSV; return the records and notes."""
+    """Read directories that hold statistics CSV only; return the records and notes."""
     jobs = [
         (str(folder.directory), folder.names[at : at + _BATCH])
         for folder in folders

@@ -1,4 +1,4 @@
-"""What a dump says, whatever wrote it: one record a tensor, under one key type.
+"""Records of a dump's tensors, whatever wrote it, under one key type.
 
 A record is a row of the table that readers of every format give; everything else (golden files, comparison,
 reports) knows only these.
@@ -54,7 +54,7 @@ def _decode(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class TensorKey:
-    """Which tensor: one input or output of one execution of a layer.
+    """Key of a tensor: one input or output of one execution of a layer.
 
     Only what tells tensors of one dump apart is set, so that a key does not change with the process,
     the clock or the device: the qualifiers keep their defaults where a dump has only one model, one
@@ -207,7 +207,7 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """Where a tensor's bytes lie.
+    """Place of a tensor's bytes.
 
     Attributes:
         path: the file.

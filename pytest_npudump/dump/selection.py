@@ -53,7 +53,7 @@ def select_layers(dump: Dump, request: DumpRequest) -> Dump:
 
 
 def layers_meant(patterns: Iterable[str], layers: Iterable[str]) -> set[str]:
-    """Return those of ``layers`` that names and globs mean, either side raw or as file names spell it."""
+    """Return the ``layers`` that names and globs mean, either side raw or as file names spell it."""
     return KnownNames(layers, sanitise).meant(patterns)
 
 
@@ -229,7 +229,7 @@ def _strings(data: mmap.mmap, lengths: Collection[int]) -> Iterator[str]:
 
 
 def _candidates(chunk: np.ndarray, tag: int, wanted: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield where a string of a wanted length would begin in ``chunk``, and its length."""
+    """Yield possible strings of a wanted length in ``chunk``: beginning and length."""
     tagged = np.flatnonzero(chunk[: 1 - _HEAD] == tag)
     low, high = chunk[tagged + 1].astype(np.intp), chunk[tagged + 2].astype(np.intp)
     two_bytes = low >= _MORE

@@ -102,13 +102,13 @@ class StatsTable:
         return [self.value(row, column) for column in range(len(STATISTICS))]
 
     def tells(self, statistic: str) -> NDArray[np.bool_]:
-        """Which tensors, (n,), have one of :data:`JUDGED`."""
+        """Return which tensors, (n,), have one of :data:`JUDGED`."""
         if statistic != PROJECTIONS:
             return np.asarray(self.known[:, STATISTICS.index(statistic)])
         return np.zeros(len(self), np.bool_) if self.projected is None else self.projected
 
     def same_rows(self, other: StatsTable) -> NDArray[np.bool_]:
-        """Which rows, (n,), are the same in another table of these tensors, digit for digit."""
+        """Return which rows, (n,), are the same in another table of these tensors, digit for digit."""
         cells = self.dtypes, self.shapes, self.counts, self.digests or ("",) * len(self)
         others = other.dtypes, other.shapes, other.counts, other.digests or ("",) * len(self)
         rows = (zip(*columns, strict=True) for columns in (cells, others))
@@ -200,7 +200,7 @@ def _refuse_duplicates(keys: Sequence[str], records: Sequence[TensorRecord]) -> 
 
 
 def is_count(statistic: str) -> bool:
-    """Whether a statistic counts elements, so that there is no tolerance for it."""
+    """Return whether a statistic counts elements, so that there is no tolerance for it."""
     return statistic in STATISTICS[MEASURED:]
 
 
@@ -217,7 +217,7 @@ def _projection_columns(sums: Mapping[int, Sequence[float]], count: int) -> dict
 
 
 def is_integral(dtype: str, column: int) -> bool:
-    """Whether a statistic is an integer: a count, or an extreme of a tensor of integers."""
+    """Return whether a statistic is an integer: a count, or an extreme of a tensor of integers."""
     return column >= MEASURED or (column < EXTREMES and is_exact(dtype))
 
 
@@ -237,7 +237,7 @@ def shape_count(shape: str) -> int | None:
 
 
 def shape_of(shape: str) -> tuple[int, ...] | None:
-    """What :func:`shape_text` makes of a shape, as the shape."""
+    """Parse the text of :func:`shape_text`."""
     if shape == UNKNOWN_SHAPE:
         return None
     return () if shape == _SCALAR_SHAPE else tuple([int(dim) for dim in shape.split("x")])

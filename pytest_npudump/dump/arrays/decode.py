@@ -59,7 +59,7 @@ _COMPUTED_AS_FLOAT32 = {np.dtype("<f2"), np.dtype("<f8")}
 
 @dataclass(frozen=True, slots=True)
 class NpyHeader:
-    """What the header of an npy file says.
+    """Header of an npy file.
 
     Attributes:
         dtype: of the elements; bf16 as ``ml_dtypes.bfloat16``.
@@ -340,7 +340,7 @@ def too_short(payload: Payload, dtype: str, count: int, nbytes: int) -> DecodeEr
 
 
 def why_opaque(dtype: str) -> str:
-    """Why the type called ``dtype`` has no values; "" if it has."""
+    """Return why the type called ``dtype`` has no values; "" if it has."""
     found = BY_NAME.get(dtype)
     if found is None:
         return f"type {dtype} is not known to this version"
@@ -352,7 +352,7 @@ def why_opaque(dtype: str) -> str:
 
 
 def is_packed(dtype: str) -> bool:
-    """Whether pieces of the dump's type ``dtype`` are bytes: an array of it would have to be a copy."""
+    """Return whether pieces of the dump's type ``dtype`` are bytes, as an array of it would be a copy."""
     return dtype not in VIEWED
 
 

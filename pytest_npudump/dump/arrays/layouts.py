@@ -51,11 +51,11 @@ class JoinedTensor:
 
     @property
     def size(self) -> int:
-        """How many elements there are."""
+        """Number of elements."""
         return math.prod(self.cut)
 
     def is_view(self) -> bool:
-        """Whether no axis is split in earnest: the tensor is at hand without a copy."""
+        """Return whether no axis is really split, so that the tensor needs no copy."""
         ends = [sum(self.counts[: axis + 1]) for axis in range(len(self.counts))]
         extents = [self.split.shape[end - count : end] for end, count in zip(ends, self.counts, strict=True)]
         return all(sum(extent > 1 for extent in parts) < 2 for parts in extents)  # noqa: PLR2004 - both parts
@@ -173,7 +173,7 @@ def _fractal_z(
 
 
 def _fits(device: tuple[int, ...], extents: Mapping[str, int]) -> bool:
-    """Whether a FRACTAL_Z without groups can be of the host's ``extents``, N and C exchanged or not."""
+    """Return whether a FRACTAL_Z without groups can have the host's ``extents``, N and C in any order."""
     if len(device) != _RANK or not device[3]:
         return False
     first, n1, n0, c0 = device
@@ -363,7 +363,7 @@ def _from_fractal_z(
 
 
 def _nonzero(values: np.ndarray | JoinedTensor) -> int:
-    """How many elements are not 0."""
+    """Count the elements that are not 0."""
     pieces = values.pieces(_PIECE) if isinstance(values, JoinedTensor) else iter([values])
     # E8M0 has no zero: padding is bytes of 0, which mean 2**-127.
     codes = values.dtype.name == "float8_e8m0fnu"
@@ -385,7 +385,7 @@ def host_array(array: np.ndarray, record: TensorRecord, layout: str) -> np.ndarr
 
 
 def host_values(array: np.ndarray, record: TensorRecord, layout: str) -> np.ndarray | JoinedTensor:
-    """What :func:`host_array` returns, or what can return it piece by piece where that would be a copy.
+    """Return the result of :func:`host_array`, or a source of its pieces where that would be a copy.
 
     Raises:
         LayoutError: as :func:`host_array`.
@@ -406,17 +406,17 @@ def host_values(array: np.ndarray, record: TensorRecord, layout: str) -> np.ndar
 
 
 def lies_in(record: TensorRecord, layout: str) -> bool:
-    """Whether the host layout called ``layout`` is how the tensor lies already, so that nothing moves."""
+    """Return whether the tensor already lies in the host layout called ``layout``, so that nothing moves."""
     if layout == "ND" or record.format not in HOST_AXES:
         return record.format in _PLAIN
     return record.format == layout or record.shape is None or len(record.shape) != len(layout)
 
 
 def has_axes(record: TensorRecord) -> bool:
-    """Whether the layout is one of the host's that names as many axes as the tensor has."""
+    """Return whether the layout is one of the host's that names as many axes as the tensor has."""
     return record.format in HOST_AXES and record.shape is not None and len(record.shape) == len(record.format)
 
 
 def is_private(record: TensorRecord) -> bool:
-    """Whether the layout is one of the device's own."""
+    """Return whether the layout is one of the device's own."""
     return record.format not in _PLAIN

@@ -202,7 +202,7 @@ def _place(tensor: ContainerTensor, written: int, start: int, file: RawFile) -> 
 
 
 def data_bytes(dtype: str, shape: tuple[int, ...] | None) -> int | None:
-    """Bytes that ``shape`` elements of ``dtype`` take, packed; None where the type or shape does not tell."""
+    """Return the bytes of ``shape`` elements of ``dtype``, packed; None where they are unknown."""
     found = BY_NAME.get(dtype)
     if found is None or shape is None or found.kind == "opaque":
         return None
@@ -219,7 +219,7 @@ def _checked_shape(dims: Iterable[int]) -> tuple[tuple[int, ...] | None, str]:
 
 
 def _head(file: RawFile, offset: int) -> tuple[ContainerRecord, int]:
-    """Read what the header of the record at ``offset`` says, and where the bytes of its tensors begin.
+    """Read the header of the record at ``offset``, and find its tensors' bytes.
 
     Raises:
         FormatError: there is no header, or it is damaged.
@@ -312,7 +312,7 @@ def _tensor(io: str, slot: int, tensor: Any, *, addressed: bool) -> ContainerTen
 
 
 def _may_be_scalar(number: int, size: int) -> bool:
-    """Whether ``size`` bytes are those of one element, alignment included; of more the shape is lost."""
+    """Return whether ``size`` bytes can be one element, alignment included; of more the shape is lost."""
     found = BY_PROTO.get(number)
     exact = found is not None and size * 8 == found.bits
     return exact or (size <= _SCALAR_ROOM and size % _ALIGNMENT == 0)

@@ -81,7 +81,7 @@ class Region:
 
     @property
     def name(self) -> str:
-        """What the region is, in words."""
+        """Name of the region, in words."""
         return REGION_NAMES.get(self.kind, f"type {self.kind}")
 
 
@@ -101,7 +101,7 @@ class Core:
 
 
 def read_core(path: Path) -> Core:
-    """Read what a core holds; the bytes of the regions stay in the file.
+    """Read a core's content; the bytes of the regions stay in the file.
 
     Raises:
         FormatError: it is truncated, damaged or no core.
@@ -112,7 +112,7 @@ def read_core(path: Path) -> Core:
 
 
 def core_damage(path: Path) -> FormatError | None:
-    """Return why a core is truncated or none at all, without a look at what its sections hold; else None."""
+    """Return why a core is truncated or none at all, without a look at its sections' content; else None."""
     try:
         with open_raw(path) as file:
             _sections(file)

@@ -56,7 +56,7 @@ class Job(NamedTuple):
 
 
 class Reader(Protocol):
-    """What reads the files of a format: ``read_file`` of its module."""
+    """Reader of a format's files: ``read_file`` of its module."""
 
     def __call__(
         self, job: Job, table: tuple[TensorPart, ...], /, *, stats: bool, acl: bool, projections: bool
@@ -107,7 +107,7 @@ class Format:
 
     @property
     def read(self) -> Reader:
-        """What reads its files."""
+        """Reader of its files."""
         return _reader(self.name)
 
 
@@ -231,7 +231,7 @@ class FileFormat(Protocol):
     """A kind of file that holds tensors, or statistics of some."""
 
     def claims(self, path: Path, start: bytes) -> bool:
-        """Whether a file is of this format, by its name and its first 12 bytes, or all of a smaller one."""
+        """Return whether a file is of this format, by its name and its first 12 bytes or fewer."""
 
     def read(self, path: Path) -> Sequence[TensorRecord]:
         """Return the tensors of a file, in the order in which they were computed.

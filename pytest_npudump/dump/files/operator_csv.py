@@ -102,12 +102,12 @@ VALUES = STATISTICS + DIGESTS
 
 
 def column(title: str) -> str | None:
-    """Return which column a header's ``title`` is: a field's name, ``ignored``, or None if unknown."""
+    """Return the column of a header's ``title``: a field's name, ``ignored``, or None if unknown."""
     return _COLUMNS.get(title.strip().lower())
 
 
 def unread(titles: Sequence[str]) -> str:
-    """Say which of the columns with these ``titles`` are not read; "" if all are."""
+    """Name the columns among ``titles`` that are not read; "" for none."""
     unknown = ", ".join(title for title in titles if column(title) is None)
     ignored = ", ".join(title for title in titles if column(title) == IGNORED)
     return "; ".join(
@@ -199,7 +199,7 @@ _PARSERS = {found.name: parse_float for found in ALL if not found.exact}
 
 
 def extreme_parser(dtype: str) -> Callable[[str], float | int | None]:
-    """Return what reads the extremes of tensors of a type: :func:`parse_float` or :func:`parse_integer`."""
+    """Return the parser of a type's extremes: :func:`parse_float` or :func:`parse_integer`."""
     return _PARSERS.get(dtype, parse_integer)
 
 
@@ -235,12 +235,12 @@ GARBLED = "max and min are unknown"
 
 
 def doubtful(dtype: str) -> bool:
-    """Whether the host converter may garble the extremes of a tensor of this type."""
+    """Return whether the host converter may garble the extremes of a tensor of this type."""
     return dtype not in _INTACT
 
 
 def written_by_host(text: str) -> bool:
-    """Whether a statistics CSV has words or columns that only the host converter writes."""
+    """Return whether a statistics CSV has words or columns that only the host converter writes."""
     return any(mark in text for mark in _HOST_MARKS)
 
 
@@ -274,7 +274,7 @@ def _unsigned_32(stats: Stats) -> tuple[Stats, str]:
 
 
 def _ordered(stats: Stats) -> bool:
-    """Whether min <= avg <= max as far as these are known and no NaN, within the printed digits."""
+    """Return whether min <= avg <= max as far as these are known and no NaN, within the printed digits."""
     if stats.max is None or stats.min is None or stats.avg is None:
         return True
     slack = _ROUNDING * max(abs(stats.max), abs(stats.min))
@@ -299,7 +299,7 @@ NO_STATISTICS = "the producer gave no statistics for this tensor (data type, nul
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which cell of a row holds what.
+    """Layout of a row: the fields' cells.
 
     Attributes:
         columns: the columns of a row.
@@ -455,7 +455,7 @@ def _rows(at: int, data: bytes, path: Path) -> list[TensorColumns]:
 
 @lru_cache(maxsize=256)
 def _header(line: str) -> Header:
-    """Return how rows under a header are to be read.
+    """Parse a header into the layouts of its rows.
 
     Raises:
         ValueError: it lacks one of the first six columns, or has another twice.

@@ -62,7 +62,7 @@ _STATUS_WORDS = 4
 
 @dataclass(frozen=True, slots=True)
 class OverflowUnit:
-    """What one unit of the chip reports.
+    """Report of one unit of the chip.
 
     Attributes:
         name: ``DHA Atomic Add``, ``L2 Atomic Add``, ``AI Core`` (old layout), ``AIC``, ``AIV``, ``AICPU``
@@ -77,7 +77,7 @@ class OverflowUnit:
 
     @property
     def overflowed(self) -> bool:
-        """Whether any bit of the status is set."""
+        """Return whether any bit of the status is set."""
         return any(self.status)
 
     def describe(self) -> tuple[str, ...]:
@@ -297,7 +297,7 @@ class DumpedOperators:
 
 
 def _may_be_one_place(one: Place, other: Place) -> bool:
-    """Whether two places are of one loaded model on one device in one run, as far as they tell."""
+    """Return whether two places may be one: a loaded model on one device in one run, as far as known."""
     depth = min(len(one.run), len(other.run))
     return (
         one.run[:depth] == other.run[:depth]

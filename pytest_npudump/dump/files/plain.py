@@ -164,7 +164,7 @@ _KNOWN = frozenset({"name", "rank", "dump_index", *_STEPS})
 
 
 def _pairs(stem: str) -> dict[str, str]:
-    """Return what a name of SGLang's dumper says; nothing for another name."""
+    """Parse a name of SGLang's dumper; nothing for another name."""
     pairs = dict(part.partition("=")[::2] for part in stem.split("___"))
     if pairs.get("recompute_status") == "disabled":  # which newer ones have in each name
         del pairs["recompute_status"]
@@ -186,7 +186,7 @@ def _key_of(name: str) -> TensorKey | None:
 
 
 def _atb(path: Path, place: Place) -> tuple[Place, TensorKey]:
-    """Return where a tensor of ATB's belongs, by its name and folders."""
+    """Return the place and key of a tensor of ATB, by its name and folders."""
     direction = _ATB_FILE.fullmatch(path.stem)
     layers: list[str] = []
     folders = [parent.name for parent in path.parents if parent.name not in {"before", "after"}]

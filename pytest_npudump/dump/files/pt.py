@@ -1,4 +1,4 @@
-"""Files that ``torch.save`` wrote, without torch, and without running anything that they hold.
+"""Files of ``torch.save``, read without torch, and without running their content.
 
 Such a file is a zip of a pickle and of what tensors hold, uncompressed: ``{stem}/data.pkl`` and
 ``{stem}/data/{number}``. The pickle is read by a loop over its opcodes that makes plain values and tensors.
@@ -47,7 +47,7 @@ _DEPTH, _VALUES = 32, 1 << 18
 
 
 def members(file: RawFile) -> dict[str, tuple[int, int]]:
-    """Return where the members of a zip are: first byte and size by name.
+    """Return the members of a zip: first byte and size by name.
 
     Raises:
         FormatError: it is no zip, is cut off, or a member is compressed, there twice or damaged.
@@ -95,7 +95,7 @@ def members(file: RawFile) -> dict[str, tuple[int, int]]:
 
 
 def strided(path: Path, dtype: str, axes: Sequence[tuple[int, int]], first: int, room: int) -> Payload:
-    """Return where a tensor lies.
+    """Return the place of a strided tensor.
 
     Args:
         path: the file.
@@ -343,7 +343,7 @@ class _Unpickled:
 
 
 def _made(path: Path, function: _Name, arguments: tuple[Any, ...]) -> object:
-    """Return what calling ``function`` would make, where that is a tensor or a plain value.
+    """Return the result of calling ``function``, where that is a tensor or a plain value.
 
     Raises:
         ValueError: it is anything else, or a tensor beyond its storage.

@@ -39,7 +39,7 @@ _MISSING = "the producer gave no statistics for this tensor"
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """How to read the rows below one header.
+    """Layout of the rows below one header.
 
     Attributes:
         cells: which cell of a row each known column is.

@@ -1,4 +1,4 @@
-"""What a golden keeps of tensors that nobody asked for: statistics in six digits, short projections.
+"""Compact statistics of a golden for tensors by default: six digits, short projections.
 
 All eight projections of a tensor share a power of two, the least beyond the greatest of them. The first four
 are rounded to 2**-23 of it, the last four to 2**-11. In the text, of 26 characters, are seven numbers of 24
@@ -103,13 +103,13 @@ def _finite(sums: NDArray[np.float64]) -> tuple[NDArray[np.bool_], NDArray[np.fl
 
 
 def steps(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What projections, (n, 8), are rounded to, (n, 8); 0 where one of a row is not finite."""
+    """Return the steps that projections, (n, 8), are rounded to; 0 where one of a row is not finite."""
     finite, told = _finite(sums)
     return np.where(finite, np.ldexp(1.0, _powers(told) - _BITS), 0.0)
 
 
 def doubts(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What projections that a text gives back, (n, 8), may be off by: half a step.
+    """Return the possible error of projections read from a text, (n, 8): half a step.
 
     A whole step just below the power, to which nothing is rounded up: a softmax of two sums to 0.9999999.
     """

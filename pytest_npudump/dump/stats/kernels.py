@@ -93,7 +93,7 @@ class Kernel(ABC):
 
     @abstractmethod
     def _zeros(self, chunk: np.ndarray) -> int:
-        """How many elements are 0, of either sign."""
+        """Count the elements that are 0, of either sign."""
 
 
 class Float32(Kernel):
@@ -430,7 +430,7 @@ class Codes:
 
     @property
     def histogram(self) -> np.ndarray:
-        """How often each code occurred, int64 of shape (256,)."""
+        """Return the count of each code, int64 of shape (256,)."""
         if self._pairs is None:
             return self._single
         pairs = self._pairs.reshape(256, 256)
@@ -451,7 +451,7 @@ class Codes:
 
 
 def count_codes(codes: np.ndarray, histogram: np.ndarray) -> None:
-    """Add how often each of ``codes``, uint16 of shape (n,), occurs to ``histogram``, int64, (65536,).
+    """Add the counts of ``codes``, uint16 of shape (n,), to ``histogram``, int64, (65536,).
 
     ``add.at`` takes seven tenths of the time of ``bincount``, which looks for extremes first, but for the
     numpy before 1.25, where it takes ten times as long.

@@ -111,7 +111,7 @@ _EXACT_BYTES = 2
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """How the pieces of a tensor are read.
+    """Layout of a tensor's pieces for their readers.
 
     Attributes:
         unit: numpy type that a piece is viewed as.
@@ -364,7 +364,7 @@ class Projector:
             self._add_blocks()
 
     def _is_rest(self, units: np.ndarray) -> bool:
-        """Whether these are all that is left of the tensor."""
+        """Return whether these are all that is left of the tensor."""
         return units.size * self._elements.per_unit >= self._left
 
     def _take_whole(self, units: np.ndarray, values: np.ndarray | None) -> None:
@@ -407,7 +407,7 @@ class Projector:
             self._take_sums(column_products(column_sums(values[np.newaxis])), count)
 
     def _column_sums(self, units: np.ndarray, count: int) -> NDArray[np.floating] | None:
-        """As :func:`column_sums`; None, or not finite, where an element is not, or sums leave the range."""
+        """Return :func:`column_sums`; None, or not finite, where an element or a sum is not."""
         kind, size = self._elements, padded(count)
         if units.dtype == kind.columns and count == size:
             return column_sums(units[np.newaxis])

@@ -90,7 +90,7 @@ def row_dots(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=2)
 def row_length(most: int) -> int:
-    """How many float32 :func:`row_dots` may take at a time so that no term goes through more than ``most``.
+    """Return how many float32 :func:`row_dots` may take so that no term goes through more than ``most``.
 
     In rows of ``most + 1`` terms none does, whatever the order.
     """
@@ -102,7 +102,7 @@ def row_length(most: int) -> int:
 
 @lru_cache(maxsize=len(_LENGTHS))
 def _row_additions(length: int) -> int:
-    """What :func:`additions` finds of ``row_dots``; an address may decide which kernel begins a row."""
+    """Return :func:`additions` of ``row_dots``; an address may decide which kernel begins a row."""
     return max(additions(_dots_at(start, length), length) for start in (0, 1))
 
 
@@ -126,7 +126,7 @@ def additions(add_rows: Callable[[np.ndarray], np.ndarray], length: int) -> int:
     """
 
     def shared(first: int, others: NDArray[np.intp]) -> np.ndarray:
-        """How many terms the smallest partial sums have that hold ``first`` and each one of ``others``."""
+        """Count the terms of the smallest partial sums that hold ``first`` and each one of ``others``."""
         rows = np.ones((len(others), length), np.float32)
         rows[:, first] = _HUGE
         rows[np.arange(len(others)), others] = -_HUGE
@@ -209,7 +209,7 @@ class Totals:
 
     @property
     def special(self) -> int:
-        """How many elements are NaN or infinite."""
+        """Number of elements that are NaN or infinite."""
         return self.nan + self.neg_inf + self.pos_inf
 
     def extend(self, low: float, high: float) -> None:
@@ -239,7 +239,7 @@ class Totals:
         self.squares.add(squares, 2 * exponent)
 
     def merge(self, other: Totals) -> None:
-        """Add those of other elements of the tensor."""
+        """Add the totals of other elements of the tensor."""
         self.count += other.count
         self.zero += other.zero
         self.ordered = self.ordered and other.ordered
@@ -278,7 +278,7 @@ class Totals:
 
 
 def row_totals(values: np.ndarray, *, whole: bool) -> list[Totals]:
-    """What each row of float64 of shape (k, n), n > 0, adds up to, none of whose squares leaves the range.
+    """Return the totals of each row of float64, (k, n), n > 0, none of whose squares leaves the range.
 
     Args:
         values: the elements.
@@ -317,7 +317,7 @@ def row_totals(values: np.ndarray, *, whole: bool) -> list[Totals]:
 
 
 def row_counts(flags: np.ndarray) -> list[int]:
-    """How many flags of each row of shape (k, n) are set."""
+    """Count the set flags of each row of shape (k, n)."""
     rows = len(flags)
     total = int(np.count_nonzero(flags))
     if rows == 1 or total in {0, flags.size}:

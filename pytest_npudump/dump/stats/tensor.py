@@ -92,7 +92,7 @@ class _Kernel(Protocol):
 
 
 class Accumulator:
-    """What the statistics of one tensor add up to: of integers, bool as such, and floats of 16 bits and more.
+    """Accumulator of one tensor's statistics: of integers, bool as such, and floats of 16 bits and more.
 
     Attributes:
         dtype: numpy type of the pieces; ``uint8`` for packed types, whose pieces are bytes.
@@ -187,7 +187,7 @@ class _Coded(Accumulator):
         return totals
 
     def _packed_counts(self, bits: int) -> np.ndarray:
-        """How often each code of less than a byte occurs, of shape (2**bits,)."""
+        """Count each code of less than a byte, of shape (2**bits,)."""
         per_byte, histogram = _BYTE // bits, self._codes.histogram
         codes = unpack(np.arange(256, dtype=np.uint8), bits, 256 * per_byte).reshape(256, per_byte)
         counts = np.zeros(1 << bits, np.int64)
@@ -231,7 +231,7 @@ def raw_accumulator(dtype: str, count: int | None) -> Accumulator:
 
 
 class Projected:
-    """What the statistics and the projections of one tensor add up to.
+    """Accumulator of one tensor's statistics and projections.
 
     Args:
         accumulator: of the statistics.
@@ -363,7 +363,7 @@ def fill_small(waiting: Waiting, *, projections: bool) -> None:
 
 
 def _of_rows(wide: NDArray[np.float64], dtype: str, projections: bool) -> Iterator[Stats | None]:  # noqa: FBT001
-    """Yield what :class:`Projected` adds up to for each row of shape (k, n), by a fiftieth of the calls.
+    """Yield the statistics of :class:`Projected` for each row of shape (k, n), by a fiftieth of the calls.
 
     None where these are needed: for NaN, infinities, and magnitudes whose squares leave the range of float32.
     """

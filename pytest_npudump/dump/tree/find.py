@@ -147,7 +147,7 @@ class TableFolder:
 
 @dataclass(slots=True)
 class Tree:
-    """What was found below a dump path.
+    """Files found below a dump path.
 
     Attributes:
         files: the dump files, in the order of their paths.
@@ -265,7 +265,7 @@ def _mapping(directory: Path, names: Sequence[str], tree: Tree) -> dict[str, str
 
 
 def _by_content(path: Path) -> tuple[Format | FormatError | None, Format | None]:
-    """Return what :func:`format_by_content` does, and the format of a file where no dump is."""
+    """Return the result of :func:`format_by_content`, and the format of a file where no dump is."""
     start = start_of(path)
     found = format_by_content(path, start)
     unknown = found is None or isinstance(found, FormatError)
@@ -311,7 +311,7 @@ def _walk(root: Path, tree: Tree) -> Iterator[tuple[tuple[str, ...], list[str]]]
 
 
 def jobs_of(files: Sequence[DumpFile]) -> list[Job]:
-    """Return what is to be read.
+    """Return the jobs of reading files.
 
     A tensor file and a CSV that share name, ids and time are one job, and so are the tensors converted from
     one record of a dump file.
@@ -401,7 +401,7 @@ def _tensor(file: DumpFile, name: DumpName) -> object:
 
 
 def _source_of(file: DumpFile) -> object:
-    """What tells the dump file apart that ``file`` is or was converted from, wherever it lies."""
+    """Return the identity of the dump file that ``file`` is or was converted from, wherever it lies."""
     name = file.name
     if name is None:
         return None

@@ -1,4 +1,4 @@
-"""Which key each tensor of a dump gets: qualifiers only where they tell tensors apart.
+"""Keys of a dump's tensors: qualifiers only where they tell tensors apart.
 
 The order is that of the time of the dump, then the task id, then inputs before outputs by slot. A ``Data``
 operator, an input of the graph, stands before its consumer: CANN dumps it with the consumer's task, and maybe
@@ -56,7 +56,7 @@ _EAGER_LAYER = re.compile(rf"(?:aclnn\w*|{_UNKNOWN_API})\Z|[A-Za-z]\w*{_CALLS}",
 
 
 def is_eager(layer: str) -> bool:
-    """Whether ``layer`` is the name that an eager call or its kernel has in a key."""
+    """Return whether ``layer`` is the name that an eager call or its kernel has in a key."""
     return _EAGER_LAYER.match(layer) is not None
 
 
@@ -137,7 +137,7 @@ def keyed(
 
 
 def _give_keys(files: FileColumns, present: Sequence[int], slots: Slots) -> tuple[list[int], list[str]]:
-    """Put what keys consist of into ``files``.
+    """Put the parts of keys into ``files``.
 
     Args:
         files: of a dump.
@@ -296,7 +296,7 @@ def _continues(
     held: Iterable[tuple[str, int]],
     tensors: Iterable[tuple[str, int]],
 ) -> bool:
-    """Whether two files, neither of which has a tensor of the other, are of one turn."""
+    """Return whether two files, neither of which has a tensor of the other, are of one turn."""
     if previous in files.call or file in files.call:
         return files.call.get(previous) == files.call.get(file)
     if previous in files.single and file in files.single:
@@ -306,7 +306,7 @@ def _continues(
 
 
 def _is_shared(files: FileColumns, group: Sequence[int]) -> bool:
-    """Whether a name stands for several operators: told by different types or task ids in one step.
+    """Return whether a name stands for several operators: told by different types or task ids in one step.
 
     An input of the graph has the task id of each operator that reads it.
     """
@@ -366,7 +366,7 @@ def _model(place: Place) -> tuple[int, int, str]:
 
 
 def _counter(place: Place) -> object:
-    """What counts the steps: the process where it names them, elsewhere each loaded model."""
+    """Return the counter of steps: the process where it names them, elsewhere each loaded model."""
     if place.step < 0:
         return (*_model(place), place.model_id)
     return (place.rank, place.run if place.mindspore else place.device)

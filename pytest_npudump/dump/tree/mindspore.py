@@ -1,4 +1,4 @@
-"""What MindSpore's synchronous dump needs beside its names: statistics by row, and two runs in one directory.
+"""Additions for MindSpore's synchronous dump: statistics by row, and two runs in one directory.
 
 Every tensor has a time stamp of its own. MindSpore adds the files of a second run beside those of the
 first, and appends the iteration's number to ``ms_global_execution_order_graph_{g}.csv`` once a run.
@@ -111,7 +111,7 @@ def one_run(
 
 
 def float32_note(table: TensorTable) -> list[str]:
-    """Say that tensors were read as float32 whose headers name another type; nothing where none was."""
+    """Report tensors read as float32 whose headers name another type; nothing where none was."""
     if not any(COMPUTED_IN_FLOAT32 in note for note in frozenset(table.columns.note)):
         return []
     return [
@@ -123,7 +123,7 @@ def float32_note(table: TensorTable) -> list[str]:
 
 
 def is_description(name: str) -> bool:
-    """Whether a file, by its path in a dump, is one of those that MindSpore adds to any dump."""
+    """Return whether a file, by its path in a dump, is one of those that MindSpore adds to any dump."""
     return _DESCRIPTION.fullmatch(name) is not None
 
 
@@ -186,7 +186,7 @@ def _identified(dump: Dump) -> Iterator[tuple[_Identity, TensorRecord]]:
 
 
 def _place(directory: Path, dump: Dump) -> Place | None:
-    """Return what a directory of the dump says of any run; None where it is none of MindSpore's."""
+    """Return the place of a directory regardless of its run; None where it is none of MindSpore's."""
     if not directory.is_relative_to(dump.root):
         return None
     place = read_place(directory.relative_to(dump.root).parts)
