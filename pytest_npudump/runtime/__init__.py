@@ -1,4 +1,4 @@
-"""What runs models and switches the dump on: one folder a runtime, behind one protocol.
+"""Runtimes, which run models and switch the dump on: one folder each, behind one protocol.
 
 ``base`` is the protocol, ``registry`` the index of the runtimes, and the decision for one of them,
 ``concurrency`` says what ran at the same time, and ``inventory`` which devices there are.

@@ -1,4 +1,4 @@
-"""What adapters over ACL share, whatever client calls it: return codes, acl.json, facts, overflow mode.
+"""Shared parts of the adapters over ACL: return codes, acl.json, facts, overflow mode.
 
 In saturation mode an overflow raises a flag, which the overflow dump goes by; in INF/NAN mode, the default of
 Ascend910B and later, it leaves Inf or NaN in the result, and no flag.
@@ -116,7 +116,7 @@ MODE_UNKNOWN = (
 
 
 def blind(way_out: str) -> str:
-    """Say that the overflow dump saw nothing, and how to switch saturation mode on."""
+    """Explain that the overflow dump saw nothing, and how to switch saturation mode on."""
     return (
         f"the NPU computes in INF/NAN mode, in which CANN's overflow dump sees no overflow: {way_out}, for "
         f"saturation mode, or leave the mode and test another scene, whose statistics count NaN and Inf"
@@ -174,7 +174,7 @@ _FACTS = {"INF_NAN_MODE_ENABLE": "inf_nan_mode", "HCCL_DETERMINISTIC": "hccl_det
 
 
 def variable_facts() -> dict[str, str]:
-    """Return what a golden records of them: the value of each that is set, by the name of the fact."""
+    """Return the variables that a golden records: the value of each that is set, by the name of the fact."""
     told = {fact: os.environ.get(variable) for variable, fact in _FACTS.items()}
     return {fact: value for fact, value in told.items() if value}
 
@@ -197,7 +197,7 @@ class RemoteRuntime(AclJson):
     activity: RunActivity = field(default_factory=lambda: RunActivity(likely_cause=_UNKNOWN))
 
     def producer(self) -> Mapping[str, str]:
-        """Return what the child said of its runtime."""
+        """Return the child's facts of its runtime."""
         return self.facts or {"runtime": self.name}
 
     def start(self, config: Path, *, resumed: bool = False) -> None:

@@ -37,7 +37,7 @@ class Started:
 
 @dataclass(slots=True)
 class Evidence:
-    """Whether the dump was on in code that the adapter does not run itself: programs, calls of the test.
+    """Evidence of the dump in code that the adapter does not run itself: programs, calls of the test.
 
     Where a healthy run leaves no file, nothing else tells it from a run without a dump.
 
@@ -96,7 +96,7 @@ class ModelSession(Protocol):
 
     @property
     def executions(self) -> int:
-        """How many executions the device began; one that failed there counts, one refused before does not."""
+        """Number of executions that the device began, those that failed there included."""
 
     def run(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """Run the model once on ``arrays``, one an input, and return its outputs."""
@@ -135,7 +135,7 @@ class PortedSession(Protocol):
 
 
 class Runtime(Protocol):
-    """What runs models and switches the dump on.
+    """Runtime, which runs models and switches the dump on.
 
     A dump is on between :meth:`start` and :meth:`stop`; models loaded in between are dumped.
 
@@ -148,7 +148,7 @@ class Runtime(Protocol):
     config_name: str
 
     def producer(self) -> Mapping[str, str]:
-        """Return what a golden records about its origin: runtime, SoC, CANN version and the like."""
+        """Return the facts of origin for a golden: runtime, SoC, CANN version and the like."""
 
     def write_config(self, path: Path, request: RunRequest) -> None:
         """Write the file ``path``, which :meth:`start` takes.
@@ -194,7 +194,7 @@ class Runtime(Protocol):
 
     @property
     def activity(self) -> Activity:
-        """What has happened since :meth:`start`, to explain a dump that holds nothing."""
+        """Activity since :meth:`start`, to explain an empty dump."""
 
 
 @runtime_checkable
@@ -210,7 +210,7 @@ class RecordingRuntime(Protocol):
     """A runtime that knows which operators the device dumped, those included that left no file."""
 
     def dumped(self, folder: Path) -> Sequence[DumpedExecution]:
-        """Return what this process has dumped below a folder, in the order of execution."""
+        """Return the executions that this process has dumped below a folder, in order."""
 
 
 @runtime_checkable
@@ -230,15 +230,15 @@ class VaryingRuntime(Protocol):
 
     @property
     def varying(self) -> Varying:
-        """What varies, and which inputs the last variation has reached."""
+        """Present variation, and the inputs that the last one has reached."""
 
 
 class Activity(Protocol):
-    """What a test did with the runtime while the dump was on."""
+    """Activity of a test with the runtime while the dump was on."""
 
     @property
     def initialised(self) -> bool:
-        """Whether ACL was initialised, so that the dump could be switched on at all."""
+        """Return whether ACL was initialised, so that the dump could be switched on at all."""
 
     @property
     def models(self) -> tuple[Path, ...]:
@@ -246,15 +246,15 @@ class Activity(Protocol):
 
     @property
     def executions(self) -> int:
-        """How often such a model ran, through the adapter, while the dump was on."""
+        """Number of executions of such models, through the adapter, while the dump was on."""
 
     @property
     def likely_cause(self) -> str:
-        """What the runtime itself knows of a dump that holds nothing; "" where it knows no more."""
+        """Cause of an empty dump as far as the runtime itself knows it; "" for none."""
 
     @property
     def released(self) -> bool:
-        """Whether the test took the configuration to switch the dump on itself."""
+        """Return whether the test took the configuration to switch the dump on itself."""
 
     @property
     def programs(self) -> tuple[str, ...]:
@@ -262,7 +262,7 @@ class Activity(Protocol):
 
     @property
     def evidence(self) -> Evidence:
-        """Whether the dump was on in those programs, and in the test's own calls of the runtime."""
+        """Evidence of the dump in those programs, and in the test's own calls of the runtime."""
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def loads_without_order(records: Iterable[TensorRecord], loaders: Mapping[str, Thread]) -> Iterator[str]:
-    """Say which loads of a model (``#load=N``) came from several threads, so that another run may swap them.
+    """Name loads of a model (``#load=N``) from several threads, so that another run may swap them.
 
     Args:
         records: of a dump whose directories CANN has named: ``{model}/{model id}/{step}``.
@@ -53,7 +53,7 @@ def loads_without_order(records: Iterable[TensorRecord], loaders: Mapping[str, T
 def runs_without_order(
     records: Collection[TensorRecord], runners: Iterable[Mapping[tuple[str, str], Collection[Thread]]]
 ) -> Iterator[str]:
-    """Say which models and operators were run by several threads, so that another run may swap their steps.
+    """Name models and operators run by several threads, so that another run may swap their steps.
 
     Threads that ran one after the other are no exception: nothing tells those that had to from those that
     happened to.
@@ -172,7 +172,7 @@ def _see_fork() -> None:
 
 
 def _by_the_test(caller: FrameType) -> bool:
-    """Whether a call comes neither from this package nor from within another one that is looked at."""
+    """Return whether a call comes neither from this package nor from another observed one."""
     frame: FrameType | None = caller
     while frame is not None:
         name = frame.f_globals.get("__name__", "")

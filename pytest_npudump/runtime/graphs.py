@@ -1,4 +1,4 @@
-"""What torch runs on the NPU in this process, seen where it passes in Python: graphs, operators, threads.
+"""Observation of torch on the NPU in this process, where it passes in Python: graphs, operators, threads.
 
 Captured graphs of torch_npu (``NPUGraph``): while a stream is captured CANN dumps no statistics and looks
 for no overflow, and says nothing. A dump of tensors becomes a part of the graph: it has to be on when the
@@ -235,7 +235,7 @@ GRAPH_NOT_REPLAYED = (
 
 @dataclass(frozen=True, slots=True)
 class GraphRules:
-    """What a dump makes of captured graphs.
+    """Rules of a dump for captured graphs.
 
     Attributes:
         refused: why a test must not capture or replay one under it; "" where it may.
@@ -353,7 +353,7 @@ class DispatchedOperators(LowestMode):
 
     @staticmethod
     def _is_operator(function: Any) -> bool:
-        """Whether a function runs a kernel of its own that computes or, as a cast, may."""
+        """Return whether a function runs a kernel of its own that computes or, as a cast, may."""
         schema = _schema(function)
         if schema is None or function.namespace in _COMMUNICATION:
             return False
@@ -386,7 +386,7 @@ def _operator_name(function: Any) -> str:
 
 
 def leaves_graphs_alone() -> bool:
-    """Whether this torch still compiles functions while such a mode is on; torch 2.13 does."""
+    """Return whether this torch still compiles functions while such a mode is on; torch 2.13 does."""
     return hasattr(_torch_modes().TorchDispatchMode, "ignore_compile_internals")
 
 

@@ -1,4 +1,4 @@
-"""Devices that a run may use: those that are named, or those that ``npu-smi info`` lists as healthy.
+"""Devices for a run: those that are named, or those that ``npu-smi info`` lists as healthy.
 
 There each device fills two rows. The first has the card's number, its name and its health. The second has the
 chip's number on the card and, under the heading ``Device`` (310, 310P) or ``Phy-ID`` (910_93), the device's
@@ -43,7 +43,7 @@ class Npu:
 
     @property
     def is_ill(self) -> bool:
-        """Whether what it computes cannot be trusted; a warning is for its owner, as of its temperature."""
+        """Return whether its results cannot be trusted; a warning is for its owner, as of its temperature."""
         return self.health not in {"OK", "Warning"}
 
 
@@ -66,7 +66,7 @@ def parse_npu_smi(output: str) -> tuple[Npu, ...]:
 
 
 def run_npu_smi() -> str | None:
-    """Return what ``npu-smi info`` prints; None where the program is not on ``PATH``.
+    """Return the output of ``npu-smi info``; None where the program is not on ``PATH``.
 
     Raises:
         OSError: it cannot be run, fails, or gives no answer within 20 seconds.

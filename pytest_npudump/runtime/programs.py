@@ -61,7 +61,7 @@ class ExternalProgramError(NpudumpError):
 
 
 def origin_of_program(facts: Mapping[str, str]) -> dict[str, str]:
-    """Return what a golden records of its origin where a program of its own process made the dump.
+    """Return the facts of origin where a program of its own process made the dump.
 
     Of what the session's runtime says only the chip holds for the program too, and of the emulator's
     nothing: the program may well run on a device that is not the tests' own.
@@ -277,7 +277,7 @@ def interrupt_on_termination(before: Callable[[], None]) -> None:
 
 @dataclass(slots=True)
 class _Hold:
-    """Whether a signal has to wait, and which one does."""
+    """Delay of interrupting signals: whether it is on, and the signal that waits."""
 
     on: bool = False
     waiting: int = 0
@@ -408,7 +408,7 @@ class Placed:
             return cls(target, f"{target} cannot be looked at: {error.strerror or error}", None)
 
     def was_read(self) -> bool | None:
-        """Whether the file was read since; None where that cannot be known, as it was replaced or changed."""
+        """Return whether the file was read since; None where it was replaced or changed."""
         if self._marked is None:
             return None
         try:
@@ -437,7 +437,7 @@ class LeftBehindWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class _Leftover:
-    """What stands for the file that was there before.
+    """Backup of the file that was there before.
 
     Attributes:
         path: the backup, or the empty file that says there was none.

@@ -43,13 +43,13 @@ OURS: Mapping[str, str] = MappingProxyType(
 
 @runtime_checkable
 class Provider(Protocol):
-    """What is to be known of a runtime before it is loaded; importing it imports neither client nor numpy.
+    """Provider of a runtime before it is loaded; importing it imports neither client nor numpy.
 
     ``option`` is the option that asks, for the messages of errors: ``--npudump-runtime=acl``.
     """
 
     def find(self, option: str) -> str:
-        """Return by what the runtime is known to be here, "" where nothing more is to be said.
+        """Return the sign that the runtime is here, in words; "" for none.
 
         Raises:
             RuntimeUnavailableError: it cannot be used on this machine; the message says why.
@@ -63,12 +63,12 @@ class Provider(Protocol):
         """
 
     def needs_process(self, scene: str) -> bool:
-        """Whether each run of a test of this scene needs a process that has used no device yet."""
+        """Return whether each run of a test of this scene needs a process that has used no device yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What a runtime answered.
+    """Answer of a runtime.
 
     Attributes:
         works: whether models can be run with it.
@@ -144,7 +144,7 @@ class Choice:
     why: str
 
     def isolates(self, scene: str) -> bool:
-        """Whether each run of a test of this scene needs a process of its own."""
+        """Return whether each run of a test of this scene needs a process of its own."""
         return provider_of(self.name).needs_process(scene)
 
 

@@ -24,13 +24,13 @@ _MARK = "_npudump_original"
 
 
 class Replaced:
-    """What is replaced from :meth:`put` to :meth:`put_back`."""
+    """Replacements in force from :meth:`put` to :meth:`put_back`."""
 
     def __init__(self) -> None:
         self._put: list[tuple[Any, str, Any]] = []
 
     def __bool__(self) -> bool:
-        """Whether anything is replaced."""
+        """Return whether anything is replaced."""
         return bool(self._put)
 
     def put(self, owner: Any, name: str, call: Callable[..., Any]) -> None:
@@ -91,7 +91,7 @@ class Input(Protocol):
 
 
 class PerturbedInputs:
-    """Perturbs what the models of one process are fed.
+    """Perturbation of the inputs of one process's models.
 
     Attributes:
         varying: what varies at present, and which inputs that has reached.
@@ -138,7 +138,7 @@ class PerturbedCalls(ABC):
 
     @property
     def varying(self) -> Varying:
-        """What varies, and what that has reached."""
+        """Present variation, and its effects."""
         return self._inputs.varying
 
     def vary(self, variation: Variation) -> None:
@@ -150,7 +150,7 @@ class PerturbedCalls(ABC):
 
     @property
     def wanted(self) -> bool:
-        """Whether the variation has inputs perturbed or noted."""
+        """Return whether the variation has inputs perturbed or noted."""
         return self.varying.variation.sees_inputs
 
     @abstractmethod
@@ -165,11 +165,11 @@ class VariedRuntime:
     _varied: Any
 
     def vary(self, variation: Variation) -> None:
-        """Have what models, modules or cells are fed from here on vary so."""
+        """Vary the inputs of models, modules or cells from here on."""
         self._varied.vary(variation)
 
     @property
     def varying(self) -> Varying:
-        """What varies, and which inputs the last variation has reached."""
+        """Present variation, and the inputs that the last one has reached."""
         varying: Varying = self._varied.varying
         return varying

@@ -49,7 +49,7 @@ DEVICE, CPU = "device", "cpu"
 
 @dataclass(frozen=True, slots=True)
 class JudgedCall:
-    """How one result of a call was judged.
+    """Judgement of one result of a call.
 
     Attributes:
         place: among its results.
@@ -106,7 +106,7 @@ def save_call(folder: Path, call: KeptCall, judged: JudgedCall, output: Array) -
 
 
 def _given(operator: str, given: HostCopy) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return what a call was given as JSON has it, and its memory by the names that it has there."""
+    """Return a call's arguments as JSON has them, and their memory by name."""
     names = {memory: f"memory_{number}" for number, memory in enumerate(given.memory)}
     data = {
         "operator": operator,
@@ -182,7 +182,7 @@ def write_files(
 
 
 def read_files(folder: Path) -> tuple[dict[str, Any], dict[str, Array], dict[str, Array]]:
-    """Return what :func:`write_files` was given, with arrays as they are stored.
+    """Read the arguments of :func:`write_files`, with arrays as they are stored.
 
     Raises:
         OSError: a file cannot be read.

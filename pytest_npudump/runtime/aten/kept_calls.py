@@ -54,7 +54,7 @@ _UNCOMPILED = (
 
 @dataclass(frozen=True, slots=True)
 class WantedOutput:
-    """What is known of a dumped tensor before the run that is to keep the call which gives it.
+    """Known facts of a dumped tensor before the run that is to keep its call.
 
     Attributes:
         api: CANN's name of the call, as ``aclnnAdd``.
@@ -71,7 +71,7 @@ class WantedOutput:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a call gave on the device.
+    """Results of a call on the device.
 
     Attributes:
         place: among its results.
@@ -106,11 +106,11 @@ class KeptCall:
         return self.name.split(".")[1] if "." in self.name else self.name
 
     def may_run(self, api: str) -> bool:
-        """Whether the call may run an operator of CANN."""
+        """Return whether the call may run an operator of CANN."""
         return may_run(self.operator, api)
 
     def recomputed(self, reading: Reading) -> list[Array | None]:
-        """Return what it computes on the CPU.
+        """Compute its results on the CPU.
 
         Raises:
             NotRecomputedError: it cannot be computed there.
@@ -242,7 +242,7 @@ class KeptCalls:
     def _has_to_be_copied_before(
         self, wanted: Sequence[WantedOutput], function: Any, arguments: tuple[Any, ...], named: dict[str, Any]
     ) -> bool:
-        """Whether a call writes to what it is given, and may give what is wanted."""
+        """Return whether a call writes to its arguments, and may compute a wanted tensor."""
         if not writes(function):
             return False
         return makes_new(function) or bool(self._fitting(wanted, written_by(function, arguments, named)))
@@ -258,7 +258,7 @@ class KeptCalls:
         ]
 
     def _copy(self, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Copy:
-        """Copy what a call is given; what it is going to write to has to be copied before."""
+        """Copy a call's arguments; those that it writes to have to be copied before."""
         if why := why_random(function, arguments, named):
             return why
         size = size_of(arguments, named)
@@ -292,7 +292,7 @@ class KeptCalls:
 
 
 def _may_be(wanted: WantedOutput, array: Array) -> bool:
-    """Whether an array has the extremes of what is wanted."""
+    """Return whether an array has the extremes of a wanted tensor."""
     if wanted.extremes is None or not array.size or array.dtype.kind == "c":
         return True
     values = array.astype("f8")

@@ -37,24 +37,24 @@ def name_of(function: Any) -> str:
 
 
 def is_view(function: Any) -> bool:
-    """Whether an operator gives back what it was given, in another shape: no kernel runs."""
+    """Return whether an operator returns its argument in another shape: no kernel runs."""
     aliases = [value.alias_info for value in function._schema.returns if value.alias_info is not None]  # noqa: SLF001 - torch's only name for it
     return any(not alias.is_write for alias in aliases)
 
 
 def writes(function: Any) -> bool:
-    """Whether an operator changes some of its arguments."""
+    """Return whether an operator changes some of its arguments."""
     return bool(function._schema.is_mutable)  # noqa: SLF001 - torch's only name for it
 
 
 def makes_new(function: Any) -> bool:
-    """Whether an operator returns something besides what it is given to write to."""
+    """Return whether an operator returns a tensor besides those that it is given to write to."""
     returns = function._schema.returns  # noqa: SLF001 - torch's only name for it
     return any(value.alias_info is None for value in returns)
 
 
 def why_random(function: Any, arguments: Arguments, named: Named) -> str:
-    """Say why a call gives something else every time; "" where it does not.
+    """Return why a call's results differ every time; "" where they do not.
 
     Attention with a dropout of 0 draws nothing, although it is tagged so.
     """
@@ -87,7 +87,7 @@ def written_by(function: Any, arguments: Arguments, named: Named) -> list[Any]:
 
 
 def results_of(function: Any, arguments: Arguments, named: Named, returned: Any) -> list[Any]:
-    """Return what a call has computed: the new tensors that it returns, then those it has written to.
+    """Return the results of a call: the new tensors that it returns, then those it has written to.
 
     What is written to and returned is there once. A call of the same operator elsewhere has as many, in the
     same order.
@@ -150,7 +150,7 @@ _AROUND = re.compile(r"\A(?:native_|special_|npu_)|_(?:forward|data|impl|helper)
 
 @lru_cache(maxsize=4096)  # it is asked of every call while a test runs
 def may_run(operator: str, api: str) -> bool:
-    """Whether a call of an operator may run one of aclnn.
+    """Return whether a call of an operator may run one of aclnn.
 
     Args:
         operator: name in ATen without overload, as ``add_``.
@@ -180,12 +180,12 @@ _STEP = 2.0**-23
 
 
 class NotRecomputedError(Exception):
-    """Why the CPU cannot compute a call."""
+    """Reason why the CPU cannot compute a call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """In which way a call is computed on the CPU.
+    """Way of computing a call on the CPU.
 
     Attributes:
         dtype: type that narrower floating-point arguments are in; "" leaves them as they are.
@@ -297,7 +297,7 @@ def _number(argument: Any, value: Any, reading: Reading) -> Any:
 
 
 class NotCopiedError(Exception):
-    """Why an argument cannot be copied."""
+    """Reason why an argument cannot be copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +319,7 @@ class View:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostCopy:
-    """What a call was given, on the host.
+    """Arguments of a call, on the host.
 
     Attributes:
         arguments: with a view in place of each tensor.
@@ -435,7 +435,7 @@ def _unusual(tensor: Any) -> str:
 
 
 def _extent(tensor: Any) -> int:
-    """Return how many elements lie from the first of a tensor to its last."""
+    """Count the elements from the first of a tensor to its last in memory."""
     if not tensor.numel():
         return 0
     steps = zip(tensor.shape, tensor.stride(), strict=True)

@@ -47,7 +47,7 @@ def load(option: str, device: int) -> Runtime:
 
 
 def probe() -> Probe:
-    """Look for what the emulator runs models with.
+    """Probe the packages that the emulator needs.
 
     Raises:
         MissingExtraError: it is not installed.

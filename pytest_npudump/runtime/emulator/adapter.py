@@ -38,7 +38,7 @@ class EmulatorRuntime(PyAclRuntime):
         return model
 
     def dumped(self, folder: Path) -> Sequence[DumpedExecution]:
-        """Return what was dumped below a folder in this process, operators that left no file included."""
+        """Return the dumps of this process below a folder, operators that left no file included."""
         below = f"{folder}/"
         return [one for root, some in process().dumped.items() if root.startswith(below) for one in some]
 
@@ -51,5 +51,5 @@ class EmulatorRuntime(PyAclRuntime):
 
     @property
     def varying(self) -> Varying:
-        """What varies, and which inputs the last variation has reached."""
+        """Present variation, and the inputs that the last one has reached."""
         return process().varying

@@ -52,7 +52,7 @@ def needs_process(scene: str) -> bool:
 
 
 def is_imported() -> bool:
-    """Whether somebody has imported MindSpore."""
+    """Return whether MindSpore has been imported."""
     return "mindspore" in sys.modules
 
 

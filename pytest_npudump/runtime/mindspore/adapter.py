@@ -65,7 +65,7 @@ _NO_OPERATOR = (
 
 @dataclass(slots=True)
 class MindSporeActivity:
-    """What happened since the dump was asked for.
+    """Activity since the dump was asked for.
 
     Attributes:
         dump_path: where MindSpore was told to dump; None where no dump was asked for.
@@ -91,22 +91,22 @@ class MindSporeActivity:
 
     @property
     def was_read(self) -> bool:
-        """Whether MindSpore has read the configuration, with its first operator or graph."""
+        """Return whether MindSpore has read the configuration, with its first operator or graph."""
         return any(self._left(_METADATA))
 
     @property
     def initialised(self) -> bool:
-        """Whether MindSpore has read the configuration."""
+        """Return whether MindSpore has read the configuration."""
         return self.was_read
 
     @property
     def executions(self) -> int:
-        """How many runs of graphs MindSpore lists; at least one where any graph ran, some are not listed."""
+        """Number of graph runs that MindSpore lists: at least one where any ran, some are not listed."""
         return sum(len(lines) for lines in map(_lines, self._left(_RUNS)))
 
     @property
     def likely_cause(self) -> str:
-        """What most likely left the dump empty."""
+        """Likely cause of an empty dump."""
         return next(self._causes())
 
     def _causes(self) -> Iterator[str]:
@@ -156,7 +156,7 @@ _COMPILERS = ("mindspore.graph.api", "mindspore.common.api")
 
 
 def has_compiled() -> bool:
-    """Whether a graph of this process is known to be compiled; graphs that are gone cannot be seen."""
+    """Return whether a graph of this process is known to be compiled; graphs that are gone cannot be seen."""
     for name in _COMPILERS:
         compiler = sys.modules.get(name)
         functions = getattr(compiler, "ms_compile_cache", ())

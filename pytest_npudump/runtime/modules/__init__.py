@@ -23,7 +23,7 @@ _MODELS = {"torch": "Module", "mindspore": "Cell"}
 
 
 def framework_of(value: object) -> str:
-    """Return which of the two a model is of, "" for what is none."""
+    """Return the framework of a model; "" for a value of neither."""
     for framework, kind in _MODELS.items():
         nn = getattr(sys.modules.get(framework), "nn", None)
         if isinstance(value, getattr(nn, kind, ())):

@@ -47,12 +47,12 @@ class ModulesRuntime:
     _config: Path | None = None
 
     def producer(self) -> Mapping[str, str]:
-        """Return what ran the models: framework, device, and the processor where that is the device."""
+        """Return the producer of modules: framework, device, and the processor where that is the device."""
         host = processor() if self.facts.get("device") == "cpu" else {}
         return {"runtime": self.name, **self.facts, **host}
 
     def write_config(self, path: Path, request: RunRequest) -> None:
-        """Write where the dump goes, and what of models is asked for."""
+        """Write the place of the dump and the requested modules."""
         test = request.test
         asked = {
             "layers": list(test.layers),
@@ -71,7 +71,7 @@ class ModulesRuntime:
             self.activity = RunActivity(likely_cause=_IDLE)
 
     def stop(self) -> None:
-        """Take what processes left that the run has started; captures of this process end by themselves."""
+        """Collect the captures of processes that the run started; those of this process end by themselves."""
         config, self._config = self._config, None
         if config is not None:
             os.environ.pop(WORKERS, None)
@@ -108,7 +108,7 @@ class ModulesRuntime:
 
 
 def tell(capture: Capture | worker.Answer, runtime: Runtime) -> None:
-    """Note what became of a capture that has ended, for whatever runtime it was beside."""
+    """Note an ended capture, for whatever runtime it was beside."""
     evidence = runtime.activity.evidence
     evidence.answered.update(capture.processes)
     if (model := getattr(capture, "model", None)) is not None and capture.steps:

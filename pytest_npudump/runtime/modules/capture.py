@@ -115,7 +115,7 @@ class _Seen:
 
 
 class _Known(NamedTuple):
-    """What a module has given last in one place, and the batch that takes more of the kind."""
+    """Last tensor of a module in one place, and the batch that takes more of the kind."""
 
     value: Value
     dtype: Any
@@ -149,7 +149,7 @@ class _Batch:
         self._seen.append(seen)
 
     def reduce(self) -> None:
-        """Reduce what it has taken."""
+        """Reduce the tensors taken."""
         if not self._seen:
             return
         rows, waiting = self._rows[: len(self._seen)], self._seen
@@ -273,7 +273,7 @@ class Capture:
         return [(path.replace("._orig_mod", ""), module) for path, module in found]
 
     def _is_called(self, module: Any) -> bool:
-        """Whether a module computes; containers such as ModuleList do not."""
+        """Return whether a module computes; containers such as ModuleList do not."""
         forward = getattr(type(module), "forward", None)  # what jit made has it at the instance alone
         return forward is not self._torch.nn.Module.forward
 
@@ -284,17 +284,17 @@ class Capture:
 
     @property
     def stopped(self) -> bool:
-        """Whether it has not started, or has ended."""
+        """Return whether it has not started, or has ended."""
         return id(self) not in _captures(self._torch)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was not seen, or does not count, in words; complete behind :meth:`stop`."""
+        """Notes on tensors not seen or not counted; complete behind :meth:`stop`."""
         return tuple(self._notes)
 
     @property
     def facts(self) -> dict[str, str]:
-        """What runs the model, as a golden records it."""
+        """Facts of the model's environment for a golden."""
         device, torch = self._anchor.device, self._torch
         of_device = getattr(torch, device.type, None)
         name = getattr(of_device, "get_device_name", lambda _: device.type)(device)
@@ -544,7 +544,7 @@ class Capture:
         return bool(self._torch._C._current_graph_task_id() != -1)  # noqa: SLF001 - nothing public tells
 
     def _place(self, alike: tuple[int, int, int], tensor: Any) -> _Known:
-        """Return what is known of such a tensor in this place."""
+        """Return the entry of such a tensor in this place."""
         device, shape = tensor.device, tensor.shape
         known, stream = self._places.get(alike), None
         if device.type != "cpu":  # a batch is filled and reduced in one stream
@@ -609,7 +609,7 @@ class Capture:
             self._note_odd(value.module, value.dtype)
 
     def _found(self, value: Value, tensor: Any) -> Any:
-        """Return what is kept of a tensor: a copy, its statistics, or a row of them on its device."""
+        """Return a copy of a tensor, its statistics, or a row of them on its device."""
         if self.tensors:
             return tensor.to("cpu", copy=True)
         if self._on_host and tensor.device.type == "cpu":
@@ -754,7 +754,7 @@ class Capture:
 
 
 class _ModuleGraph:
-    """What a graph that is captured has of a model: buffers that were made before, and read behind replays.
+    """Buffers of a model in a captured graph, made before and read behind replays.
 
     Attributes:
         nbytes: size of the buffers.
@@ -818,7 +818,7 @@ class _ModuleGraph:
         self.seen.append(_Seen(value, buffer, tensor.device))
 
     def read(self) -> list[_Seen]:
-        """Return what the replay that was the last to be started gives."""
+        """Read the results of the last replay started."""
         if self._capture.tensors:
             return [replace(one, found=one.found.to("cpu", copy=True)) for one in self.seen]
         rows = self._rows[: len(self.seen)].clone().unbind()

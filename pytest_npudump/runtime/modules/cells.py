@@ -116,12 +116,12 @@ class CellCapture(Capture):
 
     @property
     def stopped(self) -> bool:
-        """Whether it has not started, or has ended."""
+        """Return whether it has not started, or has ended."""
         return self not in _UNDER_WAY
 
     @property
     def facts(self) -> dict[str, str]:
-        """What runs the network, as a golden records it."""
+        """Facts of the network's environment for a golden."""
         device = "cpu" if self._on_cpu else self._mindspore.get_context("device_target")
         if not self._on_cpu:
             with suppress(RuntimeError, AttributeError, ValueError):
@@ -183,7 +183,7 @@ class CellCapture(Capture):
         return bool(graph) and os.environ.get("MS_JIT") != "0"
 
     def _which(self, places: list[int]) -> int:
-        """Return which of its places a shared cell is called at, by who calls it."""
+        """Return the place of a call of a shared cell, by its caller."""
         if len(places) == 1 or not self._parents:
             return places[0]
         return next((at for at in places if self._parent(at) == self._parents[-1]), places[0])
@@ -295,7 +295,7 @@ def _replace_calls() -> None:
 
 
 def _is_recomputation() -> bool:
-    """Whether cells are called again in a backward pass; nothing public of MindSpore tells."""
+    """Return whether cells are called again in a backward pass; nothing public of MindSpore tells."""
     frame = sys._getframe()  # noqa: SLF001 - as above
     while frame.f_back is not None:
         frame = frame.f_back

@@ -210,11 +210,11 @@ class TokenCapture(Capture):
                 self._held[request, number, step][module, kind, slot].append(_Part(value, found))
 
     def stand_in_for(self, asked: TokenCapture) -> None:
-        """Hand on what these hooks see, which are in compiled code, to a capture that a test asks for."""
+        """Pass the tensors of these hooks, which are in compiled code, to a capture that a test asks for."""
         self._asked, asked.stands_in, self.idle = asked, self, False
 
     def end(self) -> None:
-        """End what the test asked for; hooks in compiled code stay, and forget what they see."""
+        """End the test's capture; hooks in compiled code stay, and forget their tensors."""
         if self.stands_in is None:
             self.stop()
             return
@@ -269,7 +269,7 @@ def prompt_hash(tokens: Sequence[int]) -> str:
 
 
 class WorkerExtension:
-    """What workers are called for; every argument and result is plain data."""
+    """Methods called in workers; every argument and result is plain data."""
 
     def npudump_start(self, folder: str, force: dict[str, list[int]], asked: dict[str, Any]) -> str:
         """Begin to watch the modules of this worker's model; returns why it cannot, or ""."""

@@ -1,4 +1,4 @@
-"""Where tensors of one execution come from: which module feeds which, through what is computed between.
+"""Edges between modules in one execution, through the computations between them.
 
 A mode of torch's sees each function of torch that the program calls. What a function returns comes from what
 its arguments come from; what a module returns is where that begins anew. Tensors that share memory share
@@ -27,7 +27,7 @@ _UNSEEN = (-1, -1)
 
 
 class Dataflow(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
-    """What feeds the modules of a model, seen while it is on the stack of modes."""
+    """Inputs of a model's modules, followed while it is on the stack of modes."""
 
     def __init__(self, tensors_in: Callable[[Any], list[Any]], constants: Iterable[Any], given: Any) -> None:
         """Begin with what is no module's.
@@ -72,11 +72,11 @@ class Dataflow(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
         return result
 
     def enter(self, module: int, tensors: Sequence[Any]) -> None:
-        """Learn what a module is given, whose inputs are recorded."""
+        """Record the origins of a module's arguments, whose inputs are recorded."""
         self._given[module] = [frozenset(self._of(one)) for one in tensors]
 
     def leave(self, module: int, given: Any, tensors: Sequence[Any]) -> None:
-        """Learn what a module returns: what that came from feeds the module."""
+        """Record a module's results: the origins of its arguments feed it."""
         if not tensors:
             return
         origins, known = set[tuple[int, int]](), [self._known(one) for one in tensors]
@@ -92,7 +92,7 @@ class Dataflow(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
             own.add((module, slot))
 
     def lines(self, names: Sequence[str]) -> str:
-        """Return what feeds each module as lines of a golden; ``names`` are those of modules."""
+        """Return the inputs of each module as lines of a golden; ``names`` are those of modules."""
         layers = dict.fromkeys(names[module] for module, *_ in self._calls)
         return lines_of(Edges.of(self._nodes(names), ""), [*layers])
 
@@ -127,7 +127,7 @@ class Dataflow(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
 
 
 def _memory(tensor: Any) -> int:
-    """Return what tells memory of tensors apart."""
+    """Return the identity of a tensor's memory."""
     try:
         return int(tensor.untyped_storage()._cdata)  # noqa: SLF001 - nothing public tells a storage
     except (NotImplementedError, RuntimeError):  # of tensors without

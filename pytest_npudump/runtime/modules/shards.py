@@ -1,4 +1,4 @@
-"""What of a tensor one rank holds, as the classes of vLLM's and Megatron's layers imply.
+"""Shards of a tensor that one rank holds, as the classes of vLLM's and Megatron's layers imply.
 
 It stands in brackets behind the type of a layer, for ``pytest_npudump.compare.correspondence`` to put parts
 together without a text of the user's: ``QKVParallelLinear[tp=2:256+64+64]``. ``tp`` is the number of ranks
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def shard(module: Any) -> str:
-    """Return what stands in brackets behind a module's type, with them; "" for nothing.
+    """Return the layout in brackets for a module's type; "" for none.
 
     Modules are told by the names of their classes, so that those of plugins are known, too.
     """
@@ -50,7 +50,7 @@ def _ranks(module: Any) -> int:
 
 
 def _joined(module: Any) -> str:
-    """Return what the output of a column parallel layer is joined of on each rank."""
+    """Return the parts that a column parallel layer's output joins on each rank."""
     sizes = getattr(module, "output_partition_sizes", ())  # vLLM's
     if len(sizes) > 1:
         copies = getattr(module, "num_kv_head_replicas", 1)

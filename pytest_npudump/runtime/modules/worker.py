@@ -38,7 +38,7 @@ _BESIDE = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "LOCAL_SIZE", "MS_W
 
 
 class Answer(NamedTuple):
-    """What became of a capture in another process.
+    """Result of a capture in another process.
 
     Attributes:
         name: of the model.
@@ -119,7 +119,7 @@ def _claimed(config: Path, capture: Capture, rank: int, text: str) -> Path:
 
 
 def answers(config: Path) -> Iterator[Answer]:
-    """Return what processes say that the run of this file has started."""
+    """Yield the results of processes that the run of this file has started."""
     told = []
     for file in sorted(config.with_suffix(".answers").glob("*.json")):
         text = file.read_text(encoding="utf-8")

@@ -28,7 +28,7 @@ REMEDY = "source set_env.sh of CANN on a machine with an NPU; until then use the
 
 
 def find(option: str) -> str:
-    """Return how many devices answer."""
+    """Return the number of devices that answer, in words."""
     acl, why = probe_acl()
     if acl is None:
         raise RuntimeUnavailableError(
@@ -60,7 +60,7 @@ def needs_process(scene: str) -> bool:
 
 
 def is_imported_by_tests() -> bool:
-    """Whether somebody else than :func:`probe_acl` has imported ``acl``."""
+    """Return whether code besides :func:`probe_acl` has imported ``acl``."""
     return "acl" in sys.modules and "acl" not in _PROBED
 
 

@@ -373,5 +373,5 @@ class DumpSwitch:
 
 
 def same_file(argument: object, config: Path) -> bool:
-    """Whether an argument of the application's is the path of ``config``, however it is spelled."""
+    """Return whether an argument of the application's is the path of ``config``, however it is spelled."""
     return isinstance(argument, str) and Path(argument).resolve() == config.resolve()

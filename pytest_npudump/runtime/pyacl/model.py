@@ -151,7 +151,7 @@ class PyAclModel(ModelSession):
 
 
 def _written_by(name: str) -> Port:
-    """Return what writes an output, which ATC calls ``operator:slot:tensor``."""
+    """Return the writer of an output, which ATC calls ``operator:slot:tensor``."""
     operator, _, tail = name.rpartition(":")[0].rpartition(":")
     return (operator, int(tail)) if operator and tail.isdecimal() else None
 
@@ -202,7 +202,7 @@ class ModelTensor:
 
     @property
     def dynamic(self) -> bool:
-        """Whether an execution decides on a dimension."""
+        """Return whether an execution decides on a dimension."""
         return any(dim < 0 for dim in self.shape)
 
     def accept(self, array: np.ndarray, model: str) -> np.ndarray:
@@ -264,7 +264,7 @@ def allocate(acl: Any, stack: ExitStack, size: int) -> int:
 
 
 def owned(stack: ExitStack, handle: int, destroy: Callable[[int], object]) -> int:
-    """Return what was just made, to be destroyed at the end of the stack."""
+    """Return a new handle, to be destroyed at the end of the stack."""
     stack.callback(destroy, handle)
     return handle
 
@@ -380,7 +380,7 @@ def _memory(acl: Any, stack: ExitStack, port: Space) -> tuple[int, int]:
 
 
 def _values(acl: Any, address: int, port: Space) -> NDArray[Any]:
-    """Return what lies at an address of the device."""
+    """Copy a tensor from its address on the device."""
     dtype, shape = port
     size = math.prod(shape) * dtype.itemsize
     data = read(acl, address, size) if size else b""
@@ -399,7 +399,7 @@ def _attributes(acl: Any, stack: ExitStack, call: OperatorCall) -> int:
 
 
 def _attribute(operator: str, name: str, given: Any) -> tuple[str, Any]:
-    """Return which of ACL's setters takes an attribute, and what it is given."""
+    """Return ACL's setter of an attribute, and its value."""
     if isinstance(given, type | np.dtype):
         return "data_type", _number(np.dtype(given))
     if isinstance(given, list | tuple):

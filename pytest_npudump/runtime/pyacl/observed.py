@@ -1,4 +1,4 @@
-"""Calls that the code under test makes of pyACL itself, looked at as they pass.
+"""Observation of calls that the code under test makes of pyACL itself.
 
 Where a healthy run leaves no file, only they show that a model ran under the dump: that its configuration was
 set, that a model was loaded behind it, and that this model ran; and that every other model that ran did not.
@@ -296,7 +296,7 @@ class VariedModels(PerturbedCalls):
 
     @property
     def wanted(self) -> bool:
-        """Whether the variation has inputs perturbed or noted; for ``execute`` nothing is waited for."""
+        """Return whether the variation has inputs perturbed or noted; ``execute`` is not waited for."""
         return super().wanted or self.varying.variation.looks
 
     def _replace_calls(self) -> None:

@@ -52,7 +52,7 @@ def needs_process(scene: str) -> bool:
 
 
 def is_imported_with_device() -> bool:
-    """Whether somebody has imported torch_npu, and it has a device."""
+    """Return whether torch_npu has been imported, and has a device."""
     torch_npu = sys.modules.get("torch_npu")
     return torch_npu is not None and _has_device(torch_npu)
 

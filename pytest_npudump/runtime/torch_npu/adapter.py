@@ -159,7 +159,7 @@ def other_devices(torch_npu: Any) -> list[int]:
 
 
 def why_private(torch_npu: Any, tensor: Any) -> str:
-    """Say why the memory of a tensor of the device is not laid out as torch has it; "" where it is."""
+    """Return why torch does not know the layout of a device tensor's memory; "" where it does."""
     tells = getattr(torch_npu, "get_npu_format", None)
     if tells is None or tells(tensor) in BASE_FORMATS:
         return ""
@@ -167,7 +167,7 @@ def why_private(torch_npu: Any, tensor: Any) -> str:
 
 
 def _is_used(torch_npu: Any, device: int) -> bool:
-    """Whether this process has a context on a device, or memory there, where CANN cannot be asked."""
+    """Return whether this process has a context on a device, or memory there, where CANN cannot be asked."""
     has_context = getattr(getattr(torch_npu, "_C", None), "_npu_hasPrimaryContext", None)
     if has_context is not None:
         with suppress(RuntimeError):  # aclrtGetPrimaryCtxState is not in every CANN
@@ -210,7 +210,7 @@ class DumpOfTest:
         self._on = on
 
     def _see_options(self, arguments: tuple[Any, ...]) -> None:
-        """What ACL answers there is ignored by the client, so that a dump may be on and may not."""
+        """Note options whose result the client ignores, so that a dump may be on and may not."""
         self._unseen = self._unseen or any(_SWITCH in options for options in arguments)
 
     @staticmethod
@@ -286,7 +286,7 @@ _RELEASED = said(
 
 @dataclass(slots=True)
 class TorchNpuRuntime(VariedRuntime, AclJson):
-    """Dumps what runs through ``torch_npu`` in this process.
+    """Runtime of ``torch_npu`` in this process.
 
     Attributes:
         torch_npu: the module.
