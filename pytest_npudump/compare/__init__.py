@@ -1,4 +1,4 @@
-"""How far a run is from its golden, and whether that is too far. Knows nothing of files, pytest or reports.
+"""Comparison of a run with its golden. Knows nothing of files, pytest or reports.
 
 ``judge`` is the one caller of all of it: two records under terms make a comparison. ``tolerances/`` are what
 may differ; ``stats/`` compares tables of statistics, ``tensors/`` elements; ``patterns/`` says where inside a

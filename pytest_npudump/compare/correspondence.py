@@ -1,4 +1,4 @@
-"""Which layers of a run are which of a golden where names differ, and what ranks hold of a tensor.
+"""Correspondence between layers of a run and a golden: other names, and tensors split over ranks.
 
 A file in YAML, for two sides of any kind: GPU and NPU, training and inference, HuggingFace and vLLM, one rank
 and several::
@@ -86,7 +86,7 @@ class NameRule:
 
 
 class Split(NamedTuple):
-    """How a group of ranks holds an axis: in parts in order (""), ``zigzag`` or ``partial``."""
+    """Split of an axis over a group of ranks: in parts in order (""), ``zigzag`` or ``partial``."""
 
     group: str
     axis: int
@@ -95,7 +95,7 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RankLayout:
-    """How ranks hold the tensors of some layers.
+    """Layout of some layers' tensors over ranks.
 
     Attributes:
         layers: pattern of their names.
@@ -393,7 +393,7 @@ def _groups(text: str, place: str) -> dict[str, int]:
 
 
 def implied(golden: Record, run: Record) -> Correspondence | None:
-    """Return that of sides with other ranks each, where types of one tell what ranks hold; else None."""
+    """Return the correspondence of sides with other ranks each that types of one imply; else None."""
     tables = golden.table, run.table
     if not any(_TYPED.search(kind) for table in tables for kind in {*table.op_types}):
         return None
@@ -407,7 +407,7 @@ def _pattern(pattern: str) -> re.Pattern[str]:
 
 
 def _groups_of(pattern: str, layer: str) -> tuple[str, ...] | None:
-    """Return what the asterisks of a pattern match in a name, raw or as in files; None for no match."""
+    """Return the matches of a pattern's asterisks in a name, raw or as in files; None for no match."""
     found = _pattern(pattern).fullmatch(layer)
     if found is None and sanitise(layer) == layer:
         found = _pattern(sanitise(pattern.replace("*", "\0")).replace("\0", "*")).fullmatch(layer)
@@ -541,7 +541,7 @@ def _by_class(
 
 
 def _splits(shapes: Sequence[Shape | None]) -> Iterator[tuple[Shape, int, int]]:
-    """Return what ranks may have together: the whole, the axis, and how many in a row hold the same part."""
+    """Yield possible splits over ranks: the whole, the axis, and how many in a row hold the same part."""
     for shared in (one for one in range(1, len(shapes)) if not len(shapes) % one):
         if all(shape == shapes[at - at % shared] for at, shape in enumerate(shapes)):
             for axis in range(len(shapes[0] or ())):

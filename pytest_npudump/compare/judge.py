@@ -58,7 +58,7 @@ AS_GIVEN = ""
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """All that a verdict depends on besides the two records.
+    """Terms of a verdict: all that it depends on besides the two records.
 
     Attributes:
         tolerances: preset and rules for a run of this producer.
@@ -89,7 +89,7 @@ class Terms:
     names: Correspondence | None = None
 
     def numerics(self, golden: Record, run: Record) -> Numerics | None:
-        """Decide by what produced the two; the preset, then the option, may have decided."""
+        """Decide by the producers of the two; the preset, then the option, may have decided."""
         if self.option == AS_GIVEN:
             return None
         return numerics_of(
@@ -243,7 +243,7 @@ _REST = 0.25
 
 
 def _may_enlarge(table: StatsTable, read: Sequence[int], row: int, op_type: str) -> bool:
-    """Whether an operator may make a difference that is told out of one that rounding hides.
+    """Return whether an operator may enlarge a difference that rounding hides into a reported one.
 
     So it is where the greater part of what it read goes away: of values far from 0, or of ones added up.
 
@@ -398,7 +398,7 @@ def _pairs(
     terms: Terms,
     tolerances: Tolerances,
 ) -> Iterator[tuple[int, Pair]]:
-    """Yield what is to be looked at, by position in the alignment: two tensors, or one without statistics."""
+    """Yield pairs to read, by position in the alignment: two tensors, or one without statistics."""
     from pytest_npudump.compare.tensors.tensor_pair import Pair  # noqa: PLC0415 - as above
 
     golden, actual = tables

@@ -1,4 +1,4 @@
-"""Which layers of a run may be which of a golden, where neither side has the other's names.
+"""Suggestions of a golden's names for a run's layers, where neither side has the other's names.
 
 Layers that only one side has are laid side by side in the order in which they ran, by the types and shapes of
 their tensors. What is found is shown, with the number of pairs whose values agree; nothing is compared by it

@@ -58,7 +58,7 @@ ULP_BOUNDS: Mapping[str, UlpBound] = MappingProxyType(
 
 
 def ulps_allowed(dtype: str, ulps: int | None) -> int:
-    """Return how far an output of a type may be off: what a test says, else the default.
+    """Return the allowed error of an output of a type: the test's, else the default.
 
     Raises:
         RequestError: there is no default for the type, or less than 0 is asked for.
@@ -75,7 +75,7 @@ def ulps_allowed(dtype: str, ulps: int | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OutputFault:
-    """What is wrong with the values of an output.
+    """Fault of an output's values.
 
     Attributes:
         kind: :data:`NAN` where only one side is, :data:`INFINITY` likewise, else :data:`ULPS`.
@@ -131,7 +131,7 @@ def output_fault(actual: Array, expected: Array, *, ulps: int, atol: float = 0.0
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:
-    """Whether a type is one of floating point, numpy's or ml_dtypes'."""
+    """Return whether a type is one of floating point, numpy's or ml_dtypes'."""
     if dtype.kind in "biuc":
         return False
     try:
@@ -162,5 +162,5 @@ def _plain(value: Any) -> float | int:
 
 
 def same_bits(one: Array, other: Array) -> bool:
-    """Whether two arrays are of one type and shape and hold the same bytes."""
+    """Return whether two arrays are of one type and shape and hold the same bytes."""
     return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()

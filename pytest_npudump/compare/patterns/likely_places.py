@@ -1,4 +1,4 @@
-"""Where two tensors differ: a survey of their elements, places that may hold what fails, and their names.
+"""Survey of two tensors' differing elements, likely places of them, and the places' names.
 
 A place is some lines along axes, a run of memory, or everything.
 """
@@ -86,7 +86,7 @@ class Tensors:
     threshold: float | None
 
     def pieces(self) -> Iterator[slice]:
-        """Yield what to look at at a time; what was seen of large mapped files is not held in memory."""
+        """Yield pieces to read at a time; pages of large mapped files are not held in memory."""
         step = _HELD // (CHUNK * self.golden.itemsize)
         for number, start in enumerate(range(0, self.golden.size, CHUNK)):
             if number % step == 0:
@@ -109,13 +109,13 @@ class Tensors:
         return golden, actual
 
     def fails(self, golden: Wide, actual: Wide) -> NDArray[np.bool_]:
-        """Return which elements fail."""
+        """Return a mask of the failing elements."""
         if self.threshold is None:
             return self.apart(golden, actual)
         return _beyond(golden, actual, self.threshold)
 
     def apart(self, golden: Wide, actual: Wide) -> NDArray[np.bool_]:
-        """Return which elements are farther off than a single element may be."""
+        """Return a mask of the elements that are farther off than a single element may be."""
         return _beyond(golden, actual, self.atol + self.rtol * np.abs(golden))
 
 
@@ -181,7 +181,7 @@ def squares(difference: Wide) -> float:
 
 
 def same(one: Wide, other: Wide) -> NDArray[np.bool_]:
-    """Return where two arrays are equal; NaN equals NaN."""
+    """Return a mask of equal elements; NaN equals NaN."""
     found = np.asarray(one == other)
     return found if found.all() else found | (np.isnan(one) & np.isnan(other))
 
@@ -216,7 +216,7 @@ class LikelyPlace:
 
     @property
     def everywhere(self) -> bool:
-        """Whether it is all of the tensor."""
+        """Return whether it is all of the tensor."""
         return not self.lines and self.run is None
 
     @property
@@ -228,7 +228,7 @@ class LikelyPlace:
         return math.prod(chosen.get(axis, length) for axis, length in enumerate(self.shape))
 
     def holds(self, flat: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Return which elements, given by their flat indices, are in it."""
+        """Return a mask of the elements in it, given by their flat indices."""
         if self.run is not None:
             return (flat >= self.run[0]) & (flat < self.run[1])
         inside = np.ones(flat.shape, bool)
@@ -243,7 +243,7 @@ class LikelyPlace:
         return inside
 
     def holds_piece(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """Return which elements of a piece of memory are in it, without a division for each."""
+        """Return a mask of its elements in a piece of memory, without a division for each."""
         if self.run is not None:
             return self.holds(np.arange(start, stop))
         inside = np.ones(stop - start, bool)
@@ -258,7 +258,7 @@ class LikelyPlace:
         return inside
 
     def surprising(self, failing: int) -> bool:
-        """Whether so many elements would hardly lie in such a place by accident, or it is of one element."""
+        """Return whether so many elements hardly lie in such a place by accident, or it is of one element."""
         size = math.prod(self.shape)
         if self.everywhere or self.count == failing == 1:
             return True
@@ -270,7 +270,7 @@ class LikelyPlace:
 
     @property
     def _cost(self) -> float:
-        """Bits that it takes to say which place is meant."""
+        """Bits that identify the place."""
         if self.run is not None:
             return 2 * math.log2(math.prod(self.shape))
         terms = (3 if isinstance(indices, range) else len(indices) for _, indices in self.lines)
@@ -279,7 +279,7 @@ class LikelyPlace:
 
 
 def _chosen(indices: Indices, length: int, first: int, count: int) -> NDArray[np.bool_]:
-    """Return which of ``count`` lines are among ``indices``; the axis, of ``length``, repeats itself."""
+    """Return a mask of ``count`` lines that ``indices`` name; the axis, of ``length``, repeats itself."""
     at = first % length
     if at + count > length and (at or count > length):
         return np.tile(_chosen(indices, length, 0, length), -(-(at + count) // length))[at : at + count]
@@ -330,7 +330,7 @@ def _indices(lines: NDArray[np.intp], counts: NDArray[np.intp]) -> Indices:
 
 
 class Noun(NamedTuple):
-    """What lines along an axis are called.
+    """Noun for lines along an axis.
 
     Attributes:
         one_line, several_lines: of them.
@@ -352,7 +352,7 @@ class Noun(NamedTuple):
         )
 
     def of(self, length: int) -> str:
-        """Return how many there are in all, and along which axis."""
+        """Return the number of all lines, and their axis."""
         return (
             str(length)
             if self.axis is None
@@ -361,7 +361,7 @@ class Noun(NamedTuple):
 
 
 def noun(layout: str, shape: tuple[int, ...], axis: int) -> Noun:
-    """Return what lines along an axis are called.
+    """Return the noun for lines along an axis.
 
     Args:
         layout: CANN's name of it, such as ``NCHW``; one that does not name each axis says nothing.

@@ -73,7 +73,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What explains a difference between two tensors.
+    """Pattern that explains a difference between two tensors.
 
     Attributes:
         kind: ``stuck``, ``sign``, ``factor``, ``offset``, ``other tensor``, ``moved``, ``unwritten`` or
@@ -113,7 +113,7 @@ def find_pattern(
     layout: str = "",
     others: Mapping[str, NDArray[Any]] = _NOTHING,
 ) -> Pattern | None:
-    """Return what explains the difference of two arrays of one shape; None where nothing does.
+    """Return the pattern of the difference of two arrays of one shape; None for none.
 
     Not looked at are complex tensors, those of more than :data:`LARGEST` elements, and integers beyond 2**53.
 
@@ -172,7 +172,7 @@ def _proposed(
 
 
 def _likely(evidence: PlaceEvidence, place: LikelyPlace, change: PossibleChange) -> bool:
-    """Whether a change explains enough of the sample of failing elements to be worth a look at all."""
+    """Return whether a change explains enough of the sample of failing elements to be tried on all."""
     inside = np.flatnonzero(place.holds(evidence.at))
     if inside.size < LEAST * evidence.at.size:
         return False

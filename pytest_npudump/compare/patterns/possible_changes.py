@@ -48,7 +48,7 @@ _HALF = np.uint64(32)
 
 
 class Explained(NamedTuple):
-    """What a change makes of elements of its place.
+    """Elements of a place that a change explains.
 
     Attributes:
         left: what it leaves of the difference of each; empty where that is nothing.
@@ -63,7 +63,7 @@ class Explained(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PossibleChange:
-    """What may have become of the elements of a place.
+    """Possible change of a place's elements.
 
     Attributes:
         kind, words: as ``kind`` and ``what`` of a pattern.
@@ -134,7 +134,7 @@ def _named(value: float) -> str:
 
 
 def _unwritten_bits(evidence: PlaceEvidence, inside: Flags) -> str:
-    """Say that the bytes of all failing elements are alike and make a NaN, as those of memory do; else ""."""
+    """Report that all failing elements are the same NaN, as in unwritten memory; else ""."""
     actual = evidence.tensors.actual
     if actual.dtype.itemsize > 4 or not np.isnan(evidence.actual[inside]).all():  # noqa: PLR2004 - bytes
         return ""
@@ -172,7 +172,7 @@ def arithmetic(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[Possible
 
 
 def _distinct(values: Wide, least: int) -> bool:
-    """Whether there are so many different values; most often a part of them tells."""
+    """Return whether there are so many different values; most often a part of them is enough."""
     return any(np.unique(part).size >= least for part in (values[:_GLANCE], values))
 
 
@@ -202,7 +202,7 @@ def _held(values: NDArray[Any], flat: Flat, _: Wide) -> Wide:
 
 
 def unwritten(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleChange]:
-    """Bits that are no values of this tensor: NaN, infinities, and magnitudes far from all of its own."""
+    """Yield values that are none of this tensor: NaN, infinities, and magnitudes far from all of its own."""
     magnitude = float(np.abs(evidence.golden[np.isfinite(evidence.golden)]).max(initial=0.0))
     words = said(
         "values that look like memory nobody wrote (NaN, Inf, or magnitudes far from any of its own)"
@@ -223,7 +223,7 @@ def unwritten(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleC
 
 
 def recur(evidence: PlaceEvidence) -> bool:
-    """Whether values of the failing elements are the golden's, to the bit, so that they may have moved."""
+    """Return whether failing elements have the golden's values, to the bit, so that they may have moved."""
     if evidence.tensors.golden.size > LARGEST_MOVED or not _distinct(evidence.actual, _FEW):
         return False
     some = evidence.actual[:: max(evidence.actual.size // _LOOKED_UP, 1)]
@@ -233,7 +233,7 @@ def recur(evidence: PlaceEvidence) -> bool:
 
 
 def _occurrences(tensors: Tensors, values: Wide) -> Iterator[tuple[NDArray[np.int64], Flat]]:
-    """Yield how often sorted values occur in more and more of the golden, and where first."""
+    """Yield the counts of sorted values in more and more of the golden, and their first places."""
     counts, first = np.zeros(values.size, np.int64), np.full(values.size, -1)
     yield counts, first
     golden = tensors.golden
@@ -251,7 +251,7 @@ def _occurrences(tensors: Tensors, values: Wide) -> Iterator[tuple[NDArray[np.in
 
 
 def _finder(values: Wide, dtype: np.dtype[Any]) -> Callable[[NDArray[Any]], tuple[Flat, Flat]]:
-    """Return what tells of a piece of a tensor which of sorted values its elements are, and where those are.
+    """Return a finder of sorted values in a piece of a tensor: their numbers and places.
 
     A table of codes, or of hashes of wider ones, rules out nearly all elements.
     """
@@ -314,7 +314,7 @@ def _moved(evidence: PlaceEvidence, words: str, source: Callable[[Flat], Flat]) 
 
 
 def _common_distance(evidence: PlaceEvidence, inside: Flags) -> int:
-    """Return how far behind their places in the golden values are found, 0 where they do not agree on it.
+    """Return the common distance of values from their places in the golden; 0 without one.
 
     The rarest values are looked for, and those count that the golden has once.
     """
@@ -339,7 +339,7 @@ def _common_distance(evidence: PlaceEvidence, inside: Flags) -> int:
 
 
 def _transposed(flat: Flat, lengths: tuple[int, ...], order: tuple[int, ...]) -> Flat:
-    """Return where the elements of a tensor with its axes in another order come from."""
+    """Return the origins of elements of a tensor with its axes in another order."""
     coordinates = np.unravel_index(flat, tuple(lengths[axis] for axis in order))
     back = [coordinates[order.index(axis)] for axis in range(len(order))]
     return np.asarray(np.ravel_multi_index(tuple(back), lengths))
@@ -394,7 +394,7 @@ def _order_words(origin: Flat, several_lines: str) -> str:
 
 
 def _line_recurs(evidence: PlaceEvidence, axis: int) -> bool:
-    """Whether some lines that fail may be lines of the golden, by a few of the elements of each.
+    """Return whether some lines that fail may be lines of the golden, by a few of the elements of each.
 
     As :func:`_origins` does, it lets pass what is off by next to nothing beside a whole line.
     """
@@ -415,7 +415,7 @@ def _line_recurs(evidence: PlaceEvidence, axis: int) -> bool:
 
 
 def _origins(tensors: Tensors, axis: int) -> Flat | None:
-    """Return which line of the golden each line along ``axis`` is; None where that is no other order."""
+    """Return the golden's line of each line along ``axis``; None where that is no other order."""
     ours, theirs = (_marks(side, tensors.shape, axis) for side in (tensors.golden, tensors.actual))
     order = np.argsort(ours, kind="stable")
     right = np.clip(np.searchsorted(ours, theirs, sorter=order), 1, ours.size - 1)

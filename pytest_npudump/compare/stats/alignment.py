@@ -1,4 +1,4 @@
-"""Which tensor of a golden is which of a dump, and in which order they were computed.
+"""Alignment of a golden's tensors with a dump's, and their order of execution.
 
 Names agree as they are or as CANN writes them into file names: a golden may hold raw names where a
 statistics dump has sanitised ones. Where several raw names share one sanitised form, tensors are paired by
@@ -55,7 +55,7 @@ class Alignment:
 
     @property
     def both(self) -> NDArray[np.bool_]:
-        """Which tensors, (n,), both sides have."""
+        """Mask of the tensors, (n,), that both sides have."""
         return np.asarray((self.golden != ABSENT) & (self.actual != ABSENT))
 
 
@@ -194,7 +194,7 @@ def _myers(one: Sequence[Hashable], other: Sequence[Hashable]) -> list[int] | No
 
 
 def _step(reach: Sequence[int], k: int, edits: int) -> int:
-    """Return where diagonal ``k`` starts after one more edit: one element of either side passed over."""
+    """Return the start of diagonal ``k`` after one more edit: one element of either side passed over."""
     middle = len(reach) // 2
     if edits == 0:
         return 0
@@ -265,7 +265,7 @@ def slide(
 def _moves(
     elements: Sequence[Hashable], partners: Sequence[int], run: range, direction: int
 ) -> list[tuple[int, int, int]]:
-    """Return what each further step of ``run`` changes: (loses its partner, gains it, that partner)."""
+    """Return the changes of each further step of ``run``: (loses its partner, gains it, that partner)."""
     moves = []
     last = ABSENT
     old, new = (run.stop, run.start) if direction > 0 else (run.start - 1, run.stop - 1)
@@ -372,7 +372,7 @@ def under_golden_keys(
 
 
 def may_hold_calls(keys: Iterable[str]) -> bool:
-    """Whether eager calls may be among tensors of these keys: a quick look."""
+    """Return whether eager calls may be among tensors of these keys: a quick look."""
     return any(key.startswith(("aclnn", "L2Dfx")) or ">" in key for key in keys)
 
 

@@ -1,4 +1,4 @@
-"""How far each statistic may be off, how much of that it is, and how far it strays between healthy runs."""
+"""Allowances of statistics, the used share of each, and the noise of healthy runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What one statistic of one tensor may differ by.
+    """Allowed difference of one statistic of one tensor.
 
     Attributes:
         key: the tensor's key.
@@ -77,12 +77,12 @@ class Allowance:
 
     @property
     def blind(self) -> bool:
-        """Whether a tensor of zeros would pass in this statistic."""
+        """Return whether a tensor of zeros would pass in this statistic."""
         return 0 < abs(self.value) <= self.allowed
 
 
 def allowances(table: StatsTable, tolerances: Tolerances, layers: Container[str]) -> Iterator[Allowance]:
-    """Yield what the measured statistics of a golden may differ by, in its order.
+    """Yield the allowed differences of a golden's measured statistics, in its order.
 
     Of counts those alone that a rule loosens: all others must be equal.
 
@@ -186,7 +186,7 @@ def shares_of_allowed(comparison: Comparison, tolerances: Tolerances) -> NDArray
 
 
 def share_of(reason: Reason) -> float:
-    """Return how many times its allowance a reason is off; infinite where there is none, or no number."""
+    """Return the ratio of a reason's difference to its tolerance; infinite without one, or for no number."""
     difference = reason.difference
     return abs(difference) / reason.allowed if reason.allowed and difference is not None else np.inf
 
@@ -246,7 +246,7 @@ class Deviations:
 
 
 def structural_difference(comparison: Comparison) -> str:
-    """Say in what else than values two runs differ; "" where both have the same tensors of one shape each."""
+    """Describe how two runs differ besides values; "" where both have the same tensors of one shape each."""
     for verdict in comparison.failing:
         if verdict.status in (MISSING, EXTRA):
             side = "the first run only" if verdict.status == MISSING else "the later run only"

@@ -1,4 +1,4 @@
-"""What tells all elements of a tensor apart: projections, and hashes where the producer computed them.
+"""Fingerprints of all elements of a tensor: projections, and hashes where the producer computed them.
 
 Projections are eight sums, whose differences tell how far apart the elements are. The root mean square of the
 eight differences estimates the l2norm of the difference of the tensors, with a standard deviation of a
@@ -43,7 +43,7 @@ _LOST = "the golden has projections, the dump has none"
 
 @dataclass(frozen=True, slots=True)
 class ProjectionFindings:
-    """What the projections of m pairs say.
+    """Findings on the projections of m pairs.
 
     Attributes:
         judged: (m,), those whose projections both sides tell, and a rule judges.
@@ -103,7 +103,7 @@ def compare_projections(pairs: Pairs, tolerances: Tolerances) -> ProjectionFindi
 
 @dataclass(frozen=True, slots=True)
 class Strayed:
-    """Of k tensors, (k,) each, whose projections are not the golden's: how far off, and what they may be.
+    """Distances of k tensors, (k,) each, whose projections are not the golden's, with their tolerances.
 
     Attributes:
         rows: positions among the pairs.
@@ -119,7 +119,7 @@ class Strayed:
 
 
 def strayed_projections(pairs: Pairs, tolerances: Tolerances) -> Strayed:
-    """Measure how far projections are from the golden's.
+    """Measure the distance of projections from the golden's.
 
     Args:
         pairs: the m tensors.
@@ -165,7 +165,7 @@ def _remarks(pairs: Pairs, *found: tuple[str, NDArray[np.bool_]]) -> Iterator[st
 
 @dataclass(frozen=True, slots=True)
 class _Differences:
-    """Of m pairs, (m,) each: how far apart, in which scale, and how much of that is rounding of the sums."""
+    """Distances of m pairs, (m,) each: their scale, and the part that is rounding of the sums."""
 
     distance: NDArray[np.float64]
     scale: NDArray[np.float64]
@@ -221,7 +221,7 @@ def _sums(table: StatsTable, rows: NDArray[np.intp]) -> NDArray[np.float64]:
 
 
 def printed_distance(table: StatsTable) -> NDArray[np.float64]:
-    """What the digits of a golden's projections may make of a distance, (n,)."""
+    """Return the distance that the digits of a golden's projections may make, (n,)."""
     if table.projections is None:
         return np.zeros(len(table))
     sums = np.where(table.tells(PROJECTIONS)[:, np.newaxis], table.projections, 0.0)
@@ -249,7 +249,7 @@ def norms(table: StatsTable) -> NDArray[np.float64]:
 
 
 def root_mean_square(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of each row; no square leaves the range of float64."""
+    """Return the root mean square of each row; no square leaves the range of float64."""
     largest = np.abs(rows).max(axis=1, initial=0.0)
     divisor = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
     found = divisor * np.sqrt(np.square(rows / divisor[:, np.newaxis]).mean(axis=1))
@@ -262,7 +262,7 @@ _HASH_LOST = said("the golden has a hash, the dump has none")
 
 @dataclass(frozen=True, slots=True)
 class Digests:
-    """What the hashes of n pairs say.
+    """Findings on the hashes of n pairs.
 
     Attributes:
         equal: (n,), those with a hash on both sides of which none differs: all bits are equal.

@@ -43,16 +43,16 @@ class Pairs:
 
     @classmethod
     def of(cls, golden: StatsTable, actual: StatsTable, alignment: Alignment) -> Pairs:
-        """Return those that are aligned."""
+        """Return the aligned pairs."""
         both = alignment.both
         return cls(golden, actual, alignment.golden[both], alignment.actual[both])
 
     def known(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Which statistics either side tells, (m, 7) each."""
+        """Return masks of the statistics that either side has, (m, 7) each."""
         return self.golden.known[self.here], self.actual.known[self.there]
 
     def projected(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Which pairs either side has projections of, (m,) each."""
+        """Return masks of the pairs that either side has projections of, (m,) each."""
         return self.golden.tells(PROJECTIONS)[self.here], self.actual.tells(PROJECTIONS)[self.there]
 
     def key(self, row: int) -> str:
@@ -108,7 +108,7 @@ LARGEST = float(np.finfo(np.float64).max)
 def differing(
     pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerances
 ) -> Iterator[tuple[int, int, float, Rule]]:
-    """Cells that fail, as (position among the pairs, column, allowed difference, rule that decided).
+    """Yield failing cells as (position among the pairs, column, allowed difference, rule that decided).
 
     Args:
         pairs: the tensors both sides have.
@@ -140,7 +140,7 @@ def _judge(
 def allowed_differences(
     pairs: Pairs, rows: NDArray[np.intp], columns: NDArray[np.intp], tolerances: Tolerances
 ) -> tuple[NDArray[np.float64], list[Rule]]:
-    """Return what k cells may differ by, (k,), what both sides print included, and the rules that decide.
+    """Return the allowed differences of k cells, (k,), printed digits included, and the rules that decide.
 
     Args:
         pairs: the tensors both sides have.
@@ -204,7 +204,7 @@ def changed(pairs: Pairs, judged: NDArray[np.bool_]) -> NDArray[np.bool_]:
 def _printed(
     pairs: Pairs, rows: NDArray[np.intp], columns: NDArray[np.intp], exact: NDArray[np.bool_]
 ) -> list[NDArray[np.integer]]:
-    """Digits that either side prints of k cells, (k,); 0 for counts, and for extremes that are exact."""
+    """Return the digits that either side prints of k cells, (k,); 0 for counts and exact extremes."""
     sides = pairs.golden.digits[pairs.here[rows]], pairs.actual.digits[pairs.there[rows]]
     whole = (columns >= MEASURED) | (exact & (columns < EXTREMES))
     return [np.where(whole | ((digits == SUMMED) & (columns < EXTREMES)), 0, digits) for digits in sides]
@@ -299,7 +299,7 @@ def _rules(
 
 
 def _unequal(pairs: Pairs, judged: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], list[tuple[int, int]]]:
-    """Judged cells, (m, 7), that are not the same on both sides, and those that are compared as integers.
+    """Return judged cells, (m, 7), that differ between the sides, and those compared as integers.
 
     The latter, whether they are the same or not, are not among the former.
     """

@@ -191,7 +191,7 @@ def _unsteady(pairs: Pairs, tolerances: Tolerances) -> NDArray[np.bool_]:
 
 
 def _not_approved(pairs: Pairs, new: NDArray[np.bool_]) -> str:
-    """Say what the golden leaves open that the dump tells, "" for nothing.
+    """Name properties that the dump has and the golden lacks; "" for none.
 
     Args:
         pairs: the m tensors.

@@ -1,4 +1,4 @@
-"""What a comparison found, as data: a verdict a tensor, its reasons, where it began, and the sum of them."""
+"""Findings of a comparison, as data: verdicts per tensor, their reasons, the first mismatch, and sums."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EXTRA = "extra"
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a tensor fails: one property and the rule that decided.
+    """Reason of a failing tensor: one property and the rule that decided.
 
     Attributes:
         statistic: ``dtype``, ``shape``, ``count`` or one of :data:`~pytest_npudump.dump.table.JUDGED`.
@@ -174,33 +174,33 @@ class Comparison:
 
     @property
     def unreadable(self) -> dict[int, tuple[Any, ...]]:
-        """What could not be read of tensors whose elements were wanted, as errors, by position."""
+        """Errors of reading tensors whose elements were wanted, by position."""
         examined = {**self.elements, **self.alone}
         return {at: examined[at].problems for at in sorted(examined) if examined[at].problems}
 
     @property
     def ok(self) -> bool:
-        """Whether every tensor of the golden is there and agrees, and no other one is."""
+        """Return whether every tensor of the golden is there and matches, and no other one is."""
         return not self.failing
 
     @property
     def unjudged(self) -> int:
-        """Those of ``passed`` of whose values nothing was judged, neither statistics nor elements."""
+        """Number of passed tensors of whose values nothing was compared, neither statistics nor elements."""
         return len(frozenset[int]().union(*(doubt.unjudged for doubt in self.doubts)))
 
     @property
     def changed(self) -> int:
-        """Those of ``passed`` that are not the golden's digit for digit."""
+        """Number of passed tensors that are not the golden's digit for digit."""
         return len(self.differing) - self.count(FAIL)
 
     @property
     def wavering(self) -> int:
-        """Those of ``passed`` that differ by no more than runs alike did when the golden was recorded."""
+        """Number of passed tensors that differ by no more than the noise recorded with the golden."""
         return len(self.within_noise)
 
     @property
     def identical(self) -> int:
-        """Those of ``passed`` that are the golden's digit for digit, in all that was judged of them."""
+        """Number of passed tensors that are the golden's digit for digit, in all that was compared."""
         unseen = frozenset[int]().union(*(doubt.unjudged for doubt in self.doubts)) - self.differing
         return self.passed - self.changed - self.wavering - len(unseen - self.within_noise)
 
@@ -228,7 +228,7 @@ class Comparison:
 
     @property
     def nothing_judged(self) -> bool:
-        """Whether all tensors that hold elements agree, and nothing was judged of the values of any."""
+        """Return whether all tensors that hold elements match, and no values of any were compared."""
         if self.failing or not self.unjudged:
             return False
         shared = self.alignment.golden[self.alignment.both].tolist()
@@ -237,7 +237,7 @@ class Comparison:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was not judged, and what was decided about pairing."""
+        """Notes on values that were not compared, and decisions about pairing."""
         return (*self.remarks, *(doubt.describe(self.compared) for doubt in self.doubts))
 
     def count(self, status: str) -> int:
@@ -369,7 +369,7 @@ def execution(key: TensorKey) -> TensorKey:
 
 
 def origin_of(first: Verdict | None, compared: Iterable[str]) -> str:
-    """What is known of where ``first`` comes from.
+    """Return the known origin of ``first``.
 
     Args:
         first: the first divergence.
@@ -457,7 +457,7 @@ def _keys(comparison: Comparison) -> Iterator[TensorKey]:
 
 
 def _inputs_dumped(comparison: Comparison, key: TensorKey) -> bool:
-    """Whether either side holds an input of the execution that ``key`` belongs to."""
+    """Return whether either side holds an input of the execution that ``key`` belongs to."""
     fed = execution(key.sanitised)
     texts = (
         text for side in (comparison.golden, comparison.actual) for text in side.keys if ":input." in text

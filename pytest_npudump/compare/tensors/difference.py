@@ -48,7 +48,7 @@ _BLOCK = 1 << 19
 
 
 class _Tables(NamedTuple):
-    """What all pairs of two types have in common.
+    """Tables shared by all pairs of two types.
 
     Attributes:
         golden, actual: the n elements of each byte, of shape (256, n).
@@ -168,7 +168,7 @@ class CodePairs:
 
 
 def _places(joint: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return where one of the pairs ``wanted`` is."""
+    """Return the positions of the ``wanted`` pairs."""
     chosen = np.zeros(_PAIRS, np.bool_)
     chosen[wanted] = True
     return np.flatnonzero(chosen[joint])
@@ -210,7 +210,7 @@ _MOST = 1 << 39
 
 @dataclass(frozen=True, slots=True)
 class TensorDifference:
-    """How far ``actual`` is from ``golden``.
+    """Distance of ``actual`` from ``golden``.
 
     Attributes:
         shape, dtype, count: of the golden tensor.
@@ -263,11 +263,11 @@ class TensorDifference:
 
     @property
     def special_equal(self) -> bool:
-        """Whether NaN and infinities are at the same places in both."""
+        """Return whether NaN and infinities are at the same places in both."""
         return not self.special_different
 
     def special_text(self) -> str:
-        """How NaN and infinities differ, in words; "" where they do not."""
+        """Describe how NaN and infinities differ; "" where they do not."""
         if self.first_special_different is None:
             return ""
         return (
@@ -442,7 +442,7 @@ def _add_same_complex(
 
 
 def _is_same(golden: np.ndarray, actual: np.ndarray) -> bool:
-    """Whether two contiguous chunks are equal bit by bit."""
+    """Return whether two contiguous chunks are equal bit by bit."""
     octets = golden.view(np.uint8), actual.view(np.uint8)
     if octets[0].size % 8 == 0:
         octets = octets[0].view(np.uint64), octets[1].view(np.uint64)
@@ -508,7 +508,7 @@ def small_pair(golden: Values, actual: Values) -> Pair | None:
 
 
 def _is_exact(values: np.ndarray) -> bool:
-    """Whether an array that is not empty is of 64-bit integers small enough to be added up in float64."""
+    """Return whether an array that is not empty is of 64-bit integers small enough for sums in float64."""
     if dtype_name(values.dtype) not in {"int64", "uint64"}:
         return False
     return int(np.maximum.reduce(values, axis=None)) <= _MOST and (
@@ -523,7 +523,7 @@ def examine_small(
     *,
     worst: int = 5,
 ) -> list[ExaminedPair]:
-    """Compare what :func:`small_pair` returned of tensors of one type and size, by one call for all.
+    """Compare pairs from :func:`small_pair`, of tensors of one type and size, by one call for all.
 
     A tensor of a few kilobytes takes no longer to compute than numpy takes to be called.
 

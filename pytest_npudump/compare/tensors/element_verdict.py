@@ -1,4 +1,4 @@
-"""How a comparison element by element and one of statistics become one verdict.
+"""Verdict of a tensor from its elements and its statistics.
 
 A tensor passes only if both do, but for projections, which only estimate what its elements tell. Of two
 floating-point tensors two things are asked for, with the tolerance of the layer's extremes and their own
@@ -119,7 +119,7 @@ def with_elements(
 
 
 def _without_projections(verdict: Verdict | None) -> Verdict | None:
-    """Leave out what estimates the distance of elements that were compared; None where nothing else fails."""
+    """Leave out estimated distances of compared elements; None where nothing else fails."""
     if verdict is None or all(reason.statistic != PROJECTIONS for reason in verdict.reasons):
         return verdict
     reasons = tuple(reason for reason in verdict.reasons if reason.statistic != PROJECTIONS)
@@ -127,13 +127,13 @@ def _without_projections(verdict: Verdict | None) -> Verdict | None:
 
 
 def _differ(found: PairElements) -> bool:
-    """Whether any element is not the golden's; a zero is one of either sign."""
+    """Return whether any element is not the golden's; a zero is one of either sign."""
     difference = found.difference
     return bool(found.unequal_bytes) or (difference is not None and difference.max_abs > 0)
 
 
 def _in_order(statistics: tuple[Reason, ...], elements: tuple[Reason, ...]) -> tuple[Reason, ...]:
-    """Put where NaN are before what they make of the statistics, so that it is what a report shows."""
+    """Put NaN before their effects on the statistics, so that reports show these first."""
     special = tuple(reason for reason in elements if reason.statistic == SPECIAL)
     return (*special, *statistics, *elements[len(special) :])
 
@@ -153,7 +153,7 @@ def with_failing(comparison: Comparison, failing: tuple[Verdict, ...], newly: in
 
 
 def element_reasons(found: PairElements, rule: Rule, share: float = 1.0) -> tuple[Reason, ...]:
-    """Why the elements of a tensor fail; empty where they do not.
+    """Return the reasons for which the elements of a tensor fail; empty where they do not.
 
     Args:
         found: how far they are off.
@@ -297,7 +297,7 @@ def _axes(indices: Array, values: Array) -> Iterator[tuple[int, bool]]:
 
 
 def _extreme(indices: Array, values: Array, axis: int) -> bool:
-    """Whether indices are those of the largest or the smallest values along an axis, all different ones."""
+    """Return whether indices are those of the largest or the smallest values along an axis, all different."""
     chosen = np.sort(np.take_along_axis(values, indices, axis), axis)
     every, count = np.moveaxis(np.sort(values, axis), axis, 0), indices.shape[axis]
     chosen = np.moveaxis(chosen, axis, 0)

@@ -1,4 +1,4 @@
-"""Running results of a comparison of elements: measures, and the elements farthest apart."""
+"""Kernel of a comparison of elements: running measures, and the elements farthest apart."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Measures:
         self.relative_count += totals.count - totals.zero - totals.special
 
     def cosine(self) -> float:
-        """Of the two as vectors; 1 for two zero vectors, 0 if only one is zero."""
+        """Return the cosine of the two as vectors; 1 for two zero vectors, 0 if only one is zero."""
         golden, actual = self.golden_squares, self.actual_squares
         if not golden.value > 0 or not actual.value > 0:
             return 1.0 if not golden.value and not actual.value else 0.0
@@ -160,7 +160,7 @@ class Worst:
 
     @property
     def wants_special(self) -> bool:
-        """Whether another different special pair changes anything."""
+        """Return whether another different special pair changes anything."""
         return self.first_special is None or len(self._special) < self.limit
 
     def index(self, flat: int) -> tuple[int, ...]:
@@ -380,7 +380,7 @@ def _add_products(
 
 
 def _beyond(pairs: _Pairs, magnitude: np.ndarray, tolerances: np.ndarray) -> np.ndarray:
-    """Return which pairs are outside the tolerance as float64 has it, though they may be float32.
+    """Return a mask of pairs outside the tolerance as float64 has it, though they may be float32.
 
     An infinite distance of finite numbers always is.
     """
@@ -420,7 +420,7 @@ def widened(values: np.ndarray, wide: Any) -> np.ndarray:
 
 
 def ulp_gap(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return how many values of their floating-point type two arrays are apart, as unsigned integers.
+    """Return the distance of two arrays in values of their floating-point type, as unsigned integers.
 
     +0 and -0 are one value, an infinity is the next one behind the largest number; of NaN the distance means
     nothing. The codes of one sign are in the order of the magnitudes.
@@ -471,7 +471,7 @@ class _Sums:
         self.times = times
 
     def count(self, flags: np.ndarray | None, shape: tuple[int, int] = (0, 0)) -> list[int]:
-        """Return how many flags of each row are set; None are those of ``shape`` that are all set."""
+        """Count the set flags of each row; None means that all those of ``shape`` are set."""
         if self.times is None:
             return [shape[1]] * shape[0] if flags is None else row_counts(flags)
         times = self.times if flags is None else self.times[flags[0]]
@@ -543,12 +543,12 @@ def _cleared(
 
 
 def is_finite(values: np.ndarray) -> bool:
-    """Whether elements of any type have no NaN and no infinity among them."""
+    """Return whether elements of any type have no NaN and no infinity among them."""
     return special_flags(values) is None
 
 
 def special_flags(values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Where elements are NaN or infinite, and where they are NaN; None if all are finite."""
+    """Return masks of the NaN and infinite elements, and of the NaN; None if all are finite."""
     if values.dtype.kind in "biu":
         return None
     infinity = _INFINITIES.get(dtype_name(values.dtype))

@@ -1,4 +1,4 @@
-"""What can be told of tensors at a glance: where remarkable elements lie, and what can be drawn.
+"""Picture of tensors at a glance: places of remarkable elements, and data to draw.
 
 A picture has histograms of the values and errors of two tensors, and a map of where these are. Its size is
 the same whatever the tensors', and so is the memory it takes. It looks at every element twice: once for the
@@ -29,7 +29,7 @@ _CHUNK = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class TensorDescription:
-    """Where the remarkable elements of one tensor lie.
+    """Places of the remarkable elements of one tensor.
 
     Attributes:
         dtype: numpy's or ml_dtypes' name.

@@ -49,7 +49,7 @@ WORST = 5
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What a worker is to compare.
+    """Pair of tensors for a worker to compare.
 
     Attributes:
         golden, actual: the two tensors; None where only one side has its elements.
@@ -69,14 +69,14 @@ class Pair:
 
     @property
     def nbytes(self) -> int:
-        """How much there is to read."""
+        """Number of bytes to read."""
         sides = [side for side in (self.golden, self.actual) if isinstance(side, TensorRecord)]
         return sum(side.payload.nbytes for side in sides if side.payload is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class PairElements:
-    """What a comparison element by element found.
+    """Findings of a comparison element by element.
 
     Attributes:
         golden, actual: the records in the layout they were compared in, with its statistics; None where the
@@ -258,7 +258,7 @@ def _host_pair(golden: TensorRecord, actual: TensorRecord, layout: str) -> tuple
 
 
 def _why_bytes(record: TensorRecord) -> str:
-    """Why only the bytes of a tensor can be compared; "" where it has values."""
+    """Return why only the bytes of a tensor can be compared; "" where it has values."""
     why = why_opaque(record.dtype)
     if why or record.shape is not None:
         return why
@@ -334,7 +334,7 @@ def _bytes(golden: TensorRecord, actual: TensorRecord, why: str) -> PairElements
 
 
 def _unequal_bytes(golden: Payload, actual: Payload) -> int:
-    """How many bytes differ; of two sizes, by how many one is longer."""
+    """Count the differing bytes; of two sizes, those by which one is longer too."""
     one, other = raw_bytes(golden), raw_bytes(actual)
     if one.size != other.size:
         return abs(one.size - other.size)

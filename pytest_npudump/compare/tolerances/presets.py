@@ -198,7 +198,7 @@ _SWITCHES = ("hf32",)
 
 @dataclass(frozen=True, slots=True)
 class Numerics:
-    """Which bounds a comparison goes by where its preset is ``default``.
+    """Numerics of golden and run, which decide the tolerances where the preset is ``default``.
 
     Attributes:
         bounds: ``same``, ``other`` or ``hf32``, each a preset.

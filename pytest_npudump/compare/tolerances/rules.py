@@ -99,7 +99,7 @@ def undecided(rules: Iterable[Rule], facts: Mapping[str, str]) -> Iterator[tuple
 
 
 def excerpt(value: object) -> str:
-    """Return what a message shows of a value that somebody gave."""
+    """Return the excerpt of a person's value for a message."""
     try:
         return repr(value)[:80]
     except ValueError:  # Python prints no integer of so many digits
@@ -142,7 +142,7 @@ def parse_rules(
 
 
 def tolerances_for(request: DumpRequest, settings: Settings, rootdir: Path) -> Tolerances:
-    """Combine what the options and the marker say; the marker has the last word.
+    """Combine the tolerances of the options and the marker; the marker has the last word.
 
     ``rtol`` and ``atol`` of the marker hold for every floating-point statistic of the test; one given
     without the other means 0 for the other, as in ``pytest.approx``.
@@ -258,7 +258,7 @@ def _choice(item: Mapping[str, Any], key: str, where: str, allowed: tuple[str, .
 
 
 def _loosened(rule: Rule, preset: str) -> str:
-    """Say where ``rule`` allows more than the preset does; "" where it nowhere does.
+    """Describe where ``rule`` allows more than the preset does; "" where it nowhere does.
 
     Types that no preset forgives anything, such as float8_e8m0fnu, count only where the rule names them: any
     rule at all allows more than nothing.
@@ -303,7 +303,7 @@ class ReferenceTolerances:
         return replace(self, rules=tuple(rule for rule in self.rules if rule.suits(facts)))
 
     def same(self) -> Tolerances:
-        """Return what a device may be off where its number format explains nothing."""
+        """Return the tolerances where a device's number format explains nothing."""
         return Tolerances(HF32 if self.hf32 else SAME, self.rules)
 
     def among(self, dtypes: Iterable[str]) -> Tolerances:
@@ -329,7 +329,7 @@ def floats_among(dtypes: Iterable[str]) -> tuple[str, ...]:
 def reference_tolerances(
     request: DumpRequest, tolerance_file: Path | None, numerics: str = AUTO
 ) -> ReferenceTolerances:
-    """Combine what the tolerance file and the marker say of the reference; the marker has the last word.
+    """Combine the reference's tolerances of the file and the marker; the marker has the last word.
 
     Args:
         request: what the marker asks for.
@@ -352,7 +352,7 @@ def reference_tolerances(
 
 
 def check_reference(request: DumpRequest) -> None:
-    """Check what the marker says of the reference, before anything runs.
+    """Check the marker's arguments on the reference, before anything runs.
 
     Raises:
         RequestError: a rule is bad, or there is no reference that it could be against.

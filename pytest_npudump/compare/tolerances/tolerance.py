@@ -1,4 +1,4 @@
-"""What statistics may differ by: a preset by data type, and rules by layer, operator, type and statistic.
+"""Tolerances of statistics: a preset by data type, and rules by layer, operator, type and statistic.
 
 The last rule that matches decides, alone: rules of the run's file come before those of the marker, so the
 marker has the last word. Integers, bools and counts are exact unless a rule names their type or statistic:
@@ -91,11 +91,11 @@ class Rule:
 
     @property
     def names_dtype(self) -> bool:
-        """Whether the rule says which types it means; a glob that begins with a wildcard does not."""
+        """Return whether the rule names types; a glob that begins with a wildcard does not."""
         return self.dtype[:1] not in _WILD
 
     def covers(self, dtype: str, statistic: str) -> bool:
-        """Whether the rule speaks about a statistic of tensors of that type."""
+        """Return whether the rule covers a statistic of tensors of that type."""
         if self.statistic not in (ANY, statistic):
             return False
         if is_count(statistic) and ANY in (self.statistic, self.dtype):
@@ -104,11 +104,11 @@ class Rule:
         return named and (self.dtype == ANY or bool(_pattern(self.dtype).match(dtype)))
 
     def suits(self, facts: Mapping[str, str]) -> bool:
-        """Whether the rule is for a run of such a producer, which tells all the facts that the rule names."""
+        """Return whether the rule is for such a producer, which has all the facts that the rule names."""
         return all(name in facts and _pattern(glob).match(facts[name]) for name, glob in self.producer)
 
     def reaches(self, layer: str, op_type: str = "", *, literally: bool = False) -> bool:
-        """Whether the rule is about the layer; a raw and a sanitised spelling of one name are the same.
+        """Return whether the rule is about the layer, in its raw or its sanitised spelling.
 
         Args:
             layer: its name.
@@ -196,12 +196,12 @@ class Tolerances:
 
     @property
     def names_layers(self) -> bool:
-        """Whether any rule is about some layers only, so that two layers of one type may differ in rules."""
+        """Return whether any rule names layers, so that two layers of one type may differ in rules."""
         return any(rule.layer != ANY for rule in self.rules)
 
     @property
     def names_op_types(self) -> bool:
-        """Whether any rule is about the layers of some operators only."""
+        """Return whether any rule is about the layers of some operators only."""
         return any(rule.op_type != ANY for rule in self.rules)
 
     def decide(self, layer: str, dtype: str, statistic: str, key: str = "", op_type: str = "") -> Rule:
@@ -237,7 +237,7 @@ class Tolerances:
         return _preset_rule(self.preset, dtype, statistic).rtol
 
     def is_measured(self, rule: Rule) -> bool:
-        """Whether a rule that these decided on is a bound that was measured."""
+        """Return whether a rule that these decided on is a measured tolerance."""
         return self.measured is not None and rule.source == self.measured.source
 
     def _heeds_measured(self, dtype: str) -> bool:
@@ -305,7 +305,7 @@ class Tolerances:
         return replace(self, rules=tuple(filter(rules, self.rules)))
 
     def unmatched(self, *tables: StatsTable) -> tuple[Rule, ...]:
-        """Rules that are about no tensor of any of ``tables``: a misspelt layer, most of the time.
+        """Return rules about no tensor of any of ``tables``: a misspelt layer, most of the time.
 
         A rule for one statistic is about the tensors that have it.
         """

@@ -1,4 +1,4 @@
-"""Where a value came from: the bounds of a tensor under other numerics, by what it was computed from.
+"""Upstream of a value: tolerances of a tensor under other numerics, by the operators that computed it.
 
 A preset knows a tensor's own type. Other numerics change it by what is upstream:
 
@@ -95,7 +95,7 @@ _AS_CODES = "bfloat16"
 
 @dataclass(frozen=True, slots=True)
 class Ancestry:
-    """What a tensor was computed from.
+    """Operators and tensors from which a tensor was computed.
 
     Attributes:
         dtype: the narrowest type, of another tensor or its own; :data:`CODES` for that of 8-bit codes.
@@ -149,7 +149,7 @@ class Ancestry:
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """What is known of tensors by what is upstream of them.
+    """Known facts of tensors from upstream.
 
     Attributes:
         found: by the golden's key, of those whose bounds it widens.
@@ -186,7 +186,7 @@ class Upstream:
 
 
 class _Inheritance:
-    """What is upstream of each row of a table, in the order in which the operators ran."""
+    """Upstream of each row of a table, in the order of execution."""
 
     def __init__(
         self, table: StatsTable, op_types: Sequence[str], parents: Sequence[Sequence[int]], preset: str
@@ -272,7 +272,7 @@ class _Inheritance:
         self._wider[row][zero] = 1.0
 
     def _slope(self, row: int, op_type: str) -> float:
-        """By what an operator that divides by a tensor makes more of the noise of its smallest elements."""
+        """Return the factor by which a division enlarges the noise of the divisor's smallest elements."""
         low = min(np.abs(self._table.values[row, :EXTREMES]))
         one_sign = np.prod(self._table.values[row, :EXTREMES]) > 0
         if not (one_sign and np.isfinite(self._sizes[row, 0])) or self._wider[row, 0] <= 1:
