@@ -56,7 +56,7 @@ U = TypeVar("U")
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What a merge has come to.
+    """Result of a merge.
 
     Attributes:
         text: of the golden file; with markers where there are conflicts.
@@ -181,7 +181,7 @@ def _in_part(path: Path, texts: _Sides[str]) -> Merged | None:
 
 
 def _in_order(name: str, begins: Mapping[str, int], table: Iterable[str]) -> bool:
-    """Whether the lines of a block stand as its tensors do; edges of other layers stand behind.
+    """Return whether the lines of a block stand as its tensors do; edges of other layers stand behind.
 
     Models have an order of their own.
     """
@@ -197,7 +197,7 @@ def _by_name(block: str) -> dict[str, str]:
 
 
 def _places(text: str) -> dict[str, tuple[int, int]]:
-    """Return where the lines of each block begin and end, as they are written; none of other text."""
+    """Return the beginning and end of each block's lines in a golden's text; none of other text."""
     begins: dict[str, int] = {}
     last = 0
     for name in (_TABLE, *BLOCKS):
@@ -299,7 +299,7 @@ class _Merge:
         yield _yaml("columns", " ".join(self._columns))
 
     def _leaves_out_more(self) -> bool:
-        """Whether a side, which may never have seen it, would leave a tensor out for the other one's sake."""
+        """Return whether a side would leave out a tensor for the other's sake, perhaps unseen."""
         base, ours, theirs = self._sides.map(lambda golden: set(entries_of(golden).items()))
         return bool({word for word in (ours ^ theirs) - base if word[1] == LEFT_OUT})
 
@@ -347,7 +347,7 @@ class _Merge:
     def _of_rows(
         self, names: Iterable[str], block: Callable[[Record], str]
     ) -> Iterator[tuple[str, str | Conflict[str | None] | None]]:
-        """Yield what a block says of each tensor: that of the side whose statistics it has."""
+        """Yield a block's entry of each tensor: that of the side whose statistics it has."""
         blocks = self._sides.map(lambda golden: by_name(block(golden)))
         for key in names:
             before, ours, theirs = _at(blocks, key)
@@ -360,7 +360,7 @@ class _Merge:
                 yield key, ours if ours == theirs else Conflict(ours, theirs)
 
     def _edges(self, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
-        """Yield what feeds the layers of the result; nothing of a layer that is fed by one that has gone."""
+        """Yield the inputs of the result's layers; none of a layer with an input that has gone."""
         blocks = self._sides.map(lambda golden: by_name(golden.blocks.get(EDGES, "")))
         kept = dict.fromkeys(map(_layer, names))
         gone = {_layer(key) for side in self._lines for key in side} - kept.keys()
@@ -383,7 +383,7 @@ class _Merge:
 
 
 def _with_all_sources(sides: _Sides[Any]) -> Any:
-    """Join what both sides say of golden tensors: sources of failures are those of both."""
+    """Join both sides' facts of golden tensors: the sources of failures of both."""
     plain = sides.map(lambda one: {**one, SOURCES: []} if isinstance(one, dict) else one)
     found = joined(plain.base, plain.ours, plain.theirs)
     if isinstance(found, Conflict) or not isinstance(found, dict):
@@ -393,7 +393,7 @@ def _with_all_sources(sides: _Sides[Any]) -> Any:
 
 
 def _by_variant(sides: _Sides[Any]) -> Any:
-    """Join what both sides say of variants name by name."""
+    """Join both sides' facts of variants name by name."""
     base, ours, theirs = (one if isinstance(one, dict) else {} for one in sides)
     told = {name: joined(base.get(name), ours.get(name), theirs.get(name)) for name in {**ours, **theirs}}
     if any(isinstance(facts, Conflict) for facts in told.values()):
@@ -460,7 +460,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Conflict(Generic[Value]):
-    """What both sides have, where neither is the base's.
+    """Conflict of both sides' values, where neither is the base's.
 
     Attributes:
         ours: of the side that is merged into.
@@ -472,7 +472,7 @@ class Conflict(Generic[Value]):
 
 
 def joined(base: Value, ours: Value, theirs: Value) -> Value | Conflict[Value]:
-    """Return what becomes of one value; None may stand for its absence."""
+    """Merge one value; None may stand for its absence."""
     if ours in (base, theirs):
         return theirs
     return ours if theirs == base else Conflict(ours, theirs)
@@ -499,7 +499,7 @@ def joined_order(
 def _chunks(
     base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]
 ) -> Iterator[tuple[list[str], list[str], list[str]]]:
-    """Yield what lies between names that all three have in the same order, and these names."""
+    """Yield the parts between names that all three have in the same order, and these names."""
     in_ours, in_theirs = _matches(base, ours), _matches(base, theirs)
     common = [row for row in range(len(base)) if row in in_ours and row in in_theirs]
     ends = [(row, in_ours[row], in_theirs[row]) for row in common]

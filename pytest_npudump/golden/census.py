@@ -1,4 +1,4 @@
-"""Which files below the folder of goldens belong to a test, which to none, and which cannot be judged.
+"""Census of the files below the folder of goldens: those of a test, of none, and unjudged ones.
 
 What is not known to be left over is never told to be: a test that was not collected is no test that is gone.
 """
@@ -61,7 +61,7 @@ _GOLDEN_DIR = re.compile(
 
 @dataclass(frozen=True)
 class Collection:
-    """What a collection of tests has found.
+    """Findings of a collection of tests.
 
     Attributes:
         root: the folder of goldens.
@@ -78,7 +78,7 @@ class Collection:
     unclear: frozenset[str] = frozenset()
 
     def elsewhere(self, file: str) -> str:
-        """Say why a test file may be that of another rootdir, which shares the folder of goldens; "" if not.
+        """Return why a test file may be of another rootdir that shares the folder of goldens; "" if not.
 
         Args:
             file: the test file that a golden names, relative to the rootdir of its run.
@@ -111,7 +111,7 @@ class Collection:
         return found
 
     def _is_shared_by(self, rootdir: Path) -> bool:
-        """Whether tests of another rootdir may have their goldens here."""
+        """Return whether tests of another rootdir may have their goldens here."""
         texts = [
             path.read_text("utf-8", errors="replace")
             for path in (rootdir / name for name in _INI_FILES)
@@ -233,7 +233,7 @@ def _refuse_unknown(variants: Sequence[str], files: Iterable[Path]) -> None:
 
 
 def _is_selected(path: Path, variants: Sequence[str], named: dict[Path, frozenset[str]]) -> bool:
-    """Whether a run may choose a golden of a test: by an option, a rank, or the common golden.
+    """Return whether a run may choose a golden of a test: by an option, a rank, or the common golden.
 
     Raises:
         GoldenError: the common golden, which may name it, cannot be read.
@@ -276,7 +276,7 @@ def _of_tensors(path: Path, golden: str) -> tuple[str, str]:
 
 
 def _staged(root: Path, goldens: Mapping[Path, str]) -> Iterator[tuple[Path, str, str]]:
-    """Yield what updates have left beside goldens, and whether that is stale."""
+    """Yield leftovers of updates beside goldens, and whether each is stale."""
     waiting = {str(waiting_path(path.with_suffix(TENSORS))): path for path in goldens}
     for path in sorted([*root.rglob(f".npudump-*{TENSORS}"), *root.rglob(".npudump-*.tmp")]):
         real = os.path.realpath(path)
@@ -329,7 +329,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Where an object is.
+    """Place of an object.
 
     Attributes:
         named: the object.
@@ -361,7 +361,7 @@ def named_objects(goldens: Iterable[Path]) -> tuple[list[Named], list[str]]:
 
 
 def look(named: list[Named], store: TensorStore, steps: Steps, *, verify: bool = False) -> list[State]:
-    """Return where objects are.
+    """Return the places of objects.
 
     Args:
         named: the objects.
@@ -462,7 +462,7 @@ _OWN = ".npudump-"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with a file.
+    """Fault of a file.
 
     Attributes:
         path: the file.
@@ -492,7 +492,7 @@ def files_below(root: Path) -> list[Path]:
 
 
 def faults(files: Iterable[Path]) -> Iterator[Fault]:
-    """Yield what is wrong with goldens and tensors: one fault a file, and each test that two files claim.
+    """Yield the faults of goldens and tensors: one per file, and each test that two files claim.
 
     Args:
         files: goldens, and tensors, of which is asked whether a golden is beside them.

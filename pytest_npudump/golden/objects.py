@@ -43,7 +43,7 @@ def default_folder() -> Path:
 
 
 def object_name(digest: str) -> str:
-    """Return where an object lies in a cache or store, relative to its root."""
+    """Return the path of an object in a cache or store, relative to its root."""
     return f"sha256/{digest[:2]}/{digest}"
 
 
@@ -62,7 +62,7 @@ class ObjectCache:
         return self.folder / object_name(digest)
 
     def has(self, digest: str, size: int) -> bool:
-        """Whether there is a file of that size; its bytes are looked at where they are read."""
+        """Return whether there is a file of that size; its bytes are checked where they are read."""
         try:
             with open_regular(self.path(digest)) as file:
                 return os.fstat(file.fileno()).st_size == size
@@ -267,7 +267,7 @@ class ObjectStore:
         return f"{self.url}/{object_name(digest)}"
 
     def size(self, digest: str) -> int | None:
-        """Return how many bytes an object has; None where it is not there.
+        """Return the size of an object in bytes; None where it is not there.
 
         Raises:
             StoreError: the store cannot be asked.

@@ -77,7 +77,7 @@ def processor() -> dict[str, str]:
 
 
 def extensions(cpuinfo: str) -> str:
-    """Return those of a processor's extensions that matter, joined by ``+``; "" where none is told.
+    """Return a processor's extensions that matter, joined by ``+``; "" where none is known.
 
     Args:
         cpuinfo: the text of ``/proc/cpuinfo``.
@@ -115,16 +115,16 @@ class Stamp:
 
     @classmethod
     def today(cls, revision: str | None) -> Stamp:
-        """Return that of an acceptance now."""
+        """Return the stamp of an acceptance now."""
         return cls(datetime.now(timezone.utc).date().isoformat(), (revision or "")[:_SHORT])
 
     def __str__(self) -> str:
-        """Return what stands at the end of a tensor's line, and under the key ``recorded``."""
+        """Return the text at the end of a tensor's line, and under the key ``recorded``."""
         return f"{self.day} {self.revision}".rstrip()
 
 
 def stamped(golden: Record, previous: Record | None, stamp: Stamp) -> Record:
-    """Return what an acceptance writes, with when and from which revision.
+    """Return the golden of an acceptance, with its time and revision.
 
     Args:
         golden: what it writes.
@@ -190,7 +190,7 @@ class Change:
 
 
 def changes(before: Record | None, after: Record) -> tuple[Change, ...]:
-    """Return what changed, the head first, then tensors in the order of execution, then those that have gone.
+    """Return the changes: the head first, then tensors in the order of execution, then those that have gone.
 
     Args:
         before: the earlier revision; None where there is none.
@@ -239,7 +239,7 @@ def _head(before: Record, after: Record) -> Iterator[Change]:
 
 
 def _models(before: Record, after: Record) -> str:
-    """Say in what two blocks of digests differ."""
+    """Describe how two blocks of digests differ."""
     found = change_of_models(before.blocks[MODELS], after.blocks[MODELS])
     if found is None:
         return MODELS
@@ -255,7 +255,7 @@ def _named(before: str, after: str) -> set[str]:
 
 
 def _row(before: StatsTable, old: int, after: StatsTable, new: int) -> Iterator[str]:
-    """Yield in what one tensor's line differs."""
+    """Yield the differences of one tensor's line."""
     facts = (("dtype", "dtypes"), ("shape", "shapes"), ("count", "counts"), ("digest", "digests"))
     for name, column in (*facts, ("noise", "noise")):
         cells = [

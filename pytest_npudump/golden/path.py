@@ -1,4 +1,4 @@
-"""Where a test's golden file lies: ``tests/test_ocr/test_classifier[fp16].yaml`` under the golden directory.
+"""Path of a test's golden file: ``tests/test_ocr/test_classifier[fp16].yaml`` under the golden directory.
 
 The path is made of the test's file, class chain, function name and parameter id. A part in plain lower-case
 ASCII stands as it is; any other is made presentable and carries a hash of what it was, so that no two tests
@@ -61,7 +61,7 @@ def golden_path(
 
 
 def is_variant(spelled: str, name: str) -> bool:
-    """Whether a file's variant is one that runs name, or a rank's own of it.
+    """Return whether a file's variant is one that runs name, or a rank's own of it.
 
     Args:
         spelled: what stands behind ``@`` in the file's name.

@@ -78,7 +78,7 @@ def laid_over(own: Record, base: Record) -> Record:
 
 
 def as_written(golden: Record) -> Record:
-    """Return what a golden's file holds: only what differs from its base where it has one.
+    """Return the content of a golden's file: only differences from its base where it has one.
 
     A golden that cannot be told by its base, as where tensors run in another order, is written whole.
     """
@@ -218,7 +218,7 @@ def source_layers(golden: Record) -> tuple[str, ...]:
 
 
 def is_stored(golden: Record) -> bool:
-    """Whether the golden's tensors lie in a store, and not beside it.
+    """Return whether the golden's tensors lie in a store, and not beside it.
 
     Raises:
         GoldenError: the golden's key ``golden_tensors`` is not as it is written.
@@ -275,7 +275,7 @@ class Recording:
     tensors: str = ""
 
     def commit(self, replacing: str | None = None) -> None:
-        """Put what was recorded in the place of what was there; another run may have recorded the same.
+        """Replace the golden by the recording; another run may have recorded the same.
 
         Args:
             replacing: digest of the golden file that it is to replace, "" for no file; None for any.
@@ -313,12 +313,12 @@ class Recording:
                     ) from error
 
     def _counts(self, target: Path) -> bool:
-        """Whether another run has recorded the same."""
+        """Return whether another run has recorded the same."""
         same = not self.tensors or _recording_if_any(target) == self.tensors
         return same and has_digest(self.path, self.digest)
 
     def discard(self) -> None:
-        """Remove what was recorded; what cannot be removed goes with the next recording of the golden."""
+        """Remove the recording; files that cannot be removed go with the next one of the golden."""
         with suppress(GoldenError, OSError):
             if self.staged is not None:
                 self.staged.unlink(missing_ok=True)
@@ -334,7 +334,7 @@ def stage_pair(
     left_out: Sequence[str] = (),
     sources: Sequence[str] = (),
 ) -> Recording:
-    """Write what is to replace the golden file and the tensors beside it.
+    """Write the new golden file and its tensors beside the present ones.
 
     Args:
         golden: its path is that of the golden file.
@@ -364,7 +364,7 @@ def stage_pair(
 
 
 def facts_of(where: Mapping[str, Any], left_out: Sequence[str], sources: Sequence[str]) -> dict[str, Any]:
-    """Return what a golden says of the tensors that are kept with it: where they are, and of which layers."""
+    """Return a golden's facts of its tensors: their place, and their layers."""
     told = {LEFT_OUT: list(left_out), SOURCES: list(sources)}
     return {**where, **{name: layers for name, layers in told.items() if layers}}
 
@@ -394,7 +394,7 @@ def _remove(path: Path) -> None:
 
 
 def waiting_path(tensors: Path) -> Path:
-    """Return where new tensors lie until they take the place of those at ``tensors``."""
+    """Return the path of new tensors until they replace those at ``tensors``."""
     target = Path(os.path.realpath(tensors.parent), tensors.name)
     digest = blake2b(os.fsencode(target.name), digest_size=8).hexdigest()
     return target.with_name(f".npudump-{digest}.safetensors")
@@ -455,12 +455,12 @@ def _read_alone(path: Path) -> Record:
 
 
 def content_digest(content: bytes) -> str:
-    """Return what tells one content of a golden file from another."""
+    """Return the digest of a golden file's content."""
     return sha256(content).hexdigest()
 
 
 def is_there(path: Path) -> bool:
-    """Whether anything lies at ``path``; what cannot be looked at does, and reading it tells why not."""
+    """Return whether anything lies at ``path``; an unreadable path does, and reading it gives the reason."""
     try:
         path.stat()
     except OSError as error:
@@ -482,7 +482,7 @@ class StagedGolden:
 
 
 def stage_golden(path: Path, golden: Record) -> StagedGolden:
-    """Write what is to replace the file at ``path`` beside it.
+    """Write the new content of the file at ``path`` beside it.
 
     Raises:
         GoldenError: the golden cannot be written; the old file is as it was.
@@ -513,7 +513,7 @@ def _content(golden: Record) -> bytes:
 
 
 def has_digest(path: Path, digest: str) -> bool:
-    """Whether the content of the file at ``path`` is that of :attr:`StagedGolden.digest`."""
+    """Return whether the content of the file at ``path`` is that of :attr:`StagedGolden.digest`."""
     try:
         return content_digest(read_regular(path)) == digest
     except OSError:
@@ -593,7 +593,7 @@ def refuse_others(target: Path) -> None:
 
 
 def _kind(path: Path) -> str:
-    """Return what is at ``path`` where it is something else than a file, "" for files and for nothing."""
+    """Return the kind of a path that is neither a file nor absent; else ""."""
     try:
         mode = path.stat().st_mode
     except OSError:

@@ -1,4 +1,4 @@
-"""Stored tensors as a test sees them: from the cache of this machine, else from the store that all share."""
+"""Stored tensors of a test: from the cache of this machine, else from the store that all share."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 def store_of(settings: Settings, root: Path) -> TensorStore:
-    """Return where stored tensors are by the options of a run.
+    """Return the store of tensors by the options of a run.
 
     Args:
         settings: the options.
@@ -75,7 +75,7 @@ def content_of(array: Tensor) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class TensorStore:
-    """Where stored tensors are.
+    """Store of tensors, and its cache.
 
     Attributes:
         url: of the store; "" for none: what is cached is there all the same.
@@ -294,7 +294,7 @@ def pointed_tensors(golden: Record, store: TensorStore) -> dict[str, PointedTens
 
 
 def pointers_of(golden: Record) -> dict[str, Pointer]:
-    """Return what a golden says of its tensors in a store, by key; nothing of one that has none there.
+    """Return a golden's pointers into the store, by key; none where it has no tensors there.
 
     Raises:
         GoldenError: its key does not tell rightly that there are some.
@@ -374,12 +374,12 @@ class KeptTensors:
             )
 
     def metadata(self, golden: Record) -> dict[str, str]:
-        """Return what is kept with the tensors beside ``golden``."""
+        """Return the metadata of the tensors beside ``golden``."""
         return {"test": golden.test, _GOLDEN: _fingerprint(golden.table, self.tensors)}
 
 
 def _fingerprint(table: StatsTable, keys: Iterable[str]) -> str:
-    """Return what tells whether tensors were recorded with these statistics."""
+    """Return the fingerprint by which tensors are known to be recorded with these statistics."""
     rows = {sanitised_key(key): row for row, key in enumerate(table.keys)}
     digest = blake2b(digest_size=16)
     for key in sorted(map(sanitised_key, keys)):

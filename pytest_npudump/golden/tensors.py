@@ -80,7 +80,7 @@ def read_metadata(path: Path) -> dict[str, str]:
 
 
 def is_foreign(path: Path) -> bool:
-    """Whether a file of tensors is another program's, as the weights of a model are."""
+    """Return whether a file of tensors is another program's, as the weights of a model are."""
     try:
         return _BYTES not in read_metadata(path)
     except GoldenError:
@@ -157,7 +157,7 @@ class TensorFile:
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
-    """Read-only views of the tensors in ``path`` by key text, of their own shape and type.
+    """Return read-only views of the tensors in ``path`` by key text, of their own shape and type.
 
     The types are numpy's and ml_dtypes'. Nothing is read before an element is looked at.
 
@@ -168,7 +168,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _refuse_others(path: Path) -> None:
-    """Refuse what is no regular file: safetensors would wait for a pipe, and cannot name a directory.
+    """Refuse all but regular files: safetensors would wait for a pipe, and cannot name a directory.
 
     Raises:
         GoldenError: it stands for a file that Git LFS has not fetched.

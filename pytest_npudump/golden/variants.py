@@ -1,4 +1,4 @@
-"""Which variant of a golden applies to a run: what the common golden says, by facts of what ran.
+"""Choice of a golden's variant for a run, by the common golden and the run's facts.
 
 ``variants: {a3: {soc: Ascend910_9391}}`` in the common golden names each variant and the facts that a run
 must have. Where several fit, the one counts whose facts hold those of all others; else there is an error, as
@@ -53,7 +53,7 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class VariantChoice:
-    """What was chosen for a run.
+    """Variant chosen for a run.
 
     Attributes:
         name: of the variant; "" for the common golden.
@@ -73,7 +73,7 @@ def variant_path(common: Path, name: str) -> Path:
 
 
 def names_variants(common: Path) -> bool:
-    """Whether a golden file has the key, told by its head: most have none, and tables are long."""
+    """Return whether a golden file has the key, by its head: most have none, and tables are long."""
     seen = b"\n"
     try:
         with common.open("rb") as file:
@@ -360,7 +360,7 @@ class Goldens:
         return read_golden(found) if found else None
 
     def lost_by_update(self, previous: Record | None) -> tuple[str, ...]:
-        """Return what an update cannot keep of the file that is there, in words; to be asked before it.
+        """Return the facts of the present file that an update loses, in words; to be asked before it.
 
         Args:
             previous: that file; None where it cannot be read or there is none.
@@ -398,7 +398,7 @@ class Goldens:
         *,
         blocks: Mapping[str, str] = MappingProxyType({}),
     ) -> Recording:
-        """Write what is to replace the file and the tensors beside it, once the test has passed.
+        """Write the new golden file and tensors beside the present ones, once the test has passed.
 
         What an earlier file holds besides statistics is kept.
 
@@ -420,7 +420,7 @@ class Goldens:
         return self.stage(golden, tensors)
 
     def stage(self, golden: Record, tensors: KeptTensors | None) -> Recording:
-        """Write what is to replace a golden file and the tensors that it keeps, beside it or in the store.
+        """Write a new golden file and its tensors, beside it or in the store.
 
         Args:
             golden: its path is that of the file.
@@ -439,7 +439,7 @@ class Goldens:
         return stage_pair(replace(golden, base=None), tensors.tensors, *told)
 
     def calibrate(self, golden: Record, cells: tuple[str, ...], head: Mapping[str, Any]) -> Recording:
-        """Write what is to replace a golden that only learns its noise: all else of it stays.
+        """Write a golden that only gains its noise: all else of it stays.
 
         Args:
             golden: as it was read.
@@ -486,7 +486,7 @@ class Goldens:
         return Record(self.test, facts, table, self.path, extra, blocks, base=base)
 
     def facts(self, producer: Mapping[str, str]) -> dict[str, str]:
-        """Return what a golden records of its origin: ``producer``, what is installed, and what was asked.
+        """Return a golden's facts of origin: ``producer``, installed packages, and the request.
 
         Args:
             producer: what the runtime says of itself.
@@ -529,7 +529,7 @@ def as_recorded(request: DumpRequest, golden: Path) -> DumpRequest:
 
 
 def foreign(golden: Record, test: str, facts: Mapping[str, str]) -> tuple[str, ...]:
-    """Return in what a golden is not one of a test and of what that asks for, in words.
+    """Describe how a golden is of another test or request.
 
     Args:
         golden: the golden.
@@ -578,7 +578,7 @@ _MEASURED = ("runtime", "soc")
 
 
 def stands_in(facts: Mapping[str, str], golden: Record) -> bool:
-    """Whether a run is the emulator's, and a golden a device's.
+    """Return whether a run is the emulator's, and a golden a device's.
 
     Args:
         facts: of the run's origin.
@@ -588,7 +588,7 @@ def stands_in(facts: Mapping[str, str], golden: Record) -> bool:
 
 
 def not_recorded(goldens: Goldens, facts: Mapping[str, str]) -> str:
-    """Return why a run may not replace the golden file that it would, in words; "" where it may.
+    """Return why a run may not replace its golden file, in words; "" where it may.
 
     Args:
         goldens: of the test, with the variant that applies.
@@ -605,7 +605,7 @@ def not_recorded(goldens: Goldens, facts: Mapping[str, str]) -> str:
 
 
 def not_calibrated(goldens: Goldens, facts: Mapping[str, str]) -> str:
-    """Return why the noise of a run is none of the golden that it is compared with, in words; "" where it is.
+    """Return why a run's noise may not be added to its golden, in words; "" where it may.
 
     Args:
         goldens: of the test, with the variant that applies.
