@@ -1,4 +1,4 @@
-"""What a runtime reads to switch a dump on: written from a request, and checked by the runtime's own rules.
+"""Configurations that switch a runtime's dump on: written from a request, and checked by its own rules.
 
 Written: ``acl_json`` (CANN's acl.json), ``data_dump`` (MindSpore's), and an object of ``torchair``. Judged,
 each by tables that ``rule_table`` interprets: ``adump`` is the checker inside ``aclmdlSetDump``, ``ge``

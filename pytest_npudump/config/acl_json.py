@@ -29,7 +29,7 @@ _GE_PATH = re.compile(r"[A-Za-z0-9\-=\[\];\\,./!@#$%^&*()_+{}:?]*\Z")
 
 
 def asks_for_statistics(run: RunRequest) -> bool:
-    """Whether the device is to compute statistics, and the test does not say which."""
+    """Return whether the device is to compute statistics, and the test does not name any."""
     wanted = SCENES[run.test.scene].statistics and (run.dump_data or run.test.dump_data or "stats") == "stats"
     return wanted and not run.test.dump_stats
 
@@ -95,7 +95,7 @@ def check_request(request: DumpRequest, *, version: str, cwd: Path, runtime: str
 
 
 def request_warnings(request: DumpRequest, *, version: str, cwd: Path) -> tuple[str, ...]:
-    """Return what CANN accepts of a request, and yet does nothing or less than it says.
+    """Return warnings of settings that CANN accepts and ignores, in whole or in part.
 
     Args:
         request: what the test asks for.

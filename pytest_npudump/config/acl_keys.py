@@ -106,7 +106,7 @@ def getline_split(text: bytes, delimiter: bytes) -> list[bytes]:
 
 
 def remote_path(dump_path: bytes) -> bytes | None:
-    """Return what follows ``host:`` if CANN takes ``dump_path`` for a remote one, else None.
+    """Return the part behind ``host:`` if CANN takes ``dump_path`` for a remote one, else None.
 
     The host must be four parts that ``std::stoi`` reads as 0 to 255, so ``1a.2.3.4`` and ``1.2.3.4.`` pass.
     """
@@ -119,7 +119,7 @@ def remote_path(dump_path: bytes) -> bytes | None:
 
 
 def path_reasons(dump: Mapping[str, Any], cwd: Path, *, must_be_directory: bool = True) -> Iterator[Refusal]:
-    """Yield what adump has against ``dump_path``, a string if it is there at all."""
+    """Yield adump's refusals of ``dump_path``, a string if it is there at all."""
     if "dump_path" not in dump:
         yield Refusal("dump_path", "missing", 'add "dump_path" with a directory that exists', "EP0001")
         return
@@ -167,7 +167,7 @@ def _located(value: str, cwd: Path) -> bytes:
 
 
 def exception_path(dump: Mapping[str, Any], cwd: Path, environ: Mapping[str, str]) -> str:
-    """Return where exception dumps go: ``ASCEND_DUMP_PATH``, else ``ASCEND_WORK_PATH``, else ``dump_path``.
+    """Return exception dumps' path: ``ASCEND_DUMP_PATH``, else ``ASCEND_WORK_PATH``, else ``dump_path``.
 
     A variable counts only if its directory is there, or can be made, readable and writable
     (``dump_config_converter.cpp:1080-1117``).
@@ -190,7 +190,7 @@ def _usable(path: bytes) -> bool:
 
 
 def step_reasons(step: str) -> Iterator[Refusal]:
-    """Yield what is wrong with a ``dump_step``: ``3|5-10``; empty means every step.
+    """Yield the refusals of a ``dump_step``: ``3|5-10``; empty means every step.
 
     There is no upper bound: ``strtol`` saturates, so two huge bounds are equal.
     """

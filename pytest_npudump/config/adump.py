@@ -118,14 +118,14 @@ class _Judged:
 
     @property
     def kind(self) -> str:
-        """Which of three dumps this is, each of which has keys of its own checked and the others not."""
+        """Kind of the dump, one of three, each with checks of keys of its own."""
         if self.scene and not self.watcher:
             return "exception"
         return "overflow" if self.on("dump_debug") else "data"
 
     @property
     def located(self) -> bool:
-        """Whether ``dump_path`` and what is dumped into it are looked at; 8.5.0 does not for a watcher."""
+        """Return whether ``dump_path`` and the dumped parts are checked; 8.5.0 does not for a watcher."""
         return self.kind != "exception" and not (self.oldest and self.watcher)
 
     def on(self, key: str) -> bool:
@@ -143,7 +143,7 @@ def validate(
     cwd: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> AdumpVerdict:
-    """Return what adump makes of the content of an acl.json.
+    """Return adump's verdict on the content of an acl.json.
 
     Content only: size, nesting and the like are checked on the file, by
     :func:`pytest_npudump.config.json_file.read_config_file`.
@@ -342,7 +342,7 @@ def _watcher_mode(d: _Judged) -> Iterator[Refusal]:
 
 
 def _list(d: _Judged) -> Iterator[Refusal]:
-    """Yield what is wrong with the members of ``dump_list``; in an empty one only the watcher lacks a key."""
+    """Yield the refusals of members of ``dump_list``; in an empty one only the watcher lacks a key."""
     value = d.dump.get("dump_list", [])
     items = [with_members(item) for item in members(value)]
     if d.old:

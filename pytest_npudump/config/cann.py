@@ -1,4 +1,4 @@
-"""What of the installed CANN, of the chip and of the environment decides what an acl.json does.
+"""Facts of the installed CANN, the chip and the environment that decide the effect of an acl.json.
 
 Four sets of rules are known, each read in the source of its tag. CANN's checker looks at no chip.
 """
@@ -74,7 +74,7 @@ def profile_for(version: str) -> str:
 
 
 def profile_warnings(version: str) -> tuple[str, ...]:
-    """Say where the rules for ``version`` are those of a neighbour."""
+    """Report where the rules for ``version`` are those of a neighbour."""
     match = _VERSION.fullmatch(version.strip())
     if match is not None and (int(match["major"]), int(match["minor"])) < _OLDEST_KNOWN:
         what = f"the dump rules of CANN {version} are not published"
@@ -150,7 +150,7 @@ def default_statistics(soc: str) -> tuple[str, ...]:
 
 
 def soc_warnings(dump: Mapping[str, Any], soc: str) -> tuple[str, ...]:
-    """Say what of ``dump`` will not work on a chip.
+    """Name settings of ``dump`` that do not work on a chip.
 
     Args:
         dump: the ``dump`` object of an acl.json that adump accepts.
@@ -166,7 +166,7 @@ def soc_warnings(dump: Mapping[str, Any], soc: str) -> tuple[str, ...]:
 
 
 def soc_notes(dump: Mapping[str, Any], soc: str) -> tuple[str, ...]:
-    """Say of what in ``dump`` a chip does less without a word; nothing of what it refuses aloud.
+    """Name settings of ``dump`` that a chip ignores silently; none that it refuses.
 
     Args:
         dump: the same.
@@ -187,7 +187,7 @@ def collecting(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def collecting_words(environ: Mapping[str, str]) -> str:
-    """Say that GE refuses the dump, and the way out; "" if no variable makes it."""
+    """Report that GE refuses the dump, and the way out; "" if no variable makes it."""
     names = " and ".join(collecting(environ))
     if not names:
         return ""

@@ -23,7 +23,7 @@ def check_file(
     cwd: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> CheckerVerdict:
-    """Return what ``target`` makes of a file, its size, nesting and name included.
+    """Return the verdict of ``target`` on a file, its size, nesting and name included.
 
     Args:
         path: the file.

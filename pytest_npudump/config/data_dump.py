@@ -163,7 +163,7 @@ def kernels_of(layers: Sequence[str], *, version: tuple[int, int]) -> list[str]:
 def check_request(
     request: DumpRequest, *, device: str = "Ascend", version: tuple[int, int] = NEWEST, path: str = "/dump"
 ) -> None:
-    """Refuse what MindSpore cannot do, or would take without effect.
+    """Refuse requests that MindSpore cannot fulfil, or ignores.
 
     Args:
         request: what the test asks for.

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def validate(text: bytes) -> CheckerVerdict:
-    """Return what GE makes of the content of an acl.json; ``dump_type`` stays empty."""
+    """Return GE's verdict on the content of an acl.json; ``dump_type`` stays empty."""
     try:
         root = parse(text)
     except StrictJsonError as error:
@@ -55,7 +55,7 @@ def validate(text: bytes) -> CheckerVerdict:
 
 
 def validate_dump(dump: object) -> CheckerVerdict:
-    """Return what GE makes of what stands under the key ``dump``."""
+    """Return GE's verdict on the value of the key ``dump``."""
     held: dict[str, Any] = dump if isinstance(dump, dict) else {}
     for reason in read(_RULES, held):  # GE stops at the first
         return CheckerVerdict(accepted=False, reasons=(reason,))
@@ -136,7 +136,7 @@ def _step(dump: _Dump) -> Iterator[Refusal]:
 
 
 def _list_types(dump: _Dump) -> Iterator[Refusal]:
-    """Yield what breaks the conversion of ``dump_list`` off; a member that is no object counts as ``{}``."""
+    """Yield errors in the conversion of ``dump_list``; a member that is no object counts as ``{}``."""
     items = dump.get("dump_list", [])
     if not isinstance(items, list):
         yield Refusal("dump_list", f"{shown(items)} is not an array", f"write {EXAMPLES['dump_list']}")
@@ -173,7 +173,7 @@ def _stats_types(dump: _Dump) -> Iterator[Refusal]:
 
 
 def _selects(dump: _Dump) -> bool:
-    """Whether ``dump_list`` is looked at: not where no member of it says anything."""
+    """Return whether ``dump_list`` is looked at: not where all of its members are empty."""
     items = dump.get("dump_list")
     return not isinstance(items, list) or any(members(items))
 

@@ -149,7 +149,7 @@ def _place(text: str, position: int, problem: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """What became of a configuration file.
+    """Result of writing a configuration file.
 
     Attributes:
         text: its bytes; ``b""`` if refused, and for an empty file, which CANN takes for nothing to configure.

@@ -74,7 +74,7 @@ _OVERFLOW, _EXCEPTION = 3, 4
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    """What the parser reads, and what it makes of it: anything but an object counts as ``{}``."""
+    """Settings as the parser reads them: anything but an object counts as ``{}``."""
 
     root: Mapping[str, Any]
     device: str
@@ -99,7 +99,7 @@ class _Settings:
 
     @property
     def is_e2e(self) -> bool:
-        """Whether the dump is not Ascend's asynchronous one: the mere section says so."""
+        """Return whether the dump is not Ascend's asynchronous one, as the mere section decides."""
         return _E2E in self.root or not self.ascend
 
     @property
@@ -121,7 +121,7 @@ class _Settings:
 
     @property
     def exception_tensors(self) -> bool:
-        """Whether ``saved_data`` is overruled, since an exception dump has tensors only."""
+        """Return whether ``saved_data`` is overruled, since an exception dump has tensors only."""
         other = self.common.get("saved_data", "tensor") != "tensor"
         return self.is_e2e and self.op_debug_mode == _EXCEPTION and other
 
@@ -135,7 +135,7 @@ class _Settings:
 
     @property
     def on_device(self) -> bool:
-        """Whether statistics are computed on the device."""
+        """Return whether statistics are computed on the device."""
         able = self.saved_data == "statistic" and self.ascend
         return (
             self.asks_device and able and (self.op_debug_mode != _OVERFLOW or self.e2e.get("enable", False))
@@ -143,7 +143,7 @@ class _Settings:
 
 
 def _narrowed(value: int) -> int:
-    """Return what is left of an integer in 32 bits, which the parser takes before it looks at the range."""
+    """Return an integer in 32 bits, which the parser takes before it checks the range."""
     return value & _UINT32
 
 
@@ -154,7 +154,7 @@ def validate(
     environ: Mapping[str, str] | None = None,
     version: tuple[int, int] = (2, 10),
 ) -> CheckerVerdict:
-    """Return what MindSpore makes of the content of a ``data_dump.json``.
+    """Return MindSpore's verdict on the content of a ``data_dump.json``.
 
     ``need_dump`` is whether anything is written on that device, ``dump_type`` ``sync`` or ``async``.
 
@@ -186,7 +186,7 @@ def validate(
 
 
 def mindspore_warnings(root: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what of a configuration that the parser takes matches nothing or is not read."""
+    """Name parts of an accepted configuration that match nothing or are not read."""
     unknown = [f"{key}: unknown section, ignored" for key in root if key not in (_COMMON, _E2E)]
     for section, keys in ((_COMMON, COMMON_KEYS), (_E2E, E2E_KEYS)):
         held = root.get(section)
@@ -239,7 +239,7 @@ def _choice(section: str, key: str, *options: str) -> _Check:
 
 
 def _unsigned(section: str, key: str, allowed: range) -> _Check:
-    """Refuse what is no unsigned integer within ``allowed``; 4294967296 passes as 0."""
+    """Return a check for unsigned integers within ``allowed``; 4294967296 passes as 0."""
 
     def check(settings: _Settings) -> Iterator[Refusal]:
         value = settings.section(section).get(key, 0)

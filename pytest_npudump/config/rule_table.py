@@ -110,7 +110,7 @@ class AdumpVerdict(CheckerVerdict):
     kernel_data: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As for every verdict, with the return code of ``aclmdlSetDump`` and what it switched on."""
+        """Return the verdict as JSON, with the return code of ``aclmdlSetDump`` and its effect."""
         return {
             **CheckerVerdict.to_json(self),
             "acl_code": self.code,
@@ -142,7 +142,7 @@ def as_json(value: object) -> str:
 
 
 def one_of(options: Iterable[str], value: object = None) -> str:
-    """Which of ``options`` to write instead of ``value``: the one that was meant, else all of them."""
+    """Suggest one of ``options`` for ``value``: the nearest one, else all of them."""
     names = sorted(options)
     meant = None
     if isinstance(value, str) and len(value) <= _SHOWN:
@@ -152,7 +152,7 @@ def one_of(options: Iterable[str], value: object = None) -> str:
 
 
 def read(table: Iterable[Row[_S, _T]], judged: _S) -> Iterator[_T]:
-    """Yield what the rows of a table say, in order; a row is asked once what stands before was consumed."""
+    """Yield the findings of a table's rows, in order; a row is asked once those before were consumed."""
     for counts, says in table:
         if counts(judged):
             yield from says(judged)

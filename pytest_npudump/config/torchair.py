@@ -56,7 +56,7 @@ _PATTERNS = {
 
 
 def validate(text: bytes, *, cwd: Path | None = None) -> CheckerVerdict:
-    """Return what TorchAir makes of a JSON object of ``dump_config`` options.
+    """Return TorchAir's verdict on a JSON object of ``dump_config`` options.
 
     ``need_dump`` is whether ``enable_dump`` or ``dump_config_path`` is set, ``dump_type`` stays empty.
 
@@ -75,7 +75,7 @@ def validate(text: bytes, *, cwd: Path | None = None) -> CheckerVerdict:
 
 
 def validate_options(options: Mapping[str, Any], *, cwd: Path | None = None) -> CheckerVerdict:
-    """Return what TorchAir makes of these options, set one after the other."""
+    """Return TorchAir's verdict on these options, set one after the other."""
     base = Path.cwd() if cwd is None else cwd
     wrong = (reason for name, value in options.items() for reason in _option_reasons(name, value, base))
     reasons = tuple(islice(wrong, MOST_REASONS))
@@ -232,7 +232,7 @@ def _set(options: Any, name: str, value: object) -> None:
 
 
 def _value(option: object) -> object:
-    """Return what an option holds, as TorchAir hands it on: text, with True as "1", or None."""
+    """Return an option's value as TorchAir passes it on: text, with True as "1", or None."""
     return _as_told(getattr(option, "value", option))
 
 
