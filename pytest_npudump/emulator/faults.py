@@ -98,7 +98,7 @@ class Faults:
         )
 
     def failing_operator(self, op_type: str) -> bool:
-        """Whether the next call of a single operator fails; counts the call."""
+        """Return whether the next call of a single operator fails; counts the call."""
         called = self.calls[op_type]
         self.calls[op_type] += 1
         return any(
@@ -107,15 +107,15 @@ class Faults:
         )
 
     def trampling(self, models: Collection[str]) -> tuple[InjectedTrampling, ...]:
-        """Return what is injected in a model known by the names ``models``."""
+        """Return the tramplings injected in a model known by the names ``models``."""
         return tuple(fault for fault in self.of(InjectedTrampling) if fault.model in models)
 
     def distorting(self, models: Collection[str]) -> tuple[Distortion, ...]:
-        """Return what computes wrongly in a model known by the names ``models``."""
+        """Return the distortions of a model known by the names ``models``."""
         return tuple(fault for fault in self.of(Distortion) if fault.model in models)
 
     def distorting_operator(self, op_type: str) -> Distortion | None:
-        """Return what is wrong with single operators of a type; None where nothing is."""
+        """Return the distortion of single operators of a type; None without one."""
         alone = (fault for fault in self.of(Distortion) if fault.model is None)
         return next((fault for fault in alone if fault.operator == op_type), None)
 
@@ -217,7 +217,7 @@ def trampled(tensor: Tensor, faults: Sequence[InjectedTrampling]) -> Tensor:
 
 
 def distorted(tensor: Tensor, fault: Distortion | None) -> Tensor:
-    """Return what a single operator gives with ``fault``; what is not of floating point stays as it is."""
+    """Return the output of a single operator with ``fault``; only floating point is distorted."""
     if fault is None or tensor.dtype.kind != "float" or not tensor.nbytes:
         return tensor
     data = tensor.data.copy()

@@ -55,7 +55,7 @@ class Gears:
         return fill(self.option.kind, self.raw, self.option.gears[gear])
 
     def index(self, values: Shape) -> int | None:
-        """Return which gear has these values."""
+        """Return the number of the gear with these values."""
         gears = self.option.gears
         return gears.index(values) if values in gears else None
 

@@ -106,7 +106,7 @@ class MachineMemory:
             return True
 
     def release_device(self, device: int) -> None:
-        """Free what was allocated on ``device``, as resetting it does."""
+        """Free the memory of ``device``, as resetting it does."""
         with self._lock:
             for region in list(self._regions.values()):
                 if region.kind == DEVICE and region.device == device:

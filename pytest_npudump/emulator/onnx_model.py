@@ -99,7 +99,7 @@ class ModelPort:
 
     @property
     def dynamic(self) -> bool:
-        """Whether a dimension varies."""
+        """Return whether a dimension varies."""
         return -1 in self.shape
 
 

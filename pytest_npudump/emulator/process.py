@@ -50,12 +50,12 @@ class Handles:
         return handle
 
     def get(self, handle: int, kind: type[T]) -> T | None:
-        """Return what ``handle`` stands for, or None if it stands for nothing of that kind."""
+        """Return the object of ``handle``, or None if it has none of that kind."""
         value = self._objects.get(handle)
         return value if isinstance(value, kind) else None
 
     def all(self, kind: type[T]) -> list[T]:
-        """Return what handles of one kind stand for, in the order they were given out."""
+        """Return the objects of one kind, in the order of their handles."""
         return [value for value in list(self._objects.values()) if isinstance(value, kind)]
 
     def remove(self, handle: int, kind: type[T]) -> T | None:
@@ -68,7 +68,7 @@ class Handles:
 
 @dataclass(slots=True)
 class Lifecycle:
-    """What ``aclInit`` and its kin remember.
+    """State of ``aclInit`` and its kin.
 
     Attributes:
         references: count of ``aclInit`` calls.
@@ -85,7 +85,7 @@ class Lifecycle:
 
 @dataclass(slots=True)
 class Dumping:
-    """What is dumped at present.
+    """Dump in force.
 
     Attributes:
         settings: what models loaded from now on dump; None if nothing.
@@ -100,7 +100,7 @@ class Dumping:
 
 @dataclass(slots=True)
 class Process:
-    """Everything that pyACL keeps for a process."""
+    """State of pyACL in a process."""
 
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     dumping: Dumping = field(default_factory=Dumping)

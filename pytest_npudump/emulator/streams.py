@@ -103,7 +103,7 @@ class Stream:
     failure: RefusedError | None = None
 
     def advance(self) -> bool:
-        """Run what can run now; whether anything ended."""
+        """Run the steps that are ready; return whether any ended."""
         moved = False
         while self.steps:
             try:
@@ -141,7 +141,7 @@ class Streams:
             self.settle()
 
     def settle(self) -> None:
-        """Run what can run on every stream, also what one stream's end lets another begin."""
+        """Run the steps that are ready on every stream, those that another's end makes ready included."""
         with self.changed:
             if self._running:  # a step that puts another one on a stream
                 return
@@ -169,7 +169,7 @@ class Streams:
         return True
 
     def wait_until(self, stream: Stream, done: Callable[[], bool], milliseconds: int) -> str:
-        """Wait for what a stream brings about; why it has not by that time, or never will, else nothing."""
+        """Wait for a stream's result; return why it has not come by that time, or never will, else ""."""
         reason = ""
 
         def ended() -> bool:
@@ -230,7 +230,7 @@ class Event:
 
     @property
     def recorded(self) -> bool:
-        """Whether its last mark was passed."""
+        """Return whether its last mark was passed."""
         return self.mark is not None and self.mark.done
 
     def clear(self) -> None:
@@ -251,7 +251,7 @@ class Wait(Step):
     mark: Mark | None
 
     def run(self) -> bool:
-        """Whether the mark was passed."""
+        """Return whether the mark was passed."""
         if self.mark is None and self.event.mark is not self.event.cleared:
             self.mark = self.event.mark
         if self.mark is None or not self.mark.done:
@@ -304,7 +304,7 @@ class Callback(Step):
 
 @dataclass(slots=True)
 class Subscriptions:
-    """Which thread runs the callbacks of which stream.
+    """Threads subscribed to the callbacks of streams.
 
     Attributes:
         threads: by stream, the id of its thread.

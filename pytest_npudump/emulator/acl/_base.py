@@ -257,7 +257,7 @@ def _switch_off() -> None:
 
 
 def _apply(text: bytes, call: str) -> int:
-    """Switch on what a configuration asks for; it succeeds, with a message, where that dumps nothing."""
+    """Switch on the dump of a configuration; it succeeds, with a message, where that dumps nothing."""
     state, verdict = process(), adump.validate(text)
     if not verdict.accepted or verdict.code:
         return state.explain(

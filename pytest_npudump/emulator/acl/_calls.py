@@ -119,7 +119,7 @@ def parse(call: str, kinds: str, args: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def known(kind: type[T], handle: int) -> T:
-    """Return what a handle stands for; 100000 for NULL, what was destroyed, and what is no such thing."""
+    """Return the object of a handle; 100000 for NULL, for a destroyed one, and for any other value."""
     found = process().handles.get(handle, kind)
     if found is None:
         called = _CALLED.get(kind.__name__, kind.__name__.lower())

@@ -123,7 +123,7 @@ def unload(model_id: int) -> None:
 
 @dataclass(slots=True)
 class LoadConfig:
-    """What was set, by attribute."""
+    """Load settings, by attribute."""
 
     options: dict[int, Any] = field(default_factory=dict)
 
@@ -212,7 +212,7 @@ def _port(io: str, handle: int, index: int) -> ModelPort:
 
 
 def _dims(port: ModelPort, shape: tuple[int, ...] | None) -> dict[str, Any]:
-    """Return what pyACL makes of an ``aclmdlIODims``, -1 for a dimension that varies."""
+    """Return pyACL's form of an ``aclmdlIODims``, -1 for a dimension that varies."""
     dims = port.shape if shape is None else shape
     return {"name": port.name, "dimCount": len(dims), "dims": list(dims)}
 
@@ -365,7 +365,7 @@ class InputPlace:
     data: Bytes
 
     def read(self) -> Tensor:
-        """Return what is there by now."""
+        """Return the tensor that is there now."""
         return Tensor(self.port.dtype, self.shape, self.data.copy().view(storage(self.port.dtype)))
 
 
@@ -577,7 +577,7 @@ def _varying(gears: Gears, dims: list[int]) -> int:
 
 
 def _known(gears: Gears, kind: str, values: tuple[int, ...]) -> int:
-    """Return which gear has these values."""
+    """Return the gear of these values."""
     gear = gears.index(values) if gears.option.kind == kind else None
     if gear is None:
         raise RefusedError(

@@ -292,7 +292,7 @@ def _check_outputs(handle: OperatorHandle) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a tensor is."""
+    """Place of a tensor."""
 
     desc: TensorDesc
     data: Bytes

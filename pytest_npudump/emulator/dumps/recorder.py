@@ -1,4 +1,4 @@
-"""Which files one execution leaves under a configuration, and what is in them.
+"""Files of one execution under a configuration, and their content.
 
 The rules are GE's (hicann/ge ``dump_manager.cc``, ``dump_properties.cc``, ``dump_callback.cc``), which reads
 the configuration after adump has accepted it. Files are decided when the model is loaded, as in GE.
@@ -72,12 +72,12 @@ class DumpSettings:
     overflow: bool = False
 
     def step_selected(self, index: int) -> bool:
-        """Whether the execution with this ``data_index`` is dumped."""
+        """Return whether the execution with this ``data_index`` is dumped."""
         return not self.step or any(first <= index <= last for first, last in self.step)
 
 
 def settings(dump: Mapping[str, Any], root: str, statistics: int) -> DumpSettings:
-    """Return what ``dump``, the object of that name in an accepted configuration, asks for.
+    """Parse ``dump``, the object of that name in an accepted configuration.
 
     ``statistics`` is the process-wide mask; it is ignored for full tensors.
     """
@@ -160,7 +160,7 @@ class DumpPlan:
 
     @property
     def watches(self) -> bool:
-        """Whether this is the watcher scene."""
+        """Return whether this is the watcher scene."""
         return bool(self.settings.watcher_nodes)
 
     @property
@@ -373,7 +373,7 @@ def record_operator(
 
 @dataclass(frozen=True, slots=True)
 class DumpedExecution:
-    """What a dump does not show of one execution of a model.
+    """Facts of one execution of a model that its dump lacks.
 
     Attributes:
         directory: where its files are, or would be if any operator left one.
@@ -389,7 +389,7 @@ class DumpedExecution:
 
 @dataclass(frozen=True, slots=True)
 class DumpedRun:
-    """Which execution: device id, model name, model id and ``data_index``."""
+    """Identity of an execution: device id, model name, model id and ``data_index``."""
 
     device: int
     model: str
@@ -454,7 +454,7 @@ def record(
 
 
 def _remembered(tensor: Tensor, previous: Tensor | None) -> Tensor:
-    """Return what the memory of ``tensor`` holds before it is written: the last execution's, or zeros."""
+    """Return the memory of ``tensor`` before it is written: the last execution's, or zeros."""
     if previous is not None and previous.shape == tensor.shape:
         return previous
     return replace(tensor, data=np.zeros_like(tensor.data))

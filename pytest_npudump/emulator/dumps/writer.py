@@ -270,7 +270,7 @@ class Slot:
     original_shape: tuple[int, ...] | None = None
 
     def described(self) -> _Described:
-        """Return what the header says of it: type, layout, size, address and offset; both shapes."""
+        """Return its fields in the header: type, layout, size, address and offset; both shapes."""
         tensor = self.tensor
         numbers = tensor.dtype.proto, self.format, tensor.nbytes, self.address, self.offset
         return numbers, tensor.shape, tensor.shape if self.original_shape is None else self.original_shape
@@ -307,7 +307,7 @@ def _rest(op_name: str, inputs: tuple[_Described, ...], outputs: tuple[_Describe
 
 
 def prefix(header: bytes) -> bytes:
-    """Return what precedes the payload: the header's length as u64 little-endian, and the header."""
+    """Return the part before the payload: the header's length as u64 little-endian, and the header."""
     return struct.pack("<Q", len(header)) + header
 
 
