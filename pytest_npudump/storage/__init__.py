@@ -1,4 +1,4 @@
-"""Files that survive whatever is killed, and content that nobody vouches for.
+"""Files that survive kills, and content that nobody vouches for.
 
 ``atomic`` replaces a file whole and carries messages between processes, ``regular_file`` refuses what is
 none, ``safeyaml`` reads YAML without its surprises.

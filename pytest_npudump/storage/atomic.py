@@ -139,7 +139,7 @@ def replace_file(target: Path, chunks: Iterable[Chunk]) -> None:
 
 
 def stage_file(target: Path, chunks: Iterable[Chunk], name: str) -> Path:
-    """Write what is to replace ``target`` beside it, under :func:`locked`; what was staged before goes.
+    """Write a new version of ``target`` beside it, under :func:`locked`; earlier staged ones go.
 
     Args:
         target: the file.
@@ -243,7 +243,7 @@ def _sync_directory(directory: Path) -> None:
 
 
 def sweep(folder: Path, locked_file: Path | None = None) -> None:
-    """Remove what killed writers left: of a file whose lock is held at once, of others by age."""
+    """Remove leftovers of killed writers: of a file whose lock is held at once, of others by age."""
     before = time.time() - STALE_SECONDS
     own = _own_prefix(locked_file) if locked_file is not None else None
     for path in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
@@ -285,7 +285,7 @@ def dump_bytes(content: object) -> bytes:
 
 
 def load_bytes(data: bytes) -> Any:
-    """Return what :func:`dump_bytes` was given; only for files that this user's own processes wrote."""
+    """Restore the data of :func:`dump_bytes`; only for files that this user's own processes wrote."""
     return pickle.loads(data)  # noqa: S301 - from a folder that only this user can write to
 
 

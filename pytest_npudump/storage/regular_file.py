@@ -1,4 +1,4 @@
-"""Reading what a user or a dump names: regular files, as a pipe or a device would hold a run up for ever."""
+"""Regular files that a user or a dump names, as a pipe or a device would hold a run up for ever."""
 
 from __future__ import annotations
 

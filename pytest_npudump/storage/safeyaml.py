@@ -1,4 +1,4 @@
-"""What an unquoted word of YAML stands for, after the core schema of YAML 1.2.
+"""Unquoted words of YAML, by the core schema of YAML 1.2.
 
 PyYAML has the types of YAML 1.1, to which ``1:30`` is 90, ``010`` is 8, ``no`` is false and ``1e-3`` is text.
 """
@@ -294,7 +294,7 @@ def _within_limits(events: Iterable[Any]) -> Iterator[Any]:
 
 
 def _refuse_large(text: str) -> None:
-    """Raise where ``text``, at whose end a parser gave up, is too large or too deep by our own limits.
+    """Raise if ``text``, at whose end a parser gave up, is too large or too deep by our own limits.
 
     A parser looks 1024 characters ahead for the colon of a key, and so meets limits of its own before it
     hands on what exceeds ours.
