@@ -1,4 +1,4 @@
-"""What is known of the tensors of one test: of a golden, a kept run and a dump alike, and its text.
+"""Facts of one test's tensors, for a golden, a saved run and a dump alike, and their text.
 
 ``record`` is that, and knows no YAML. ``text`` is a golden file, to be parsed and rendered: one line for each
 tensor, and what is told above and below these lines. ``rows`` are the lines of statistics, read many at once,

@@ -1,4 +1,4 @@
-"""Which tensor feeds which: for each operator, the outputs of others that it reads."""
+"""Edges between tensors: for each operator, the outputs of others that it reads."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class GraphNode:
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """What feeds each operator.
+    """Inputs of each operator.
 
     Attributes:
         feeds: by the operator's name as file names spell it, what feeds it by slot: an output of another,
@@ -178,7 +178,7 @@ class _Places:
         return self._turns.get(self._at(key.layer, "input", key), {}).get(key.turn, {})
 
     def output(self, port: Port, consumer: TensorKey) -> int | None:
-        """Position of what a port put out for a consumer: in the same turn, or in the only one there was."""
+        """Return a port's output for a consumer: in the same turn, or in the only one there was."""
         turns = self._turns.get(self._at(port.layer, "output", consumer), {})
         if consumer.turn not in turns and len(turns) != 1:
             return None
@@ -212,7 +212,7 @@ def _fed_by(
 def _unknown_from(
     alike: Collection[str], feeds: Mapping[str, tuple[Port | None, ...]]
 ) -> dict[str, tuple[Port | None, ...]]:
-    """Return what feeds operators where nobody can tell some of them from each other."""
+    """Return the inputs of operators with the ambiguous ones unknown."""
     return {
         name: (UNKNOWN,)
         if name in alike

@@ -55,7 +55,7 @@ def check_model_lines(block: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ModelChange:
-    """How the models of a run differ from those that its golden was recorded with.
+    """Change of a run's models against those of its golden.
 
     Attributes:
         files: names of the run's files that are not the golden's byte for byte.
@@ -79,12 +79,12 @@ class ModelChange:
     read: str = NOTHING
 
     def names(self, operator: str) -> bool:
-        """Whether the weights or attributes of an operator are others."""
+        """Return whether the weights or attributes of an operator are others."""
         return operator in self.weights or operator in self.attributes
 
     @property
     def changed(self) -> bool:
-        """Whether the models compute something else, for all that is known: other files alone may not."""
+        """Return whether the models are known to compute something else: other files alone may not."""
         told = (self.weights, self.attributes, self.operators, self.graph)
         return bool(self.files) and (self.read == NOTHING or any(told))
 
@@ -102,7 +102,7 @@ class ModelChange:
 
 
 def change_of_models(golden: str, run: str) -> ModelChange | None:
-    """Return how a run's models differ from the golden's; None where those of a side are not known.
+    """Compare a run's models with the golden's; None where those of a side are not known.
 
     An operator by another name is the same one if its digests, and its place among such, are.
 

@@ -57,7 +57,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What was measured of one tensor.
+    """Measured noise of one tensor.
 
     Attributes:
         largest: deviations of max, min, avg and l2norm in their scales; 0 where none was measured, infinite
@@ -78,7 +78,7 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """What a golden says of runs alike.
+    """Facts of a golden on equal runs.
 
     Attributes:
         runs: how many there were; 1 where the test ran once, so that nothing is known.
@@ -99,7 +99,7 @@ class Repeats:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How the noise of a golden was measured.
+    """Calibration of a golden's noise.
 
     Attributes:
         members: runs that it is of.
@@ -148,7 +148,7 @@ def _rounded_up(value: float) -> str:
 
 
 def repeats_of(extra: Mapping[str, Any], path: Path) -> Repeats | None:
-    """Return what a golden's head says of repetition; None where it says nothing.
+    """Return the repeats in a golden's head; None without any.
 
     Args:
         extra: further keys of the head.
@@ -170,7 +170,7 @@ def _repeats(found: dict[str, Any]) -> Repeats | None:
 
 
 def calibration_of(extra: Mapping[str, Any], path: Path) -> Calibration | None:
-    """Return what a golden's head says of its calibration; None without one.
+    """Return the calibration in a golden's head; None without one.
 
     Args:
         extra: further keys of the head.
@@ -226,7 +226,7 @@ def columns_text(cells: Sequence[Noise]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """What was measured with a golden.
+    """Measurements of a golden.
 
     Attributes:
         noise: by the key of a tensor; those without any are not in it.
@@ -253,7 +253,7 @@ class Calibrated:
         repeats: bool = False,
         widens: bool = True,
     ) -> Calibrated:
-        """Return what a column says; it has a cell for each key, or none at all."""
+        """Parse a column of noise; it has a cell for each key, or none at all."""
         noise = {key: parse_noise(cell) for key, cell in zip(keys, cells, strict=False) if cell != "-"}
         return cls(noise, factor, source, repeats, widens)
 
@@ -269,7 +269,7 @@ class Calibrated:
         return rtol if math.isfinite(rtol) else 0.0
 
     def describe(self, bounds: int) -> str:
-        """How many tensors strayed, of how many that is a bound, and how it was measured, in one line.
+        """Count the tensors with noise, and those with a tolerance of it, with its source, in one line.
 
         Args:
             bounds: number of tensors of which a measured bound decides.
@@ -293,13 +293,13 @@ class Calibrated:
         }
 
     def varies(self, key: str) -> bool:
-        """Whether runs alike gave other digits of this tensor."""
+        """Return whether equal runs gave other digits of this tensor."""
         found = self.noise.get(key)
         return found is not None and found.varies
 
 
 def calibrated_of(golden: Record) -> Calibrated | None:
-    """Return what was measured with a golden; None where it says nothing of repetition or noise.
+    """Return the measurements of a golden; None where it has neither repeats nor noise.
 
     Raises:
         GoldenError: what its head says of them is not as it is written.

@@ -89,7 +89,7 @@ class Record:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What made the values, as text: as a run tells it, which a golden is compared with."""
+        """Facts of the values' producer as text, to be compared with a run's."""
         return {name: str(value) for name, value in self.producer.items()}
 
     @property
@@ -171,7 +171,7 @@ def entries_of(golden: Record | None) -> dict[str, str]:
 
 
 def left_out_of(golden: Record | None, facts: Mapping[str, str]) -> dict[str, str]:
-    """Return those of :func:`entries_of` that a run is compared without.
+    """Return the :func:`entries_of` that a run is compared without.
 
     Args:
         golden: its golden.

@@ -91,7 +91,7 @@ def common_digits(table: StatsTable) -> int | None:
 
 
 def printable_digits(digits: int) -> bool:
-    """Whether ``digits`` is a precision that producers have; 0 is full precision.
+    """Return whether ``digits`` is a precision that producers have; 0 is full precision.
 
     The comparison allows half a unit of the last digit: one digit would let half of a value's size pass.
     """
@@ -233,7 +233,7 @@ def _check_heads(keys: Sequence[str], dtypes: Sequence[str], shapes: Sequence[st
 
 
 def _plain_keys(keys: Sequence[str]) -> bool:
-    """Whether all are ``layer:io.slot`` without qualifiers: a pattern a key takes 10 times as long."""
+    """Return whether all are ``layer:io.slot`` without qualifiers: a pattern takes 10 times as long."""
     joined = " ".join(keys)
     if "#" in joined or not joined.isprintable() or len(joined.split()) != len(keys):
         return False
@@ -273,7 +273,7 @@ def _read_floats(cells: list[str], name: str) -> tuple[NDArray[np.bool_], NDArra
 
 
 def _plain_text(text: str) -> None:
-    """Refuse what ``float()`` takes besides numbers: ``1_000`` and digits of other scripts."""
+    """Refuse texts that ``float()`` takes besides numbers: ``1_000`` and digits of other scripts."""
     if "_" in text or not text.isascii():
         raise ValueError(text)
 
@@ -449,7 +449,7 @@ def differing_keys(before: StatsTable, now: StatsTable, *, summed_by_both: bool)
 
 
 def same_lines(one: StatsTable, other: StatsTable) -> bool:
-    """Whether two tables would be the same lines of a file."""
+    """Return whether two tables would be the same lines of a file."""
     columns = columns_for(one)
     if columns != columns_for(other):
         return False
@@ -564,7 +564,7 @@ _ROW_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """Where a golden tensor is that lies in a store.
+    """Pointer to a golden tensor in a store.
 
     Attributes:
         key: the tensor's, as the golden's table spells it.
@@ -616,5 +616,5 @@ def read_pointers(block: str) -> dict[str, Pointer]:
 
 
 def row_hash(table: StatsTable, row: int) -> str:
-    """Return what tells the statistics of one row from others."""
+    """Return the hash of one row's statistics."""
     return blake2b(f"{table.keys[row]} {table.statistics(row)}".encode(), digest_size=_ROW_BYTES).hexdigest()

@@ -101,7 +101,7 @@ class RunFolder:
         _keep(self.path / _PROBE, table)
 
     def read_probe(self) -> StatsTable | None:
-        """Return what :meth:`keep_probe` kept; None where no such run came to its end.
+        """Read the table of :meth:`keep_probe`; None where no such run came to its end.
 
         Raises:
             RequestError: it is damaged.
@@ -113,7 +113,7 @@ class RunFolder:
 
 
 def read_report(file: Path) -> Any:
-    """Return what a ``report.json`` says.
+    """Read the data of a ``report.json``.
 
     Raises:
         OSError: it is not there.
@@ -126,7 +126,7 @@ def read_report(file: Path) -> Any:
 
 
 def dump_folder(run: Path, capture: str = "") -> Path:
-    """Return where a run's dump lies, or that of a capture in it."""
+    """Return the folder of a run's dump, or of a capture's in it."""
     return run / (f"{_OF_CAPTURE}{capture}" if capture else _DUMP)
 
 
@@ -142,7 +142,7 @@ def dump_folders(run: Path) -> Iterator[tuple[str, Path]]:
 
 
 def calls_folder(run: Path) -> Path:
-    """Return where a second run's calls lie."""
+    """Return the folder of a second run's calls."""
     return run / "calls"
 
 
@@ -228,7 +228,7 @@ def _read(file: Path, kind: type[_T]) -> _T:
 
 
 def keep_context(run: Path, context: object) -> None:
-    """Keep what explaining takes besides a run's dump, for this version to read.
+    """Keep the context of an explanation besides a run's dump, for this version to read.
 
     Raises:
         OSError: it cannot be written.
@@ -237,7 +237,7 @@ def keep_context(run: Path, context: object) -> None:
 
 
 def read_context(run: Path, kind: type[_T]) -> _T:
-    """Return what :func:`keep_context` kept.
+    """Read the context of :func:`keep_context`.
 
     Args:
         run: the folder of the run.
@@ -263,7 +263,7 @@ def refuse_deleted(folder: Path, test: str) -> None:
 
 
 def read_tensors(run: Path, key: TensorKey, test: str) -> tuple[list[TensorRecord], TensorKey]:
-    """Return what a second run dumped where a failing tensor is, and the tensor's key there.
+    """Read the tensors of a second run beside a failing one, and the latter's key there.
 
     Raises:
         RequestError: the dump is not there any more.
