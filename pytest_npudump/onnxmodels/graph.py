@@ -189,10 +189,10 @@ _SHOWN = 3
 
 
 def draws_random(op_type: str) -> bool:
-    """Whether operators of a type draw random numbers; those that are given a seed as an input do not."""
+    """Return whether operators of a type draw random numbers; those with a seed as an input do not."""
     return re.fullmatch(_DRAWS, op_type) is not None
 
 
 def drawing_words(layers: tuple[str, ...]) -> str:
-    """Say which layers draw random numbers."""
+    """Name the layers that draw random numbers."""
     return f"{first_of(layers, _SHOWN)} draw{'' if len(layers) > 1 else 's'} random numbers"

@@ -1,4 +1,4 @@
-"""Whether the files of models are what they were when a test loaded them: a path may be written again.
+"""State of models' files since a test loaded them: a path may be written again.
 
 Looking at a file costs a call of the system, and where it is small its digest, once for each content. What
 else a test did with the path shows later, where somebody wants to read it: what a run computed with is known
@@ -45,14 +45,14 @@ class FileState:
         return cls(marks, _digest(path, marks) if small else "", now)
 
     def holds(self, path: Path) -> bool:
-        """Whether the file has the content that it had."""
+        """Return whether the file has the content that it had."""
         now = _marks(path)
         if now == self.marks and not (self.digest and _is_fresh(self.marks, self.at)):
             return True
         return bool(self.digest and now) and self.digest == _digest(path, now)
 
     def holds_weights(self, path: Path) -> bool:
-        """Whether an ONNX model has, and all files have that hold weights of it."""
+        """Return whether an ONNX model is unchanged, with all files that hold its weights."""
         if not self.holds(path):
             return False
         return all(0 < max(_marks(file)[3:], default=0) <= self.at for file in weight_files(path))
@@ -69,18 +69,18 @@ class LoadedFiles:
         return {file: FileState.of(file) for file in {path, path.with_suffix(".onnx")}}
 
     def add(self, looked: dict[Path, FileState]) -> None:
-        """Remember that what was looked at has been loaded."""
+        """Remember files, in the state seen, as loaded."""
         for path, state in looked.items():
             self._states.setdefault(path, []).append(state)
 
     def add_if_untouched(self, before: dict[Path, FileState], after: dict[Path, FileState]) -> None:
-        """Remember what another process may have loaded at any moment between two looks."""
+        """Remember files that another process may have loaded at any moment between two looks."""
         self.add(
             {path: s if s.marks == after[path].marks else FileState((), "", 0) for path, s in before.items()}
         )
 
     def keeps_graph(self, path: Path) -> bool:
-        """Whether each load of a path was of the graph that its file has, and the ONNX model beside it."""
+        """Return whether each load of a path was of its file's present graph and the ONNX model's."""
         return all(
             state.holds(file)
             for file in [file for file in self._states if file.with_suffix("") == path.with_suffix("")]
@@ -88,7 +88,7 @@ class LoadedFiles:
         )
 
     def keeps_weights(self, path: Path) -> bool:
-        """Whether each load was of the weights that the ONNX model has, too."""
+        """Return whether each load was of the weights that the ONNX model has, too."""
         return self.keeps_graph(path) and all(
             state.holds_weights(path) for state in self._states.get(path, ()) if path.suffix == ".onnx"
         )
@@ -147,13 +147,13 @@ def _digest(path: Path, marks: tuple[int, ...]) -> str:
 
 
 def _is_fresh(marks: tuple[int, ...], now: int) -> bool:
-    """Whether a file was changed so lately that the next change may leave it the same marks."""
+    """Return whether a file was changed so lately that the next change may leave it the same marks."""
     return bool(marks) and now - marks[-1] < _TICK
 
 
 @lru_cache(maxsize=256)
 def _has(path: Path, marks: tuple[int, ...], word: bytes) -> bool:
-    """Whether a word is in a file; what cannot be read may have it."""
+    """Return whether a word is in a file, or the file cannot be read."""
     del marks  # of the content that is read
     try:
         with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:

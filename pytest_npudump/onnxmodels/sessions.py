@@ -147,7 +147,7 @@ _numpy_sessions: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
 def _in_numpy(session: Any) -> bool:
-    """Whether numpy has the types of all inputs and outputs, so that results need not be copied."""
+    """Return whether numpy has the types of all inputs and outputs, so that results need not be copied."""
     found = _numpy_sessions.get(session)
     if found is None:
         every = (*session.get_inputs(), *session.get_outputs())
@@ -180,12 +180,12 @@ def ports(arguments: Sequence[Any]) -> tuple[tuple[str, Any, tuple[int, ...]], .
 
 
 def named(source: Path | bytes) -> str:
-    """Return what messages call a model."""
+    """Return the name of a model in messages."""
     return str(source) if isinstance(source, Path) else f"a model of {len(source)} bytes in memory"
 
 
 def holds_halves(model: Any) -> bool:
-    """Whether ``model``, an ONNX ``ModelProto``, holds anything that :func:`to_float32` would replace."""
+    """Return whether ``model``, an ONNX ``ModelProto``, holds types that :func:`to_float32` replaces."""
     values = (value for graph in every_graph(model) for value in _values(graph))
     declared = (value.type.tensor_type.elem_type for value in values)
     weights = (tensor.data_type for tensor in every_tensor(model))
@@ -194,7 +194,7 @@ def holds_halves(model: Any) -> bool:
 
 
 def fits(model: Any) -> bool:
-    """Whether ``model`` in float32 is one message still; protobuf has none beyond :data:`LIMIT` bytes."""
+    """Return whether ``model`` in float32 still fits one message, of :data:`LIMIT` bytes in protobuf."""
     halves = sum(math.prod(t.dims) for t in every_tensor(model) if t.data_type in _HALVES)
     return bool(model.ByteSize() + _BYTES * halves <= LIMIT)
 
@@ -451,7 +451,7 @@ def _nodes(path: Path) -> Iterator[Any]:
 
 
 def _is_fixed(node: Any) -> bool:
-    """Whether a node of ONNX draws the same numbers in every process, or none."""
+    """Return whether a node of ONNX draws the same numbers in every process, or none."""
     if node.op_type == "Dropout":
         return len(node.input) < 3 or not node.input[2]  # noqa: PLR2004 - training_mode
     return any(attribute.name == "seed" for attribute in node.attribute)

@@ -115,7 +115,7 @@ def storage(dtype: DType) -> np.dtype[Any]:
 
 
 def in_numpy(dtype: DType) -> bool:
-    """Whether numpy itself has the type."""
+    """Return whether numpy itself has the type."""
     return dtype.kind != "opaque" and dtype.name in _BUILTIN
 
 
@@ -130,7 +130,7 @@ def from_result(array: np.ndarray[Any, np.dtype[Any]]) -> Tensor:
 
 
 def from_ort_value(value: Any) -> Tensor:
-    """Return what onnxruntime made, of whatever type; its memory is shared, and kept alive."""
+    """Return onnxruntime's value as a tensor of any type; its memory is shared, and kept alive."""
     if not value.is_tensor():
         return Tensor(BY_NAME["resource"], (), np.empty(0, np.uint8))
     dtype, shape = from_ort_type(value.data_type()), tuple(value.shape())

@@ -1,4 +1,4 @@
-"""What legitimately differs between two runs of one model: rounding of its inputs, threads, optimisation."""
+"""Variation between two runs of one model: rounding of its inputs, threads, optimisation."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Variation:
 
     @property
     def plain(self) -> bool:
-        """Whether nothing differs: a mere repetition."""
+        """Return whether nothing differs: a mere repetition."""
         return self == Variation()
 
     @property
     def sees_inputs(self) -> bool:
-        """Whether each input is copied from the device: it is perturbed, or noted."""
+        """Return whether each input is copied from the device: it is perturbed, or noted."""
         return self.seed is not None or self.waits
 
 
@@ -53,7 +53,7 @@ PLAIN = Variation()
 
 @dataclass(slots=True)
 class Varying:
-    """What varies in a machine at present, and what came of it.
+    """Present variation of a machine, and its effects.
 
     Attributes:
         variation: of models that are loaded or run from now on.
