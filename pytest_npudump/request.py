@@ -12,7 +12,7 @@ from typing import Any
 AUTO_LAYERS = "auto"
 """In place of layers that keep tensors: those that tell most."""
 GRAPH_SUFFIXES = (".om", ".json", ".txt", ".pbtxt", ".onnx")
-"""What tells how a file of a graph is read: an om, ATC's JSON of one, GE's text, an ONNX model."""
+"""Suffixes by which a graph's file is read: an om, ATC's JSON of one, GE's text, an ONNX model."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from pytest_npudump.doctor.pytest_config import locate, required
 from pytest_npudump.language.text import cut
 
 KEYS: Mapping[str, str] = {"required_plugins": "pytest-npudump", "npudump_golden_dir": "golden"}
-"""What a repository says: no run without the plugin, which would pass without a comparison; and where its
+"""Keys of a repository: no run without the plugin, which would pass without a comparison; and where its
 goldens lie."""
 INI_OPTIONS = "[tool.pytest.ini_options]"
 """The section of pyproject.toml in which all values are text; in those since pytest 9 a list is one."""

@@ -80,7 +80,7 @@ DRIVER = (
     'git config merge.npudump.name "npudump golden"',
     'git config merge.npudump.driver "npudump golden merge %O %A %B %P"',
 )
-"""What each clone needs besides, since git takes no commands from a repository."""
+"""Commands that each clone needs besides, since git takes none from a repository."""
 
 
 def with_goldens(text: str, golden_dir: str = "golden", *, lfs: bool = False) -> tuple[str, tuple[str, ...]]:

@@ -43,7 +43,7 @@ _OVERFLOWS = (
     mark("file"),
 )
 _RECORD_BYTES = 1 << 16
-"""What reading a record, of some 2 KiB, costs, in bytes read of a large file."""
+"""Cost of reading a record, of some 2 KiB, in bytes read of a large file."""
 
 
 def run(arguments: argparse.Namespace) -> int:

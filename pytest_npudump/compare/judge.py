@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     Compute = Callable[[Sequence[Pair]], Iterable[PairElements]]
 
 GOLDEN, RUN, REFERENCE = "golden", "run", "reference"
-"""What the first record is: accepted; another run, which may tell less; or computed by a reference."""
+"""Kind of the first record: accepted; another run, which may have fewer facts; or a reference's."""
 EVERY = ("*",)
 BY_DEFAULT = ("l2norm",)
 """Statistics that CANN computes on some chips only, where a test names none."""

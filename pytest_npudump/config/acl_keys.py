@@ -17,7 +17,7 @@ from pytest_npudump.config.rule_table import Refusal, shown
 MAX_BYTES = 512
 """Longest ``dump_path`` in bytes (``MAX_DUMP_PATH_LENGTH``)."""
 PATH_CHARACTERS = re.compile(rb"[A-Za-z0-9\-=\[\];\\,./!@#$%^&*()_+{}:?]*")
-"""What adump allows after ``host:``, and GE anywhere (``file_utils.cpp:364-382``)."""
+"""Characters that adump allows after ``host:``, and GE anywhere (``file_utils.cpp:364-382``)."""
 OVERRIDING = ("ASCEND_DUMP_PATH", "ASCEND_WORK_PATH")
 """Variables that send exception dumps elsewhere, the first one that can be used; 8.5.0 knows the second."""
 MAX_INTERVALS = 100
@@ -96,7 +96,7 @@ SCENE_TYPES: Final = {
     "aic_err_norm_dump": "EXCEPTION",
     "aic_err_detail_dump": "AIC_ERR_DETAIL_DUMP",
 }
-"""What each exception scene switches on (``dump_config_converter.cpp:965-976``)."""
+"""Dump that each exception scene switches on (``dump_config_converter.cpp:965-976``)."""
 
 
 def getline_split(text: bytes, delimiter: bytes) -> list[bytes]:

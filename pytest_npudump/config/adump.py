@@ -463,7 +463,7 @@ _ITEM: tuple[tuple[Row[_Judged, Refusal], ...], ...] = (
         (lambda one: one.item.get("opname_range"), _half_ranges),
     ),
 )
-"""What is asked of every member of ``dump_list``, in CANN's order."""
+"""Checks of every member of ``dump_list``, in CANN's order."""
 
 
 def _not_stats(d: _Judged) -> Iterator[Refusal]:
@@ -516,7 +516,7 @@ _RULES: tuple[Row[_Judged, Refusal], ...] = (
     (lambda d: d.old and not d.oldest, _types("dump_kernel_data")),
     (lambda d: d.old, _types("dump_stats")),
 )
-"""What excludes what, in CANN's order; what has an old release break off stands where its value is used."""
+"""Exclusions, in CANN's order; a reason that makes an old release break off stands at its value's use."""
 
 
 # What is accepted, and yet does nothing or less than it says.

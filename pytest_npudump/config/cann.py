@@ -21,7 +21,7 @@ STATISTICS = ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf", "L2nor
 DATA_DUMPS: Final = frozenset({"OPERATOR", "OP_OVERFLOW"})
 """The dump types that a collecting variable stops: of operators, the watcher's included, and of overflows."""
 COLLECT_VARIABLES: Final = ("NPU_COLLECT_PATH", "NPU_COLLECT_PATH_EXE")
-"""What GE reads (``dump_manager.cc``): it then refuses every dump of data, E10056, and set_dump returns 0."""
+"""Variables of GE (``dump_manager.cc``), which then refuses dumps of data (E10056); set_dump returns 0."""
 
 _A2 = re.compile(r"ascend910b", re.IGNORECASE)
 _VERSION = re.compile(r"v?(?P<major>\d{1,4})\.(?P<minor>\d{1,4})(?:\.(?P<rest>[0-9A-Za-z.+-]*))?", re.ASCII)

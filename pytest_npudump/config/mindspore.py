@@ -69,7 +69,7 @@ _UINT32 = 0xFFFFFFFF
 _ANY = range(1 << 32)
 _MOST_ESCAPED = 20
 _OVERFLOW, _EXCEPTION = 3, 4
-"""What ``op_debug_mode`` is for these dumps."""
+"""Values of ``op_debug_mode`` for these dumps."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ _SHOWN = 60
 _MOST_UNKNOWN = 20
 _LONGEST_KEY = 80
 MOST_REASONS = 50
-"""How many reasons a verdict carries, and warnings of one kind."""
+"""Number of reasons in a verdict, and of warnings of one kind."""
 
 
 @dataclass(frozen=True, slots=True)

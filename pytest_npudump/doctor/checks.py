@@ -49,7 +49,7 @@ WARNING = "warning"
 PROBLEM = "problem"
 
 SECONDS = 60
-"""How long a runtime may take to answer; the first call to a device after a start takes some seconds."""
+"""Limit for a runtime's answer; the first call to a device after a start takes some seconds."""
 _LIMIT = 64 * 1024
 
 

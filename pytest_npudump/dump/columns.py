@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 COMPUTED_IN_FLOAT32 = "computed and stored as float32"
-"""How the note on a tensor begins that MindSpore's CPU kernels wrote under the header of another type."""
+"""Beginning of the note on tensors that MindSpore's CPU kernels wrote under another type's header."""
 
 
 class TensorPart(NamedTuple):

@@ -417,9 +417,9 @@ MSPROBE = "dump.json"
 MSPROBE_TENSORS = "dump_tensor_data"
 MSPROBE_BESIDE = frozenset({"construct.json", "stack.json"})
 PARAMETER = "Parameter"
-"""What is told as the type of a module's parameter."""
+"""Type of a module's parameter."""
 MODULE_EDGES = "module_edges.txt"
-"""What feeds each module of a model whose modules are in the folders beside, as lines of a golden."""
+"""Inputs of each module of a model whose modules are in the folders beside, as lines of a golden."""
 
 _MASK = (1 << 64) - 1
 _MULTIPLIER = 0xC6A4A7935BD1E995

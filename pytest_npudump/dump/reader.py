@@ -30,7 +30,7 @@ _BATCH = 256
 """Files of statistics that are read into columns at once."""
 
 _TABLE_BYTES = 1 << 9
-"""What a statistics file has, more or less: so little that threads gain nothing with a batch of them."""
+"""Size of a statistics file, about: so little that threads gain nothing with a batch of them."""
 
 
 def read_dump(

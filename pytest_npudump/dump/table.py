@@ -25,7 +25,7 @@ STATISTICS = ("max", "min", "avg", "l2norm", "nan", "neg_inf", "pos_inf")
 """Columns of :attr:`StatsTable.values`."""
 
 PROJECTIONS = "projections"
-"""What rules and verdicts call the projections of a tensor, which are judged together as one statistic."""
+"""Name of a tensor's projections in rules and verdicts, which judge them together as one statistic."""
 
 JUDGED = (*STATISTICS, PROJECTIONS)
 """All that a rule of tolerances may be about."""

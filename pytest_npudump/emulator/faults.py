@@ -121,7 +121,7 @@ class Faults:
 
 
 PLANTED = Faults()
-"""What is injected in the emulated machine."""
+"""Faults injected in the emulated machine."""
 
 
 def end() -> None:

@@ -23,9 +23,9 @@ _ALIGNMENT = 64
 DEVICE_BYTES = 32 << 30
 """Memory of one emulated device; an allocation beyond it fails as it does on a device."""
 BORROWED_BYTES = 256 << 20
-"""How many bytes of the application's own objects are kept alive for pointers taken to them."""
+"""Bytes of the application's own objects that are kept alive for pointers taken to them."""
 BORROWED_OBJECTS = 4096
-"""How many such objects."""
+"""Number of such objects."""
 _OURS = 3
 """References to a borrowed object that are ours: the region's, the view's and getrefcount's argument."""
 

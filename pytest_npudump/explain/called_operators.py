@@ -67,10 +67,10 @@ _MOST_NOISE = 0.05
 """Noise beyond which a call says nothing: in what it makes of its arguments no digit is certain."""
 
 _FLUSHED = 1 + 2.0**-5
-"""What is below as many times the smallest normal number may be rounded to less than that, and be zero."""
+"""Multiple of the smallest normal number below which a result may be rounded under it, and be zero."""
 
 _INNER_ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
-"""How far one rounding to the type inside of a kernel puts a value off, at most."""
+"""Largest error of one rounding to the type inside of a kernel."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

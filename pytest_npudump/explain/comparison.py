@@ -278,7 +278,7 @@ def unseen_nodes(model: ReferenceModel, compared: Iterable[str]) -> tuple[Node, 
 OVERFLOW = "overflow"
 PADDED = "padded"
 LAYOUT = "layout"
-"""What :attr:`Expected.marks` says of a tensor: the reference's values are beyond 16 bits; the statistics
+"""Marks of a tensor in :attr:`Expected.marks`: the reference's values are beyond 16 bits; the statistics
 count the padding of a layout; the layout cannot be converted."""
 
 _LARGEST: dict[str, tuple[float, Any]] = {

@@ -77,7 +77,7 @@ _COUNTED = re.compile(r"[A-Z][A-Za-z0-9]*_\d+")
 _APPROXIMATED = 1e-2
 """Relative L2 by which no approximation of a function on a device is off, as a permutation of values is."""
 _KEPT, _KEPT_BYTES = 32, 1 << 20
-"""How many sessions of operators a model keeps, and the size of the largest such operator."""
+"""Number of operators' sessions that a model keeps, and the size of the largest such operator."""
 _LAYOUTS = {4: "NCHW", 5: "NCDHW"}
 _CAST = "Cast"
 _IN_PLACE = frozenset({_CAST, "Identity", "TransData"})

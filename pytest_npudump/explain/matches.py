@@ -141,7 +141,7 @@ NAME = "name"
 JOINED = "joined names"
 
 _JOINTS = ("", "_", "/")
-"""What stands between the names of operators that GE fused."""
+"""Joints between the names of operators that GE fused."""
 
 _READ = 64
 """Readings of the rest of a name that are looked at for two different ones."""

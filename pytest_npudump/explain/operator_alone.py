@@ -40,7 +40,7 @@ CONVICTED = "convicted"
 ACQUITTED = "acquitted"
 UNKNOWN = "unknown"
 DUMPED, FED = "dumped", "upstream"
-"""Where what an operator read is from: dumped or kept with it, or put out by what feeds it."""
+"""Origins of an operator's inputs: dumped or kept with it, or put out upstream."""
 
 MARGIN = 4.0
 """By how much measured noise may be exceeded: so far single layers that were held out exceeded theirs."""
@@ -48,7 +48,7 @@ MARGIN = 4.0
 UPSTREAM, MOST_UPSTREAM = 32, 128
 """Operators that are looked at upstream of a failure: whatever their size, and at most."""
 NO_OPERATOR = "no operator computes it"
-"""Why an input of a graph is undecided, of which nothing needs to be said."""
+"""Reason for which an input of a graph is undecided; not worth a note."""
 
 _FUSED = 16.0
 """By how much a graph that was optimised exceeds what single layers may be off: by 2 to 7 in nine models."""

@@ -409,7 +409,7 @@ _SETTLED: Mapping[str, Callable[[_Sides[Any]], Any]] = MappingProxyType(
         VARIANTS: _by_variant,
     }
 )
-"""What becomes of keys of the head that both sides have changed."""
+"""Merges of keys of the head that both sides have changed."""
 
 
 def _at(sides: _Sides[Any], key: str) -> _Sides[Any]:

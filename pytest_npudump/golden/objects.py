@@ -127,7 +127,7 @@ def _digest(file: BinaryIO) -> str:
 
 
 IN_USE_SECONDS = 300
-"""What was used less long ago stays: another run may have written it and be about to read it."""
+"""Age below which files stay: another run may have written one and be about to read it."""
 
 
 @dataclass(frozen=True, slots=True)

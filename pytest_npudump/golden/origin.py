@@ -23,7 +23,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 _SECONDS = 10
 """That git may take to name a commit."""
 _FLAGS = ("flags", "Features")
-"""What Linux calls the line of a processor's extensions, on x86-64 and on aarch64."""
+"""Linux's names of the line of a processor's extensions, on x86-64 and on aarch64."""
 _EXTENSIONS = (
     *(
         "avx",

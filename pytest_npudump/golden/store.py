@@ -191,7 +191,7 @@ LEFT_OUT = "left_out"
 SOURCES = "sources"
 HASH = "sha256"
 STORED = "stored"
-"""What that key tells: layers left out, and that the tensors lie in a store, each under its hash."""
+"""Facts under that key: layers left out, and that the tensors lie in a store, each under its hash."""
 
 
 def tensors_path(golden: Path) -> Path:

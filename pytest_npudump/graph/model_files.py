@@ -45,7 +45,7 @@ _CALLING = re.compile(r"(?:Stateful)?PartitionedCall|(?:Stateless)?(?:If|Case|Wh
 """Types of operators that run graphs of their own, whose operators feed what reads them."""
 _FIELD = re.compile(rb'\s*(name|type|op|input): "((?:[^"\\]|\\.)*)"')
 _OPERATORS = ([b"graph", b"op"], [b"op"], [b"node"])
-"""Where operators are: in a graph of GE's, in TorchAir's, and in TorchAir's for TensorBoard."""
+"""Paths of operators: in a graph of GE's, in TorchAir's, and in TorchAir's for TensorBoard."""
 
 
 def _ge_edges(graphs: Sequence[Sequence[GeOperator]], told_by: str) -> Edges:

@@ -20,7 +20,7 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.storage.regular_file import read_small
 
 IR = "rank_[0-9]*/graphs/ms_output_trace_code_graph_*.ir"
-"""Where MindSpore leaves its graphs in a dump path."""
+"""Place of MindSpore's graphs in a dump path."""
 
 _COMMENT = re.compile(
     r"(?m)^\s+# (?:Fullname with scope: \((?P<name>.*)\)"

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 AUTO, ENGLISH, CHINESE = "auto", "en", "zh"
 LANGUAGES = (AUTO, ENGLISH, CHINESE)
-"""What an option for the language takes."""
+"""Values of an option for the language."""
 
 
 def chosen(language: str, environment: Mapping[str, str] | None = None) -> str:

@@ -99,7 +99,7 @@ def _sign(sign: str) -> str:
 
 
 _PIECE = r"[（“]*(?:[!-~]+|[^\s!-~])[，。；：、）”？！]*|\s+"  # noqa: RUF001 - the signs of Chinese
-"""What a line is not broken in: a word, or a letter of Chinese, with the signs that belong to it."""
+"""Part that a line is not broken in: a word, or a letter of Chinese, with the signs that belong to it."""
 
 
 def width(text: str) -> int:

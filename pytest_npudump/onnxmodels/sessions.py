@@ -319,7 +319,7 @@ def _replace(repeated: Any, nodes: Sequence[Any]) -> None:
 
 
 KEPT = 4
-"""How many models are kept, and of each how many sessions; what was used longest ago goes first."""
+"""Number of models kept, and of sessions of each; the longest unused goes first."""
 KEPT_BYTES = 64 << 20
 """Size of the largest model that is kept."""
 _DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pytest_npudump.onnxmodels.tensor_types import Tensor
 
 INPUTS, THREADS, OPTIMISATION = "inputs", "threads", "optimisation"
-"""What a runtime may be able to vary, as a golden keeps it."""
+"""Variations that a runtime may be able to make, as a golden keeps them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,7 +158,7 @@ _NOTE_LINES = 20
 """Lines of what others add to an error that are shown below what it says."""
 
 INTERRUPTIONS = (KeyboardInterrupt, pytest.exit.Exception)
-"""What ends a session at once: Ctrl-C, a signal where it is taken for that, and ``pytest.exit()``."""
+"""Exceptions that end a session: Ctrl-C, a signal where it is taken for that, and ``pytest.exit()``."""
 
 
 def how_it_stopped(stop: BaseException) -> str:

@@ -36,21 +36,21 @@ if TYPE_CHECKING:
 
 SETTINGS = pytest.StashKey[Settings]()
 _SAID = pytest.StashKey[bool]()
-"""Whether the report of a test's body, where it came to that, tells of a marker that came too late."""
+"""True if the report of a test's body, where it came to that, names a marker that came too late."""
 _APPROVES = {
     ALL: said("this run writes the golden files and compares nothing with them"),
     FAILED: said("this run writes the golden files of tests that differ from them"),
     NEW: said("this run writes golden files that are missing; the others are compared"),
 }
-"""What a run does, by the mode of ``--npudump-update-golden``."""
+"""Effect of a run, by the mode of ``--npudump-update-golden``."""
 _RUNNER = "npudump-runner"
 _REPORTER = "npudump-reporter"
 _SPEAKER = "npudump-speaker"
 _MESSAGES = "messages"
 _CHECKED = pytest.StashKey[bool]()
-"""Whether tolerances for all tests were looked at."""
+"""True if tolerances for all tests were checked."""
 _WITH_TESTS = pytest.StashKey[bool]()
-"""Whether the features that only marked tests need are there."""
+"""True if the features that only marked tests need are registered."""
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:

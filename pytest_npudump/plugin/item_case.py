@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 EXCHANGE: pytest.StashKey[Exchange] = pytest.StashKey()
 """In the stash of the session: what the ranks of a distributed run tell each other by."""
 ITEM = pytest.StashKey[str]()
-"""What tells the item from all others of the session, whatever node id they share."""
+"""Identity of the item in the session, whatever node id it shares."""
 TEST: pytest.StashKey[CaseSession] = pytest.StashKey()
 """The record of the test's runs."""
 OURS = pytest.StashKey[bool]()
-"""Whether this plugin runs the test's protocol."""
+"""True if this plugin runs the test's protocol."""
 ENDED = pytest.StashKey[bool]()
-"""Whether a report of the call is the test's own: its body has ended, and no fixture is being torn down."""
+"""True if a report of the call is the test's own: its body has ended, and no fixture is torn down."""
 RESULT = pytest.StashKey[dict[str, Any]]()
-"""What the test came to, for its report."""
+"""Result of the test, for its report."""
 
 PARTS = pytest.StashKey[list[pytest.TestReport]]()
 """The reports of subtests in the run under way."""
@@ -56,7 +56,7 @@ EARLIER_PARTS = pytest.StashKey[list[pytest.TestReport]]()
 REPORTS = pytest.StashKey[dict[str, pytest.TestReport]]()
 """The reports of the run under way, by phase: of a phase that is repeated the last one."""
 KEPT: pytest.StashKey[Kept | None] = pytest.StashKey()
-"""What is kept of the test beside its golden; None where nothing was judged."""
+"""Saved data of the test beside its golden; None where nothing was judged."""
 BAD = pytest.StashKey[str]()
 """The failure that the test has come to, as text: it stands, whoever runs the test's phases again."""
 

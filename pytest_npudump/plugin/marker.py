@@ -381,7 +381,7 @@ def check_combination(request: DumpRequest) -> None:
 
 
 _ALWAYS = frozenset({"scene", "escalate", "isolation", "timeout", "ranks", "data_dump", "devices"})
-"""What any scene takes; ``escalate`` is without effect in those without statistics."""
+"""Arguments of every scene; ``escalate`` is without effect in those without statistics."""
 
 
 def _scene_problems(request: DumpRequest) -> list[str]:

@@ -221,7 +221,7 @@ _NEAR = 2
 _LETTERS = Counter(MARKERS[1])
 _WORDS = ("npu", "dump")
 _OTHER_PROCESSORS = ("apu", "cpu", "dpu", "gpu", "hpu", "ipu", "lpu", "mlu", "tpu", "vpu", "xpu")
-"""What a mark begins with that is about another processor, and no misspelling."""
+"""Beginnings of marks about another processor, which are no misspellings."""
 
 
 @lru_cache(maxsize=1)

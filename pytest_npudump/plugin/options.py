@@ -42,7 +42,7 @@ _GONE = {
     "artifacts-limit": "-o npudump_output_limit={value}",
     "allow-update-in-ci": "-o npudump_allow_in_ci=true",
 }
-"""What is typed in place of options that there were, by name; their ini keys have gone, too."""
+"""Replacements of former options, by name; their ini keys have gone, too."""
 _SWITCHES = {"require-npu", "skip-without-npu", "allow-update-in-ci"}
 _LEFT_OUT = ("numerics", "auto")
 """An option that has gone, and the value that holds without it; preset=default would override a file's."""

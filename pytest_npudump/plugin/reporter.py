@@ -23,7 +23,7 @@ CHILD = "npudump-child"
 """Name of the plugin object of a process that runs one test for another session."""
 
 _OURS = ("npudump: ", "npu_dump: ")
-"""How a failure that this plugin raises begins."""
+"""Beginnings of failures that this plugin raises."""
 
 _BUDGET = 80
 """Lines that failing marked tests may fill before each further one goes without its rows."""

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 _ADDRESS = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "MS_SCHED_HOST", "MS_SCHED_PORT")
 _PORTS = ("MASTER_PORT", "MS_SCHED_PORT")
 _NO_RUN_ID = {"", "none"}
-"""What torchrun has for a run id where it was given none."""
+"""Run ids of torchrun without one given."""
 _SIZES = ("WORLD_SIZE", "RANK_SIZE")
 _COMMON = "/tmp"  # noqa: S108 - below it lies a folder of the user's own, which nobody else may read
-"""What every rank of a machine finds, whatever its environment."""
+"""Folder that every rank of a machine finds, whatever its environment."""
 _KEPT = 60.0
 """Seconds that a folder stays behind the last of its processes, for those who look into it."""
 

@@ -34,7 +34,7 @@ ALL, WEIGHTS, NOTHING = "all", "weights", "nothing"
 _FILE_LINE = re.compile(r"#\S+ [\w-]{16} (?:-|[\w-]{6})")
 _OPERATOR_LINE = re.compile(r"[^\s#]+(?:#model=[^\s#]+)? (?:-|[\w-]{4})(?: [\w-]{6}(?: [\w-]{4}){0,2})?")
 _ATTRIBUTES, _EXACT, _BY_AXIS = slice(1), slice(1, 2), slice(2, None)
-"""Where an operator's digests stand among its words."""
+"""Places of an operator's digests among its words."""
 
 
 def check_model_lines(block: str) -> None:

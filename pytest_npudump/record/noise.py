@@ -42,7 +42,7 @@ REPEATS = "repeats"
 CALIBRATION = "calibration"
 """Key of a golden file: by how many members the column was measured, and the factor on top of it."""
 FACTOR = 5.0
-"""What a measured deviation is multiplied by, unless a calibration had to take more; probtest's factor."""
+"""Factor on a measured deviation, unless a calibration had to take more; probtest's."""
 LARGEST_FACTOR = 4 * FACTOR
 """The most that a calibration takes: a golden that says more was not written by one."""
 

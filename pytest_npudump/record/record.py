@@ -14,7 +14,7 @@ from pytest_npudump.dump.table import PROJECTIONS, StatsTable
 from pytest_npudump.errors import GoldenError, RequestError
 
 UNTOLD = "-"
-"""What a fact that one side does not tell is written as."""
+"""Text of a fact that one side does not tell."""
 EMPTY = "empty"
 """Key of a golden file: operators that ran and left no file, and the shapes of their outputs."""
 OVERFLOW = "overflow"

@@ -45,7 +45,7 @@ _DUMP, _OF_CAPTURE, _PROBE = "dump", "dump-", "other-memory.stats"
 CONTEXT = "context"
 """The file beside a dump without which the dump explains nothing."""
 _HEAD, _FORMAT = "pytest-npudump", 2
-"""What kept files begin with; the number goes up with every change of what the classes in them hold."""
+"""Head of kept files; the number goes up with every change of their classes' content."""
 _AGAIN = "run the test again"
 
 
@@ -157,18 +157,18 @@ _OTHERS = frozenset(
     | {f"ml_dtypes.float8_{name}" for name in ("e5m2", "e5m2fnuz", "e8m0fnu")}
     | {f"ml_dtypes.float{name}" for name in ("4_e2m1fn", "6_e2m3fn", "6_e3m2fn")}
 )
-"""What a kept file may name of other packages: values, types of arrays, and what makes arrays of bytes."""
+"""Names of other packages allowed in a kept file: values, types of arrays, and makers of arrays."""
 _MAKERS = frozenset(
     {"pytest_npudump.errors._format_error", "pytest_npudump.errors._said"}
     | {"pytest_npudump.storage.atomic._read_only", "pytest_npudump.compare.tolerances.tolerance.Tolerances"}
     | {"pytest_npudump.dump.columns.TensorTable"}
 )
-"""What makes values here besides classes that only hold them; the code of these touches no file."""
+"""Makers of values here besides classes that only hold them; the code of these touches no file."""
 _ROOMS = frozenset(
     {"compare", "dump", "errors", "explain", "golden", "graph", "onnxmodels", "record", "regression"}
     | {"request", "runtime.aten"}
 )
-"""Where the other classes of values are: importing a module has to do nothing else."""
+"""Rooms of the other classes of values: importing a module has to do nothing else."""
 
 
 class _ValuesUnpickler(Unpickler):

@@ -288,7 +288,7 @@ def _findings(
 
 
 _OF_TABLES = frozenset(("dtype", "shape", "count", *JUDGED))
-"""What a tensor fails by that its elements are not needed for."""
+"""Reasons of a failure for which a tensor's elements are not needed."""
 
 
 def _against_golden(

@@ -42,7 +42,7 @@ NOT_COMPARED = mark("not compared")
 AS_PRINTED = mark("identical to the golden as printed")
 WITHIN = mark("within tolerance of the golden")
 OUTSIDE = mark("out of tolerance with other values")
-"""How a tensor of a second run that did not reproduce a failure compares with the golden."""
+"""Result of a tensor of a second run, which did not reproduce a failure, against the golden."""
 
 GOOD = frozenset({PASSED, RECORDED, UNCHANGED})
 """Statuses of tests that may pass."""

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 _BLANK = {"judged": None, "plan": None, "recording": None, "_members": (), "_settled": None, "_tensors": None}
-"""What a session knows before its first run, by name."""
+"""State of a session before its first run, by name."""
 
 
 class CaseSession:

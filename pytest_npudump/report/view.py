@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 SOURCE, OUTSIDE, UNPAIRED = mark("source"), mark("mismatching"), mark("unpaired")
 CHANGED, UNJUDGED, IDENTICAL = mark("changed"), mark("unjudged"), mark("identical")
 STATES = (SOURCE, OUTSIDE, UNPAIRED, CHANGED, UNJUDGED, IDENTICAL)
-"""How a tensor came out, the worst first: outside its tolerance with no other that explains it, outside, on
+"""States of a tensor, the worst first: outside its tolerance with no other that explains it, outside, on
 one side only, within its tolerance though not the golden's digit for digit, with no value that was judged,
 and the golden's digits."""
 
@@ -417,7 +417,7 @@ def picture_from(data: Mapping[str, Any]) -> Picture:
 
 
 GOOD, BAD, OPEN, LEFT_OUT = "good", "bad", "open", "left out"
-"""What a test means: it passed, it failed, nothing can be said, or it was skipped or is expected to fail."""
+"""Meanings of a test: passed, failed, not decidable, or skipped or expected to fail."""
 
 
 _NAME = 80

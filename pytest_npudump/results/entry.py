@@ -23,13 +23,13 @@ LINES = "results.jsonl"
 LAST = "last"
 """File in pytest's cache that says where the last session left results, if elsewhere."""
 _BELOW = "results"
-"""Where a session's output folder has its results."""
+"""Folder of the results in a session's output folder."""
 VERSION = 1
 TEST = "test"
 SESSION = "session"
 PASSED, FAILED, SKIPPED, XFAILED, XPASSED = "passed", "failed", "skipped", "xfailed", "xpassed"
 ACCEPTED, REJECTED = "accepted", "rejected"
-"""What a person decided about a run that differs from its golden."""
+"""Decisions about a run that differs from its golden."""
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),

@@ -13,9 +13,9 @@ from pytest_npudump.language.translation import gettext as _, ngettext
 from pytest_npudump.regression.result import FAILED, PASSED
 
 COMPARED = frozenset({PASSED, FAILED})
-"""What a test has come to that was compared: one that was recorded was not."""
+"""Statuses of a compared test: one that was recorded was not."""
 _OTHER_LINE = re.compile(r"npudump: |(no tests|\d+(/\d+)? tests?) (collected|ran)\b|=+ .* =+$")
-"""What ``pytest --collect-only -q`` prints besides the names of the tests."""
+"""Lines of ``pytest --collect-only -q`` besides the names of the tests."""
 _WARNINGS, _WARNINGS_END = re.compile(r"=+ warnings\b.*=+$"), "-- Docs: "
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _MOST = 1 << 24

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 _PLACES = ("first", "first_change", "first_within", "reproduced", "reference", "findings")
-"""What a result tells of differences, beside the numbers of tensors."""
+"""Fields of a result on differences, beside the numbers of tensors."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,7 +199,7 @@ def _senseless(entry: Entry, error: Exception) -> ResultsError:
 
 
 GOOD, BAD, UNJUDGED, LEFT_OUT = mark("good"), mark("bad"), mark("unjudged"), mark("left out")
-"""What a test means for a gate; tests that were skipped, or are expected to fail, are left out of it."""
+"""Meanings of a test for a gate; those that were skipped, or are expected to fail, are left out of it."""
 
 
 @dataclass(frozen=True, slots=True)

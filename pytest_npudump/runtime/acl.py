@@ -33,7 +33,7 @@ ENDED_BY_TEST = (
     "the test has ended the dump itself; take npu_dump.config_path if it is to switch the dump on and off, "
     "else leave out finalize_dump()"
 )
-"""What :data:`DUMP_NOT_RUN` means where the adapter had switched the dump on."""
+"""Meaning of :data:`DUMP_NOT_RUN` where the adapter had switched the dump on."""
 
 _NAMES: Mapping[int, str] = MappingProxyType(
     {
@@ -180,7 +180,7 @@ def variable_facts() -> dict[str, str]:
 
 
 _UNKNOWN = "the process ended before its dump was complete"
-"""What a process did that did not live to say."""
+"""Gap of a process that ended before it reported."""
 
 
 @dataclass(slots=True)

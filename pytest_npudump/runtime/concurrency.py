@@ -98,7 +98,7 @@ _TOOLS = frozenset(
         "vllm.model_executor.models.registry",
     }
 )
-"""What of Python, torch and vLLM starts processes that run nothing of a test."""
+"""Modules of Python, torch and vLLM that start processes running nothing of a test."""
 _PROGRAMS = frozenset({"c++", "cc", "g++", "gcc", "ld", "ldconfig", "lscpu", "nm", "npu-smi", "nvidia-smi"})
 """Programs that run no model, and that libraries ask while they start."""
 

@@ -41,7 +41,7 @@ _FRACTAL = 16
 _BLOCK_BYTES = 32
 """A block of memory, which is a fractal's row: C0 elements of FRACTAL_NZ."""
 _REPEAT_BYTES = 256
-"""What a vector instruction works on at once."""
+"""Bytes that a vector instruction works on at once."""
 
 MOST_ELEMENTS = 1 << 14
 
@@ -104,7 +104,7 @@ def numpy_type(dtype: DTypeLike) -> np.dtype[Any]:
 
 _PLAIN = (1.0, 0.0, -1.0, 0.5, 2.0, 3.0, -0.0)
 _OF_HALF = (65504.0, 65505.0, 65519.0, 65520.0, 65536.0, 2.0**-14, 2.0**-24, 2.0**-25)
-"""Where float16 ends: wider types meet them in kernels that compute in float16, or convert to it."""
+"""Limits of float16: wider types meet them in kernels that compute in float16, or convert to it."""
 _WIDTHS = {2: 16, 4: 32, 8: 64}
 
 
@@ -275,13 +275,13 @@ def settings(**changes: Any) -> Any:
 
 
 _RAMP = 127
-"""Where numbers that count up begin anew; every type holds the ones before."""
+"""Number at which a count begins anew; every type holds the ones before."""
 _SCALE = 4.0
 """Standard deviation of random numbers: some are integers of more than one bit, few reach 16."""
 _STEP = 2.0**-10
-"""What they are multiples of, so that none is subnormal."""
+"""Unit of the counted values, so that none is subnormal."""
 _PLACES = 16
-"""How many elements of a tensor may have a value of their own."""
+"""Number of a tensor's elements that may have a value of their own."""
 
 
 def tensors(dtype: DTypeLike = "float16", shape: Any = None, **limits: Any) -> Any:

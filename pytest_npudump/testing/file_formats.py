@@ -41,7 +41,7 @@ LENGTHS: Final = (
     struct.pack("<d", float("nan")),
     b"9" * 20,
 )
-"""What stands for a length or a number in a hostile file."""
+"""Lengths and numbers of a hostile file."""
 
 
 def cuts(size: int, near: Iterable[int] = ()) -> tuple[int, ...]:

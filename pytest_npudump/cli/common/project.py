@@ -70,7 +70,7 @@ def _cause(text: str, test: str) -> str:
 
 
 _CACHED = Path(".pytest_cache/d/npudump/results")
-"""Where pytest's cache has results, unless ``cache_dir`` says otherwise."""
+"""Results in pytest's cache, unless ``cache_dir`` says otherwise."""
 
 
 def last_results(named: Path | None) -> ResultsFolder:

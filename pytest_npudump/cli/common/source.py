@@ -104,7 +104,7 @@ def _read_bins(root: Path, paths: list[Path], raw: str, *, stats: bool, acl: boo
 
 
 _OVERFLOW = "Node_OpDebug"
-"""What CANN calls the operator whose output an overflow record is, whatever its file is called."""
+"""CANN's name of the operator whose output an overflow record is, whatever its file is called."""
 
 
 def _read_file(path: Path, *, stats: bool, acl: bool, projections: bool, overflow: bool) -> Dump:

@@ -55,7 +55,7 @@ MAX_ABS = "max_abs"
 RELATIVE_L2 = "relative_l2"
 ELEMENTS = "elements"
 BYTES = "bytes"
-"""What :class:`Reason` calls the findings of elements."""
+"""Findings of elements in :class:`Reason`."""
 
 _EQUAL = said("must be equal")
 _MOST = 0.5

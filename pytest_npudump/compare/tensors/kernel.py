@@ -213,7 +213,7 @@ _ROUNDING = 1e-12
 _FEW = 6
 """Up to one element in two to the power of this it is cheaper to decide all beyond the margin in float64."""
 _STEP = 4e-45
-"""What rounding of the smallest float32 may add to a tolerance beside this."""
+"""Rounding of the smallest float32 beside a tolerance."""
 _UNLIKE = 0.25
 """From this share of the golden's squares on, the difference's squares are those of another tensor."""
 _FLOAT16_BITS = np.int32(0x8FFFE000 - (1 << 32))

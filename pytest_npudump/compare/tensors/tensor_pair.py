@@ -44,7 +44,7 @@ _ADDRESSES = frozenset({"resource", "string", "string_ref", "variant"})
 _PIECE = 1 << 18
 
 WORST = 5
-"""How many of the elements farthest apart are kept of a pair."""
+"""Number of the elements farthest apart that are kept of a pair."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,10 +187,10 @@ SAME = "same"
 OTHER = "other"
 HF32 = "hf32"
 AUTO = "auto"
-"""What is asked for: bounds for one of these, or those that fit."""
+"""Numerics asked for: one of these, or those that fit."""
 
 UNKNOWN = "-"
-"""What a fact that one side does not tell is written as."""
+"""Text of a fact that one side does not tell."""
 _ASKED = ("scene", "dump_mode", "dump_data")
 """Facts of a golden that are about what is dumped, not about how it is computed."""
 _SWITCHES = ("hf32",)

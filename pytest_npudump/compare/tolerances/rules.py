@@ -46,7 +46,7 @@ FACTS = (
     *("runtime", "soc", "cann", "driver", "torch", "torch_npu", "mindspore", "device_target", "onnxruntime"),
     *("machine", "vector", "deterministic", "hf32", "inf_nan_mode", "hccl_deterministic"),
 )
-"""What rules may ask of a producer. What was asked of it, such as the scene, is no fact of it."""
+"""Facts of a producer for rules; requests such as the scene are no facts of it."""
 
 
 def parse_producer(value: object, where: str) -> tuple[tuple[str, str], ...]:

@@ -41,7 +41,7 @@ DEFAULT = "default"
 GOLDEN = "golden"
 REFERENCE = "reference"
 AGAINST = (GOLDEN, REFERENCE)
-"""What a rule may be about: comparisons with the golden, or with an ONNX reference."""
+"""Subjects of a rule: comparisons with the golden, or with an ONNX reference."""
 _OF_ELEMENTS = ("max", "min", PROJECTIONS)
 _PLACES = ("layer", "op_type", "dtype", "statistic")
 

@@ -72,9 +72,9 @@ NORMALISING = _kinds(
 """Operators between a difference and what it is divided by."""
 
 _CANCELS = 4.0
-"""How many times as large as what is left a term must be to count as cancelled."""
+"""Ratio of a term to the rest from which it counts as cancelled."""
 _LITTLE = 1.05
-"""What bounds are not widened by."""
+"""Factor up to which tolerances are not widened."""
 _MOST = 64.0
 """By what bounds are widened at most for what cancelled."""
 _BEHIND = 10.0
@@ -82,7 +82,7 @@ _BEHIND = 10.0
 _BLIND = 0.25
 """The most of a tensor's scale that they are widened to."""
 _OF_MEAN = 0.25
-"""What other numerics change a mean by, as a share of what they change an element by: as in the presets."""
+"""Effect of other numerics on a mean, as a share of that on an element: as in the presets."""
 TURNED = 0.02
 """The share of codes that may turn to the next one, where no code is upstream."""
 _EXACT_FLOAT = TURNED / 100

@@ -402,7 +402,7 @@ def decode(data: np.ndarray, dtype: str, count: int) -> np.ndarray:
 
 _BYTE = 8
 _CODES: dict[int, np.dtype[Any]] = {8: np.dtype(np.uint8), 32: np.dtype(np.uint32)}
-"""What elements of so many bits are moved as."""
+"""Types as which elements of so many bits are moved."""
 
 
 class PackedTensor:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 START_BYTES = 12
-"""How much of a file's content its format is told by."""
+"""Size of the part of a file that identifies its format."""
 
 TLV_MAGIC = b"\x5a\x5a\x5a\x5a"
 """Bytes 8 to 11 of a TLV container."""

@@ -51,7 +51,7 @@ _DIRECTIONS = (
     *(("input_args", "input"), ("input_kwargs", "input"), ("input", "input"), ("output", "output")),
 )
 _HASHES = {8: "crc32", 32: "md5"}
-"""What a hash is, by its hexadecimal digits."""
+"""Kinds of hashes, by their hexadecimal digits."""
 _WIDENED = frozenset({"bfloat16", "float8_e4m3fn", "float8_e5m2", "hifloat8"})
 """Types that MindSpore's tensors are stored as float32 of."""
 _DEPTH = 64

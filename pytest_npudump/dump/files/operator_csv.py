@@ -231,7 +231,7 @@ _HOST_MARKS = ("Shape,Count", "l2norm", ",NA,", "UNKNOW", "DT_BF16", "DT_HIFLOAT
 _ROUNDING = 1e-5
 
 GARBLED = "max and min are unknown"
-"""How the note begins on values that the host converter garbled."""
+"""Beginning of the note on values that the host converter garbled."""
 
 
 def doubtful(dtype: str) -> bool:

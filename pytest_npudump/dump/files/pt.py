@@ -43,7 +43,7 @@ class Stored(NamedTuple):
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _PICKLE_LIMIT = 1 << 26
 _DEPTH, _VALUES = 32, 1 << 18
-"""How deep and how large a structure of tensors may be."""
+"""Depth and size of the largest structure of tensors that is read."""
 
 
 def members(file: RawFile) -> dict[str, tuple[int, int]]:
@@ -200,7 +200,7 @@ _TENSORS = {
     "torch_npu.utils.storage _rebuild_npu_tensor",
 }
 _TYPED = 6
-"""Where ``_rebuild_tensor_v3`` has the type."""
+"""Position of the type in ``_rebuild_tensor_v3``'s arguments."""
 _CONSTANTS: Mapping[str, object] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _PUSHED = frozenset(
     (
@@ -220,7 +220,7 @@ _OPCODES = {
     for opcode in pickletools.opcodes
     if opcode.name in {*_PUSHED, *_CONSTANTS, *_EMPTY, *_TUPLES, *_REPLACED, *_OTHERS}
 }
-"""What torch.save writes of tensors and plain values; arguments of any other are not even read."""
+"""Opcodes that torch.save writes of tensors and plain values; those of any other are not even read."""
 
 
 def _two_lines(stream: BytesIO) -> str:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import TensorRecord
 
 FINE = 4
-"""How many projections are told finely."""
+"""Number of projections that are kept finely."""
 TEXT = r"[A-Za-z0-9+/]{26}"
 _BITS = np.array([23] * FINE + [11] * (PROJECTIONS - FINE))
 _MOST = (1 << _BITS) - 1

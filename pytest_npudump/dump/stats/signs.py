@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PROJECTIONS = 8
-"""How many sums a tensor has."""
+"""Number of sums per tensor."""
 
 DIGITS = 9
 """Significant digits that a golden keeps of a projection of floats."""

@@ -32,7 +32,7 @@ from pytest_npudump.onnxmodels.tensor_types import nbytes
 _UNDEFINED = -1
 R = TypeVar("R")
 SOC_NAME = "Emulator"
-"""What ``acl.get_soc_name`` says: no name of a chip, so that no golden claims to come from one."""
+"""Name from ``acl.get_soc_name``: that of no chip, so that no golden claims to come from one."""
 _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 
 

@@ -239,7 +239,7 @@ def _number(value: Any) -> str:
 
 
 _KEPT = 4096
-"""How many headers are kept, but for the time in them."""
+"""Number of headers that are kept, but for the time in them."""
 NO_OFFSET = 2**64 - 1
 """``offset`` of a tensor of a single operator."""
 _MASK = (1 << 64) - 1

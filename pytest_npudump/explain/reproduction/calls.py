@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 SCRIPT = "repro.py"
 CPU = "cpu"
-"""What a call is held against."""
+"""Reference of a call."""
 
 _RUN = """\
 ## Run it

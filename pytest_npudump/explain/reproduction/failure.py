@@ -166,7 +166,7 @@ def _path(text: str | None) -> Path | None:
 
 REFERENCE = "reference"
 GOLDEN = "golden"
-"""What a reproduction's output is held against."""
+"""Reference of a reproduction's output."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

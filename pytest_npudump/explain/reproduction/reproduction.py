@@ -63,7 +63,7 @@ class Reproduction(ABC):
     """
 
     command: ClassVar[str]
-    """What runs it in its folder."""
+    """Command that runs it in its folder."""
 
     failure: FailingTensor
     layers: tuple[str, ...]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 _KEY = "npudump_devices"
-"""What controller and workers tell each other by."""
+"""Key of devices between controller and workers."""
 _PROBLEM = pytest.StashKey[str]()
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_npudump.settings import Settings
 
 _COMPARES = pytest.StashKey[bool]()
-"""Whether a repetition is compared with what an earlier one has recorded."""
+"""True if a repetition is compared with an earlier one's recording."""
 
 
 def feature(config: pytest.Config, settings: Settings) -> Repetitions | None:

@@ -285,7 +285,7 @@ def _core_tensors(core: Core, path: Path) -> Iterator[OperatorTensor]:
 _PATHS = ("ASCEND_DUMP_PATH", "ASCEND_WORK_PATH", "NPU_COLLECT_PATH", "NPU_COLLECT_PATH_EXE")
 _SWITCH = "ASCEND_DUMP_SCENE"
 ANOTHER = "another exception dump"
-"""What sends a dump to the working directory where no variable does: torch_npu's own acl.json, for one."""
+"""Sender of a dump to the working directory without a variable: torch_npu's own acl.json, for one."""
 _FOLDER = "data-dump"
 _BELOW = Path("extra-info", _FOLDER)
 

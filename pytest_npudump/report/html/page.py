@@ -139,7 +139,7 @@ def write(view: SessionView, folder: Path, name: str = "", /) -> list[Path]:
 
 
 _ENDS = re.compile(r"(?<=[/_])(?=\w)|(?<=::)")
-"""Where a name may be broken: behind ``/``, ``_`` and ``::``."""
+"""Places where a name may be broken: behind ``/``, ``_`` and ``::``."""
 
 
 def page(session: SessionView) -> str:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
     CallData = tuple[dict[str, Any], dict[str, Array]]
     RunData = tuple[str, list[tuple[KeptCall, CallData | None]]]
-    """Why calls may be missing, and each call: without torch, and what it was given as data."""
+    """Reason why calls may be missing, and each call: without torch, and its arguments as data."""
 
 
 CALL, INPUTS, OUTPUTS = "call.json", "inputs.npz", "outputs.npz"

@@ -45,7 +45,7 @@ _ALIKE = 1e-3
 """Share of their magnitude by which the extremes of two runs may differ; text has six digits of them."""
 
 _OURS = (RuntimeError, TypeError, ValueError, AttributeError, LookupError, MemoryError)
-"""What may go wrong with copies: that is no error of the test."""
+"""Errors of copies, which are none of the test."""
 
 _UNCOMPILED = (
     "while calls are kept this torch (before 2.13) would run compiled functions uncompiled, so that none was"

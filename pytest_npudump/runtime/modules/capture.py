@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 
 ENTER, LEAVE, INPUT, OUTPUT = range(4)
-"""What a hook tells of: the model is called, or has returned; a tensor that a module is given, or gives."""
+"""Events of a hook: the model is called, or has returned; a module's argument, or its result."""
 
 _PENDING = 64
 """Steps whose statistics may wait on the device."""

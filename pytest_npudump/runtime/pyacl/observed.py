@@ -44,7 +44,7 @@ _LOADS = (
 _RUNS = ("execute", "execute_async", "execute_v2")
 _OPERATORS = ("execute", "execute_v2", "execute_with_handle")
 _WAITS = ("synchronize_stream", "synchronize_stream_with_timeout", "synchronize_device")
-"""What tells that work put on a stream has failed."""
+"""Calls that report the failure of work put on a stream."""
 _STILL_RUNNING = 507046
 """``ACL_ERROR_RT_STREAM_SYNC_TIMEOUT``: the time that the application gives the work is over."""
 _DEVICE_ERRORS = frozenset(range(507000, 508000)) - {_STILL_RUNNING}

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _NEEDED, _OTHERS = ("pytest_npudump.", "_pytest."), frozenset({"onnx", "asyncio"})
 """Modules that other children need and that touch no device, by how their names begin, and by name."""
 _DEVICE = tuple(f"pytest_npudump.emulator.{name}" for name in ("acl", "install", "process"))
-"""What stands for a device, belongs to one process, and reads its environment."""
+"""Modules that stand for a device, belong to one process, and read its environment."""
 
 
 class Child:
