@@ -219,7 +219,7 @@ def _mapping(path: Path) -> dict[str, str]:
 
 
 def write_mappings(shortened: Mapping[Path, str]) -> list[str]:
-    """Tell the whole names of files in ``mapping.csv`` beside them, those of earlier conversions included.
+    """Write the whole names of files to ``mapping.csv`` beside them, those of earlier conversions included.
 
     Returns:
         Which files cannot be written, and why; the names that each would have told included.

@@ -1,4 +1,4 @@
-"""From a request to acl.json, the file that ``acl.mdl.set_dump`` reads."""
+"""Conversion of a request to acl.json, the file that ``acl.mdl.set_dump`` reads."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _dump_list_item(request: DumpRequest, layers: Sequence[str] | None) -> dict[
 
 
 def check_request(request: DumpRequest, *, version: str, cwd: Path, runtime: str = "") -> None:
-    """Have the rules of ``aclmdlSetDump``, and of GE behind it, judge what the request would write.
+    """Check the request's acl.json by the rules of ``aclmdlSetDump``, and of GE behind it.
 
     Args:
         request: what the test asks for.

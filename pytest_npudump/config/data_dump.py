@@ -183,7 +183,7 @@ def check_request(
 
 
 def _check_settings(settings: Mapping[str, Any], *, device: str, version: tuple[int, int]) -> None:
-    """Have MindSpore's own rules judge the content of a data_dump.json.
+    """Check the content of a data_dump.json by MindSpore's own rules.
 
     Raises:
         ConfigError: MindSpore would refuse it, or part of it matches nothing.

@@ -87,7 +87,7 @@ MODEL = Path(__file__).with_name("ch_ppocr_mobile_v2.0_cls_mobile.onnx")
 
 
 def check_packages() -> None:
-    """Say at once what is not installed, rather than after the first runs; nothing is imported.
+    """Refuse missing packages at once, rather than after the first runs; nothing is imported.
 
     Raises:
         MissingExtraError: a package of the extra is missing.

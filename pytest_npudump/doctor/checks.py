@@ -359,7 +359,7 @@ def _container(system: System) -> str:
 
 
 def _driver(examination: _Examination) -> Iterator[_Line]:
-    """Say whether this is a container, into which files and the driver are handed, and find the driver."""
+    """Report whether this is a container, into which files and the driver are handed, and find the driver."""
     system = examination.system
     sign = _container(system)
     yield "container", OK, f"yes ({sign})" if sign else "no"
@@ -377,7 +377,7 @@ def _driver(examination: _Examination) -> Iterator[_Line]:
 
 
 def _npu_smi(examination: _Examination) -> Iterator[_Line]:
-    """Have ``npu-smi info`` list the NPUs and their health."""
+    """List the NPUs and their health by ``npu-smi info``."""
     try:
         output = examination.system.npu_smi()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""From the files of a dump to its tensors in columns, whatever wrote them, without pytest or goldens.
+"""Reading of a dump's files to tensors in columns, whatever wrote them, without pytest or goldens.
 
 ``reader`` is the way in: ``tree`` finds the files and tells what ran, by their ``names``; ``files`` are
 read through ``filebytes``. The result is a table of ``columns``, whose rows are ``records``; ``table``

@@ -100,7 +100,7 @@ class CalledOperator:
 
     @property
     def feeds(self) -> Mapping[str, Array]:
-        """Nothing: arguments of a call have no names."""
+        """Return nothing: arguments of a call have no names."""
         return {}
 
     def expected(self) -> Array:

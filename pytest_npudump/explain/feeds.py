@@ -47,7 +47,7 @@ class LoadedModel:
 
 @dataclass(slots=True)
 class RunInputs:
-    """Everything one run of a test fed its models.
+    """Inputs of all models in one run of a test.
 
     Attributes:
         loaded: models loaded through ``npu_dump.load_model``, in the order of loading.

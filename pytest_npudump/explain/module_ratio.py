@@ -1,4 +1,4 @@
-"""Is it the device or the type? The three-tensor ratio of modules, which needs no tolerance of a person.
+"""Three-tensor ratio of modules, which separates errors of a device and a type without a tolerance.
 
 Of each module there are a reference in float32, the same in the type of the device, on a CPU, and what the
 device gives. The ratio is how far the device is off float32, in units of how far the type is: about 1 where

@@ -1,4 +1,4 @@
-"""Is an operator's output what its own inputs give? Neither the golden nor other operators have a say in it.
+"""Recomputation of an operator from its own inputs, apart from the golden and other operators.
 
 Distances are L2 norms of the difference by that of what was recomputed, in float64. How far off a healthy
 operator is was measured on seven models (PP-OCR's, magika, silero-vad), each operator on the inputs that it

@@ -1,4 +1,4 @@
-"""Is a difference from the reference the device's error, or its number format's?
+"""Rounding of a number format, apart from a device's error against the reference.
 
 Three things are compared: the device with the reference in float32, and the reference rounded to the device's
 types after every operator, on the CPU, with the same. What a :class:`Rounding` explains is no difference, on

@@ -403,7 +403,7 @@ def push(named: list[Named], store: TensorStore, steps: Steps, *, anew: bool = F
 
 
 def pull(named: list[Named], store: TensorStore, steps: Steps) -> list[bool | str]:
-    """Have objects in the cache, whole; of each whether it was fetched, or why it could not be."""
+    """Fetch objects to the cache, whole; return for each whether it was fetched, or why it could not be."""
 
     def fetch(one: Named) -> bool | str:
         if store.cache.read(one.pointer.digest, one.pointer.size) is not None:

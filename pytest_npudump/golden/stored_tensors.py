@@ -135,7 +135,7 @@ class TensorStore:
         return True
 
     def fetch(self, pointer: Pointer) -> bool:
-        """Have the bytes of a tensor in the cache; whether they had to be fetched.
+        """Fetch the bytes of a tensor to the cache; return whether they were not there before.
 
         Raises:
             StoreError: they are not cached, and cannot be had.
@@ -309,7 +309,7 @@ def pointers_of(golden: Record) -> dict[str, Pointer]:
 
 
 def fetch_tensors(tensors: Iterable[object], patterns: Sequence[str] = ("*",)) -> int:
-    """Have the tensors that lie in a store, of the layers named, in the cache; return how many were fetched.
+    """Fetch the stored tensors of the named layers to the cache; return how many were fetched.
 
     Raises:
         StoreError: one is not cached, and cannot be had.

@@ -186,7 +186,7 @@ class NpuDump:
     def ratio(
         self, device: Capture | str | Path, rounded: Capture | str | Path, reference: Capture | str | Path
     ) -> tuple[ModuleRatio, ...]:
-        """Tell errors of a device from those of its type: the three-tensor ratio, module by module.
+        """Separate errors of a device from those of its type: the three-tensor ratio, module by module.
 
         Each is a capture with ``tensors=True``, a folder of a dump or kept run, or a golden with tensors.
 

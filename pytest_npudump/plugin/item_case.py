@@ -70,7 +70,7 @@ def number_items(session: pytest.Session, marked: Iterable[pytest.Item]) -> None
 
 
 def tell_item(item: pytest.Item, report: pytest.TestReport) -> None:
-    """Have a report of a marked item say which one it is of."""
+    """Mark a report with its marked item."""
     if ITEM in item.stash:
         vars(report)[ITEM_OF_REPORT] = item.stash[ITEM]
 

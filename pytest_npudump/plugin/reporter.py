@@ -98,7 +98,7 @@ class Reporter:
         return f"rank{self.rank.number}-" if self.rank is not None else ""
 
     def say(self, line: str, place: int = 0) -> None:
-        """Have a line printed above the one that says what was compared, those of a lower place first."""
+        """Add a line above the session's line; those of a lower place come first."""
         self._lines.append((place, line))
 
     def fail(self, words: Callable[[], str], *but: int) -> None:

@@ -36,7 +36,7 @@ NO_REPETITION = "it may fail, or its session is about to stop"
 
 
 def agree(exchange: Exchange, test: str, *, wants: bool) -> tuple[bool, str]:
-    """Tell the other ranks whether this one wants to run ``test`` again, and learn what is decided.
+    """Agree with the other ranks whether ``test`` runs again: send this one's wish, return the decision.
 
     Args:
         exchange: of this rank.
@@ -203,7 +203,7 @@ _FAREWELL = 5.0
 
 
 def compare_notes(exchange: Exchange, failures: Mapping[str, str]) -> tuple[str, ...]:
-    """Tell the other ranks what failed, wait for them, and return what this rank is to print.
+    """Send this rank's failures to the others, wait for theirs, and return the lines to print.
 
     Rank 0 prints, or where it did not come the first that did.
 
@@ -224,7 +224,7 @@ def compare_notes(exchange: Exchange, failures: Mapping[str, str]) -> tuple[str,
 
 
 def printed(exchange: Exchange) -> None:
-    """Let the other ranks go, once what they told is printed."""
+    """Release the other ranks, once their notes are printed."""
     if not exchange.rank.spans_machines and exchange.rank.number == _printer(exchange):
         exchange.post(_PRINTED, content=True)
 

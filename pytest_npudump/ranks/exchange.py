@@ -199,7 +199,7 @@ class Exchange:
         return not self.lives(number) or (last is not None and self._path(last, number).exists())
 
     def post(self, name: str, content: Any) -> None:
-        """Tell the others ``content``, plain JSON data, under ``name``, once for all."""
+        """Post ``content``, plain JSON data, to the others under ``name``, once for all."""
         self._draft(content).replace(self._path(name, self.rank.number))
 
     def decide(self, name: str, content: Any) -> Any:

@@ -290,7 +290,7 @@ def depends_on_memory(
 
 
 def find_unwritten(dump: Dump, probe: StatsTable, again: Dump, tolerances: Tolerances) -> Unwritten:
-    """Tell tensors that nothing writes from those that vary by themselves.
+    """Separate tensors that nothing writes from those that vary by themselves.
 
     An operator that leaves an output unwritten in one execution does so in every other one of its graph,
     whose memory may have held the same by chance.

@@ -200,7 +200,7 @@ def _error(one: JudgedOperator) -> str:
 def _matching(
     matching: Sequence[JudgedOperator], models: ModelChange | None, *, brief: bool, cause: bool
 ) -> str:
-    """Tell of all that gave what their inputs give; without a cause, what that means of the first."""
+    """Describe operators whose recomputation matches; without a cause, the meaning for the first."""
     first = matching[0]
     if len(matching) == 1:
         words = _("recomputed: {key} matches {by} on the same inputs{error}")
@@ -223,7 +223,7 @@ def _matching(
 
 
 def _convicted(one: JudgedOperator) -> str:
-    """Tell of an operator that did not give what its inputs give, and name all that may be wrong."""
+    """Describe an operator whose recomputation differs, and possible causes."""
     wrong = _("the kernel") if one.own else _("the kernel, type, weights or attributes")
     if one.call:
         wrong = _("a kernel of this call")
@@ -336,7 +336,7 @@ def reference_lines(
 
 
 def whose_error(result: ReferenceResult) -> list[str]:
-    """Say whose error the first difference is, and how many are whose."""
+    """Describe whose error the first difference is, and count the errors of each."""
     if not result.blames:
         return []
     first = result.blames[0]

@@ -1,4 +1,4 @@
-"""From a test's result to what is kept of it: a line, and its statistics as the golden they would be.
+"""Conversion of a test's result to saved data: a line, and its statistics as the golden they would be.
 
 Golden tensors of a run that differs from its golden are kept, to be accepted later. They are those of the run
 itself, where it dumped any, or of the second run, whose statistics have to be the first one's. A layer whose

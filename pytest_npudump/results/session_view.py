@@ -1,4 +1,4 @@
-"""From kept results to what a page shows of them: judged again by their own terms, with what dumps told."""
+"""View of saved results for a page: judged again by their own terms, with facts of the dumps."""
 
 from __future__ import annotations
 

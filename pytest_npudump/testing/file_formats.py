@@ -243,7 +243,7 @@ class FormatConformance:
         return path
 
     def test_every_tensor_is_read_with_its_values(self, sample: Sample, file: Path) -> None:
-        """Nothing is left out in silence, and nothing made up."""
+        """Check that nothing is left out in silence, and nothing made up."""
         assert_holds(self.read(file), sample.tensors)
 
     def test_records_are_sound(self, file: Path) -> None:
@@ -269,7 +269,7 @@ class FormatConformance:
         assert _open_files() <= before
 
     def test_a_file_that_is_cut_off_is_refused(self, file: Path) -> None:
-        """At whatever length; what lies behind the last byte that counts may go."""
+        """Check files cut at any length; the bytes behind the last one that counts may go."""
         whole = [*self.read(file)]
         content = file.read_bytes()
         near = [place for record in whole if record.payload for place in _extent(record)]

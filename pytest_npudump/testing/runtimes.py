@@ -216,7 +216,7 @@ class RuntimeConformance:
         assert not [path for path in dump_path.rglob("*") if path.is_file()], "dumped after release()"
 
     def test_a_model_file_that_is_not_there_is_refused(self, runtime: Runtime, tmp_path: Path) -> None:
-        """By an error that names it, whether the runtime loads models or not."""
+        """Check for an error that names the file, whether the runtime loads models or not."""
         suffix = self.model.suffix if self.model is not None else ".om"
         with pytest.raises(NpudumpError, match="absent"):
             runtime.load_model(tmp_path / f"absent{suffix}")

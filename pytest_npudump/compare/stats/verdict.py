@@ -392,7 +392,7 @@ def origin_of(first: Verdict | None, compared: Iterable[str]) -> str:
 
 
 def explain_first(comparison: Comparison, *, feeds_seen: bool = False) -> str:
-    """Say in words what is known of where the first divergence comes from; "" where nothing diverges.
+    """Describe the origin of the first mismatch, as far as known; "" without one.
 
     Args:
         comparison: of both sides.

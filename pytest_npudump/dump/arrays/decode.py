@@ -1,4 +1,4 @@
-"""From the bytes of a tensor to an array: a view of the file where numpy or ml_dtypes has the type.
+"""Decoding of a tensor's bytes to an array: a view of the file where numpy or ml_dtypes has the type.
 
 Packed types: the first element lies in the low bits of a byte, in UINT1 in the high bit (as msaccucmp
 unpacks it). For float4 the order decides only which of two neighbours comes first, not their values. Types

@@ -1,4 +1,4 @@
-"""From the device's memory layouts to the host's.
+"""Conversion of the device's memory layouts to the host's.
 
 A device layout splits some axes: C into C1 blocks of C0 elements, N into N1 blocks of 16, padded with
 zeros. Each layout is a table: the names of the device axes, and for each host axis the device axes that
@@ -148,7 +148,7 @@ _RANK = 4
 def _fractal_z(
     array: np.ndarray, axes: Sequence[str], extents: Mapping[str, int], groups: int
 ) -> np.ndarray | JoinedTensor:
-    """From (D*C1*H*W, N1, 16, C0) to ``axes``, of the host's ``extents``.
+    """Convert (D*C1*H*W, N1, 16, C0) to ``axes``, of the host's ``extents``.
 
     With groups, C is the number of channels of one group and N that of all groups. E groups share a
     fractal, their blocks on its diagonal: E = min(lcm(lcm(c, C0) / c, lcm(n, 16) / n), groups).

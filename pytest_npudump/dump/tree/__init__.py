@@ -1,4 +1,4 @@
-"""From a directory to what ran: ``find`` its files and which are read together, ``keys`` for every tensor.
+"""Search of a directory for a dump: ``find`` its files and which are read together, ``keys`` for tensors.
 
 ``mindspore`` tells the runs in one directory apart.
 """

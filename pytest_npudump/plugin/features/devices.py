@@ -112,7 +112,7 @@ class DeviceTurns:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Tell a worker of pytest-xdist which devices there are."""
+        """Pass the devices to a worker of pytest-xdist."""
         node.workerinput[_KEY] = [*self._inventory.devices.items()]
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

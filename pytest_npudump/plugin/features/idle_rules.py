@@ -29,11 +29,11 @@ def feature(config: pytest.Config, settings: Settings) -> IdleRules | None:
 
 
 class IdleRules:
-    """Looks for rules that no compared test has a tensor for."""
+    """Search for rules that no compared test has a tensor for."""
 
     @pytest.hookimpl(trylast=True)
     def pytest_npudump_check(self, reporter: Reporter) -> None:
-        """Tell of such rules, and fail a session for them that ran all tests."""
+        """Report such rules, and fail a session for them that ran all tests."""
         rules = _idle(reporter.results)
         if not rules:
             return

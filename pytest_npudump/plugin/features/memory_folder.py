@@ -55,7 +55,7 @@ def feature(config: pytest.Config, settings: Settings) -> DumpsInMemory | None:
 
 
 class DumpsInMemory:
-    """Has tests on the emulator dump in memory what is little: statistics, or a small golden's tensors."""
+    """Dumps of little size in memory, for tests on the emulator: statistics, or a small golden's tensors."""
 
     def __init__(self) -> None:
         self._opened = False

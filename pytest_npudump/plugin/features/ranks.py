@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def feature(config: pytest.Config, settings: Settings) -> Ranks | None:
-    """Let this process talk with the other ranks of a distributed run; None where it is no such run.
+    """Return the exchange with the other ranks of a distributed run; None where it is no such run.
 
     Raises:
         ConfigError: the ranks cannot meet, or are to calibrate.
@@ -53,7 +53,7 @@ class Ranks:
         stand_aside(self._exchange, str(Identity.of(item)))
 
     def pytest_npudump_summary(self, reporter: Reporter, terminalreporter: Any) -> None:
-        """Have rank 0 print which ranks differ."""
+        """Print the ranks that differ, on rank 0."""
         if not reporter.tests:
             return
         failures = dict.fromkeys((str(result["test"]) for result in reporter.results), "")

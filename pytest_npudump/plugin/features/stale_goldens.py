@@ -28,7 +28,7 @@ def feature(config: pytest.Config, settings: Settings) -> StaleGoldens | None:
 
 
 class StaleGoldens:
-    """Looks for goldens that are stale once the session has ended."""
+    """Search for stale goldens at the end of the session."""
 
     def pytest_npudump_wanted(self) -> bool:
         """Ask for a look at the end of the session whatever ran."""
