@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-_MARK = "_npudump_original"
+_MARK, _ENDED = "_npudump_original", "_npudump_ended"
 
 
 class Replaced:
@@ -46,12 +46,11 @@ class Replaced:
         current = getattr(owner, name, None)
         if current is None:
             return
-        # A fixture that replaced the function may have put an earlier one of ours back.
-        original = getattr(current, _MARK, current)
+        original = _in_force(current)
 
         @wraps(original)
         def replacement(*arguments: Any, **named: Any) -> Any:
-            return call(original, *arguments, **named)
+            return call(_in_force(original), *arguments, **named)
 
         setattr(replacement, _MARK, original)
         with suppress(AttributeError, TypeError):
@@ -61,9 +60,17 @@ class Replaced:
     def put_back(self) -> None:
         """Put every function back, but those that something else has replaced meanwhile."""
         put, self._put = self._put, []
-        for owner, name, replacement in put:
+        for owner, name, replacement in reversed(put):
+            setattr(replacement, _ENDED, True)
             if getattr(owner, name, None) is replacement:
-                setattr(owner, name, getattr(replacement, _MARK))
+                setattr(owner, name, _in_force(replacement))
+
+
+def _in_force(function: Any) -> Any:
+    """Return a function without ended replacements, which a fixture or a later one may have put back."""
+    while getattr(function, _ENDED, False):
+        function = getattr(function, _MARK)
+    return function
 
 
 class Unreached(Exception):  # noqa: N818 - no error: the input stays as it is

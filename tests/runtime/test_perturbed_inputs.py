@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from pytest_npudump.onnxmodels.variation import Variation
-from pytest_npudump.runtime.replaced import PerturbedInputs, Unreached
+from pytest_npudump.runtime.replaced import PerturbedInputs, Replaced, Unreached
 
 
 @dataclass
@@ -93,3 +94,27 @@ def test_an_error_of_the_model_is_raised_and_its_inputs_are_left_alone(inputs: P
     with pytest.raises(RuntimeError, match="507015"), inputs.of([held]):
         raise RuntimeError("507015")
     assert len(held.written) == 1
+
+
+def test_functions_replaced_twice_run_through_both_and_come_back_in_any_order() -> None:
+    def called() -> list[str]:
+        owner.f()
+        return [seen.pop() for _ in range(len(seen))]
+
+    seen: list[str] = []
+    owner = SimpleNamespace(f=lambda: seen.append("f"))
+    original, first, second = owner.f, Replaced(), Replaced()
+    for ends in (second, first), (first, second):
+        first.put(owner, "f", lambda f: (f(), seen.append("first")))
+        second.put(owner, "f", lambda f: (f(), seen.append("second")))
+        assert called() == ["second", "first", "f"]
+        kept = owner.f
+        ends[0].put_back()
+        assert called() == ["first" if ends[0] is second else "second", "f"]
+        ends[1].put_back()
+        assert (owner.f is original, called()) == (True, ["f"])
+        owner.f = kept  # as a fixture does that had replaced the function
+        first.put(owner, "f", lambda f: (f(), seen.append("anew")))
+        assert called() == ["anew", "f"]
+        first.put_back()
+        assert owner.f is original

@@ -17,6 +17,7 @@ from pytest_npudump.errors import RequestError, RuntimeUnavailableError
 if TYPE_CHECKING:
     from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.runtime.modules.capture import Capture
+    from pytest_npudump.runtime.modules.engine import EngineCapture
 
 
 _MODELS = {"torch": "Module", "mindspore": "Cell"}
@@ -31,12 +32,16 @@ def framework_of(value: object) -> str:
     return ""
 
 
-def capture_of(model: object, *given: Any, **asked: Any) -> Capture:
-    """Return a capture of a model, which is to be started.
+def capture_of(model: object, *given: Any, **asked: Any) -> Capture | EngineCapture:
+    """Return a capture of a model, or with ``force`` of vLLM's engine, which is to be started.
 
     Raises:
         RequestError: it is no model, or has no module of a name.
     """
+    if "force" in asked:
+        from pytest_npudump.runtime.modules.engine import EngineCapture  # noqa: PLC0415 - where there is one
+
+        return EngineCapture(model, *given, **asked)
     if framework_of(model) == "mindspore":
         from pytest_npudump.runtime.modules.cells import CellCapture  # noqa: PLC0415 - where there is one
 
