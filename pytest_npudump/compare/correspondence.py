@@ -171,12 +171,7 @@ class Correspondence:
         Raises:
             RequestError: it cannot be read, or something in it makes no sense: names the line.
         """
-        try:
-            document = safeyaml.read_mapping(path)
-        except safeyaml.YamlError as error:
-            raise RequestError(f"{path}, line {error.line}: {error.reason}") from error
-        except OSError as error:
-            raise RequestError(f"map: {path} cannot be read: {error.strerror or error}") from error
+        document = safeyaml.read_mapping(path, f"map: {path}")
         names, layouts, groups = [], list[RankLayout](), dict[str, int]()
         for key, value in document.data.items():
             place = f"{path}, line {document.lines[key]}"
@@ -298,6 +293,7 @@ class Correspondence:
             wholes = [
                 {_shape(table, row.made_of) for row in rows} if rows is not None else _wholes(some)
                 for table, rows, some in zip(tables, told, shapes, strict=True)
+                if None in told
             ]
             for side, rows in enumerate(held):
                 found = told[side]

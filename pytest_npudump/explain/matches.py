@@ -76,12 +76,7 @@ class NameMap:
         Raises:
             RequestError: it cannot be read, is no such mapping, or names what the reference does not have.
         """
-        try:
-            document = safeyaml.read_mapping(path)
-        except safeyaml.YamlError as error:
-            raise RequestError(f"{path}, line {error.line}: {error.reason}") from error
-        except OSError as error:
-            raise RequestError(f"map: {path} cannot be read: {error}") from error
+        document = safeyaml.read_mapping(path, f"map: {path}")
         entries = []
         for layer, target in document.data.items():
             line = document.lines[layer]

@@ -73,8 +73,10 @@ def ratio_of(key: TensorKey, op_type: str, device: Array, rounded: Array, exact:
     largest = max(of_type.largest, step / 2 * of_type.magnitude)
     ratio = of_device.norm / norm if norm else math.inf if of_device.norm else 1.0
     scale = of_type.reference or 1.0
-    agreed = ~np.isfinite(exact) & ((rounded == exact) | np.isnan(rounded) & np.isnan(exact))
-    lost = agreed & (device != exact) & ~(np.isnan(device) & np.isnan(exact))
+    special = ~np.isfinite(exact)
+    wanted, other, got = exact[special], rounded[special], device[special]
+    agreed = (other == wanted) | np.isnan(other) & np.isnan(wanted)
+    lost = agreed & (got != wanted) & ~(np.isnan(got) & np.isnan(wanted))
     if (of_device.special > 0 and not of_type.special) or lost.any():  # no distance tells of these
         return ModuleRatio(key, op_type, math.inf, math.inf, norm / scale, DEVICE)
     beyond = (

@@ -37,7 +37,7 @@ from pytest_npudump.compare.tensors.element_verdict import MAX_ABS, RELATIVE_L2,
 from pytest_npudump.compare.tolerances.rules import floats_among
 from pytest_npudump.dump.table import MEASURED, STATISTICS
 from pytest_npudump.explain.feeds import ModelExecution
-from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx
+from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx, weight_of
 
 if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
@@ -173,15 +173,11 @@ def rounded_model(model: ReferenceModel, dtypes: Mapping[str, str], default: str
                 nodes.append(make("Cast", [narrow], [name], to=_FLOAT))
     del proto.graph.node[:]
     proto.graph.node.extend(nodes)
-    helper, source = onnx().numpy_helper, model.path
     for tensor in proto.graph.initializer if default in ROUNDED else ():
         if tensor.data_type != _FLOAT or tensor.name in exact:
             continue
-        try:
-            array = helper.to_array(tensor, base_dir=str(source.resolve().parent))
-        except Exception as error:
-            raise ModelError(f"{source}: the weight {tensor.name!r} cannot be read: {error}") from error
-        tensor.CopyFrom(helper.from_array(rounded_to(array, default), tensor.name))
+        array = rounded_to(weight_of(tensor, model.path), default)
+        tensor.CopyFrom(onnx().numpy_helper.from_array(array, tensor.name))
     return replace(model, proto=proto, sessions={})
 
 

@@ -226,13 +226,21 @@ def to_float32(model: Any, source: Path) -> None:
 def _convert_tensor(tensor: Any, source: Path) -> None:
     if tensor.data_type not in _HALVES:
         return
-    helper = onnx().numpy_helper
+    array = weight_of(tensor, source)
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        tensor.CopyFrom(onnx().numpy_helper.from_array(array.astype("float32"), tensor.name))
+
+
+def weight_of(tensor: Any, source: Path) -> np.ndarray:
+    """Return the elements of an initializer of the model at ``source``.
+
+    Raises:
+        ModelError: they cannot be read.
+    """
     try:
-        array = helper.to_array(tensor, base_dir=str(source.resolve().parent))
+        return np.asarray(onnx().numpy_helper.to_array(tensor, base_dir=str(source.resolve().parent)))
     except Exception as error:
         raise ModelError(f"{source}: the weight {tensor.name!r} cannot be read: {error}") from error
-    with np.errstate(invalid="ignore"):  # signalling NaNs
-        tensor.CopyFrom(helper.from_array(array.astype("float32"), tensor.name))
 
 
 def _convert_type(kind: Any) -> None:

@@ -24,7 +24,7 @@ from pytest_npudump.golden.store import (
     write_golden,
 )
 from pytest_npudump.golden.stored_tensors import GoldenTensor, KeptTensors, TensorStore, stored_tensors
-from pytest_npudump.golden.variants import VARIANTS, Goldens, stands_in
+from pytest_npudump.golden.variants import DUMP_DATA, VARIANTS, Goldens, stands_in
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.edges import edges_of_lines, lines_of
 from pytest_npudump.record.model_lines import model_lines_of
@@ -402,7 +402,7 @@ def _of_statistics(golden: Record) -> tuple[str, ...]:
     """Return a note on a first golden whose run had no choice but statistics, of models that may have one."""
     told = golden.facts
     own = told.get("runtime") in {"acl", "emulator"} and told.get("scene") == "model"
-    if not own or "dump_data" in told:
+    if not own or DUMP_DATA in told:
         return ()
     return (
         said(

@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from pytest_npudump.errors import RequestError
 from pytest_npudump.storage.regular_file import open_regular
 
 Scalar = str | int | float | bool | None
@@ -135,22 +136,30 @@ def load_mapping(text: str) -> Document:
         raise YamlError(_line_of(text, error.start), f"not YAML: {error.reason}") from None
 
 
-def read_mapping(path: Path) -> Document:
+def read_mapping(path: Path, called: str) -> Document:
     """Read a file of UTF-8 whose top level is a mapping, as :func:`load_mapping` does.
 
+    Args:
+        path: the file.
+        called: its name in the message on a file that cannot be read.
+
     Raises:
-        YamlError: as there, or the file is no UTF-8.
-        OSError: it cannot be read, or is no regular file.
+        RequestError: it is no such document, no UTF-8 or no regular file, or cannot be read.
     """
-    with open_regular(path) as file:
-        content = file.read(SIZE + 1)
-    if len(content) > SIZE:
-        raise too_large(1)
+    content = b""
     try:
+        with open_regular(path) as file:
+            content = file.read(SIZE + 1)
+        if len(content) > SIZE:
+            raise too_large(1)
         return load_mapping(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise YamlError(line, f"byte {error.start} is not UTF-8") from None
+        raise RequestError(f"{path}, line {line}: byte {error.start} is not UTF-8") from None
+    except YamlError as error:
+        raise RequestError(f"{path}, line {error.line}: {error.reason}") from error
+    except OSError as error:
+        raise RequestError(f"{called} cannot be read: {error.strerror or error}") from error
 
 
 def dump_mapping(data: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pytest_npudump.errors import said
+from pytest_npudump.errors import RequestError, said
 from pytest_npudump.storage import safeyaml
 from pytest_npudump.storage.safeyaml import YamlError, dump_mapping, load_mapping, read_mapping
 
@@ -171,7 +171,7 @@ def test_a_literal_block_may_be_larger_than_the_rest() -> None:
 def test_a_byte_order_mark_before_the_text_means_nothing(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_bytes(b"\xef\xbb\xbfa: 1\n")
-    assert read_mapping(path).data == {"a": 1}
+    assert read_mapping(path, "it").data == {"a": 1}
     assert load_mapping("\ufeffa: 1\n").data == {"a": 1}
 
 
@@ -186,8 +186,8 @@ def test_bytes_that_are_no_utf_8_are_refused_with_their_line(
     tmp_path: Path, content: bytes, message: str
 ) -> None:
     (tmp_path / "a.yaml").write_bytes(content)
-    with pytest.raises(YamlError, match=message):
-        read_mapping(tmp_path / "a.yaml")
+    with pytest.raises(RequestError, match=f"a.yaml, {message}"):
+        read_mapping(tmp_path / "a.yaml", "it")
 
 
 def test_a_file_too_large_is_not_read_whole(tmp_path: Path) -> None:
@@ -196,9 +196,9 @@ def test_a_file_too_large_is_not_read_whole(tmp_path: Path) -> None:
         file.truncate(1 << 30)
     tracemalloc.start()
     with pytest.raises(
-        YamlError, match="more than 4,194,304 characters, which no file that is read here has"
+        RequestError, match="more than 4,194,304 characters, which no file that is read here has"
     ):
-        read_mapping(path)
+        read_mapping(path, "it")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 3 * safeyaml.SIZE

@@ -16,6 +16,7 @@ from pytest_npudump.cli.golden.waiting import as_json, waiting_lines
 from pytest_npudump.compare.tolerances.rules import load_tolerances
 from pytest_npudump.compare.tolerances.tolerance import ANY, GOLDEN, Rule
 from pytest_npudump.doctor.pytest_config import golden_folder, tensor_place
+from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import GoldenError, RequestError, StoreError
 from pytest_npudump.golden.census import (
     SUFFIX,
@@ -181,10 +182,12 @@ def _renamed(stock: _Stock, waiting: Sequence[Pending]) -> dict[Path, tuple[str,
     for finding in stock.census.stale if runs else ():
         if finding.path.suffix == SUFFIX:
             with suppress(GoldenError):
-                old[finding.path] = {*read_golden(finding.path).table.keys}
+                old[finding.path] = {*map(sanitise, read_golden(finding.path).table.keys)}
     found = {}
     for path, keys in old.items():
-        alike = [one for one in runs if one.record is not None and {*one.record.table.keys} == keys]
+        alike = [
+            one for one in runs if one.record is not None and {*map(sanitise, one.record.table.keys)} == keys
+        ]
         alike = [one for one in alike if one.path.parent == path.parent] or alike
         rivals = [other for other, others in old.items() if others == keys and other.parent == path.parent]
         if len(alike) == len(rivals) == 1:

@@ -178,12 +178,7 @@ def load_tolerances(path: Path, *, against: str = GOLDEN) -> Tolerances:
     """
     from pytest_npudump.storage import safeyaml  # noqa: PLC0415 - only for a file of rules
 
-    try:
-        data = safeyaml.read_mapping(path).data
-    except safeyaml.YamlError as error:
-        raise RequestError(f"{path}, line {error.line}: {error.reason}") from error
-    except OSError as error:
-        raise RequestError(f"{path}: the tolerance file cannot be read: {error}") from error
+    data = safeyaml.read_mapping(path, f"{path}: the tolerance file").data
     unknown = [key for key in data if key not in _FILE_KEYS]
     if unknown:
         raise RequestError(f"{path}: unknown key {unknown[0]!r}, expected {' or '.join(_FILE_KEYS)}")

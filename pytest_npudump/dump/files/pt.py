@@ -54,8 +54,7 @@ def members(file: RawFile) -> dict[str, tuple[int, int]]:
     """
     found: dict[str, tuple[int, int]] = {}
     try:
-        with zipfile.ZipFile(file.path) as archive:
-            infos = archive.infolist()
+        archive = zipfile.ZipFile(file.path)
     except (
         zipfile.BadZipFile,
         NotImplementedError,
@@ -67,25 +66,29 @@ def members(file: RawFile) -> dict[str, tuple[int, int]]:
         raise file.error(
             0, f"no zip, which torch.save and numpy.savez write, or one that is damaged or cut off: {error}"
         ) from error
-    for info in infos:
-        at = info.header_offset
-        if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
-            reason = f"{info.filename} is compressed or encrypted: write it with torch.save or numpy.savez"
-            raise file.error(at, reason)
-        if not 0 <= at <= file.size - _LOCAL_HEADER.size:
-            raise file.error(
-                0, f"{info.filename} is said to begin at byte {at} of {file.size}: it is damaged"
-            )
-        magic, name, extra = _LOCAL_HEADER.unpack(file.read(at, _LOCAL_HEADER.size, info.filename))
-        start = at + _LOCAL_HEADER.size + name + extra
-        if magic != b"PK\x03\x04" or start + info.file_size > file.size or info.filename in found:
-            raise file.error(at, f"{info.filename} is there twice, cut off or without header: it is damaged")
-        found[info.filename] = start, info.file_size
-    try:
-        with zipfile.ZipFile(file.path) as archive:
+    with archive:
+        for info in archive.infolist():
+            at = info.header_offset
+            if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
+                reason = (
+                    f"{info.filename} is compressed or encrypted: write it with torch.save or numpy.savez"
+                )
+                raise file.error(at, reason)
+            if not 0 <= at <= file.size - _LOCAL_HEADER.size:
+                raise file.error(
+                    0, f"{info.filename} is said to begin at byte {at} of {file.size}: it is damaged"
+                )
+            magic, name, extra = _LOCAL_HEADER.unpack(file.read(at, _LOCAL_HEADER.size, info.filename))
+            start = at + _LOCAL_HEADER.size + name + extra
+            if magic != b"PK\x03\x04" or start + info.file_size > file.size or info.filename in found:
+                raise file.error(
+                    at, f"{info.filename} is there twice, cut off or without header: it is damaged"
+                )
+            found[info.filename] = start, info.file_size
+        try:
             wrong = archive.testzip()
-    except (NotImplementedError, ValueError, RuntimeError, EOFError) as error:
-        raise file.error(0, f"a member cannot be read: {error}: it is damaged") from error
+        except (NotImplementedError, ValueError, RuntimeError, EOFError) as error:
+            raise file.error(0, f"a member cannot be read: {error}: it is damaged") from error
     if wrong is not None:
         at = found[wrong][0]
         raise file.error(
