@@ -10,8 +10,9 @@ from pathlib import Path
 
 from pytest_npudump.cli.common.output import emit, end_output, to_stderr
 from pytest_npudump.demo import CHANGED, LAYER, ORIGINAL, break_model, write_project
+from pytest_npudump.language import CHINESE, ENGLISH
 from pytest_npudump.language.text import byte_size, cut, typed
-from pytest_npudump.language.translation import spoken_language
+from pytest_npudump.language.translation import is_english
 from pytest_npudump.settings import CI_VARIABLES
 
 _AMOUNT = 0.01
@@ -77,7 +78,7 @@ def _pytest(folder: Path, *options: str) -> int:
     environment = {name: value for name, value in os.environ.items() if name not in CI_VARIABLES}
     environment |= {
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        "PYTEST_ADDOPTS": f"-o npudump_lang={spoken_language()}",
+        "PYTEST_ADDOPTS": f"-o npudump_lang={ENGLISH if is_english() else CHINESE}",
     }
     command = [sys.executable, "-m", "pytest", "-p", "npudump", "-p", "no:cacheprovider", *options]
     return subprocess.run(command, cwd=folder, env=environment, check=False).returncode  # noqa: S603 - ourselves

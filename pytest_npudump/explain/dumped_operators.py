@@ -588,7 +588,8 @@ class ModelBench:
         follower = names.absorbed(operator.node, layers)
         if follower is not None:
             return f"{follower.name}, which alone follows it, was not dumped and may be fused into it"
-        if self.edges is not None and not self.converted and not self.model.is_named(operator.node):
+        counted = not self.model.written(operator.node).name
+        if self.edges is not None and not self.converted and counted:
             inputs = {*map(sanitise, self.model.inputs)}
             others = [x for x in layers - inputs if _COUNTED.fullmatch(x) and names.node(x) is None]
             if others:

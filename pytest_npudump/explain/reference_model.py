@@ -159,10 +159,6 @@ class ReferenceModel:
                 self._held.update((name, (kind, place, one)) for place, (name, one) in enumerate(named))
         return self._held
 
-    def is_named(self, node: Node) -> bool:
-        """Return whether the file has a name for an operator, which is not counted then."""
-        return bool(self.written(node).name)
-
     def run(
         self, feeds: Mapping[str, Array], tensors: Mapping[str, int]
     ) -> Iterator[tuple[str, Array | None]]:
@@ -279,11 +275,6 @@ def operators_behind(nodes: Sequence[Node], tensors: Iterable[str]) -> list[Node
             found.append(node)
             wanted.update(node.all_inputs, node.captured)
     return found[::-1]
-
-
-def constants_of(model: ReferenceModel) -> frozenset[str]:
-    """Return the names of weights and constants of a model: what an operator reads and no dump holds."""
-    return frozenset(model.held())
 
 
 def piece_of(model: ReferenceModel, nodes: Sequence[Node], feeds: Mapping[str, Tensor]) -> Any:

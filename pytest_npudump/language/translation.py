@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pytest_npudump.errors import Said, said
-from pytest_npudump.language import CHINESE, ENGLISH, chosen
+from pytest_npudump.language import ENGLISH, chosen
 
 _CATALOGUE: ContextVar[Mapping[str, str] | None] = ContextVar("catalogue", default=None)
 
@@ -69,11 +69,6 @@ def carrying() -> Iterator[None]:
 def is_english() -> bool:
     """Return whether texts are made in English now."""
     return not _CATALOGUE.get()
-
-
-def spoken_language() -> str:
-    """Return the language of what is made now: ``en`` or ``zh``."""
-    return ENGLISH if is_english() else CHINESE
 
 
 def gettext(message: str) -> str:

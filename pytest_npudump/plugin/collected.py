@@ -158,12 +158,11 @@ class _Owners(_Collected):
             "files": sorted(self._passed - self._skipped),
             "unclear": [str(Identity.of(item)).partition("[")[0] for item in items if has_no_case(item)],
             "root": str(golden_root(self._config, settings)),
-            "without": [str(paths.golden(item)) for item in items if not _keeps_statistics(item)],
+            "without": [
+                str(paths.golden(item))
+                for item in items
+                if is_marked(item) and not SCENES[request_of(item).scene].statistics
+            ],
             "tolerances": str(self._config.rootpath / settings.tolerances) if settings.tolerances else "",
         }
         self._write("npudump_owners_to", found)
-
-
-def _keeps_statistics(item: pytest.Item) -> bool:
-    """Return whether the test has a golden once it is recorded; a deselected one is taken to."""
-    return not is_marked(item) or SCENES[request_of(item).scene].statistics

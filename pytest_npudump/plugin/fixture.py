@@ -312,9 +312,9 @@ class NpuDump:
         )
         wrong = check_operator(case, self._test.attempt, question)
         if wrong is not None:
-            from pytest_npudump.report.scenes import wrong_text  # noqa: PLC0415 - where a test fails
+            from pytest_npudump.report.scenes import wrong_details, wrong_sentence  # noqa: PLC0415 - a failure
 
-            raise OperatorMismatchError(wrong_text(wrong))
+            raise OperatorMismatchError("\n".join([wrong_sentence(wrong), *wrong_details(wrong)]))
 
     def torchair_config(self, config: Any | None = None, *, scope: bool = False) -> Any:
         """Have TorchAir dump the graphs that are compiled with the configuration returned.

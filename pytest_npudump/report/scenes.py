@@ -137,11 +137,6 @@ def _failed_details(finding: FailedOperator) -> list[str]:
     return [*lines, _("dump:       {dump} ({kind})").format(dump=finding.dump, kind=finding.kind)]
 
 
-def wrong_text(wrong: WrongOperator) -> str:
-    """Return all that is known of a check that failed, for the error that it raises."""
-    return "\n".join([wrong_sentence(wrong), *wrong_details(wrong)])
-
-
 def wrong_sentence(wrong: WrongOperator) -> str:
     """Describe a wrong output in a sentence, the operator first."""
     if wrong.fault is None:

@@ -198,11 +198,6 @@ def parse_integer(text: str) -> float | int | None:
 _PARSERS = {found.name: parse_float for found in ALL if not found.exact}
 
 
-def extreme_parser(dtype: str) -> Callable[[str], float | int | None]:
-    """Return the parser of a type's extremes: :func:`parse_float` or :func:`parse_integer`."""
-    return _PARSERS.get(dtype, parse_integer)
-
-
 def parse_digest(cells: Sequence[str]) -> str:
     """Return the hashes in ``cells``, one for each of ``DIGESTS``, as ``TensorRecord.digest`` has them.
 
@@ -617,7 +612,7 @@ def _statistic(name: str, texts: Sequence[str] | None, dtypes: Sequence[str]) ->
     if texts is None or NO_VALUE.issuperset(texts):
         return None
     if name in _EXTREMES:
-        parsers = {dtype: extreme_parser(dtype) for dtype in frozenset(dtypes)}
+        parsers = {dtype: _PARSERS.get(dtype, parse_integer) for dtype in frozenset(dtypes)}
         if any(parser is not parse_float for parser in parsers.values()):
             return [parsers[dtype](text) for text, dtype in zip(texts, dtypes, strict=True)]
     elif name not in _MEANS:

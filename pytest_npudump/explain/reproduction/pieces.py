@@ -27,7 +27,6 @@ from pytest_npudump.explain.reference_model import (
     Node,
     ReferenceModel,
     arrays_of,
-    constants_of,
     operators_behind,
     piece_of,
     tensors_of,
@@ -504,7 +503,7 @@ class _Search:
                 f"{models.device.path.name} has: it cannot say what is right of a piece"
             )
         made = (name for node in models.device.nodes for name in node.operator.outputs)
-        self._tensor_names = frozenset((*made, *models.device.inputs)) - constants_of(models.device)
+        self._tensor_names = frozenset((*made, *models.device.inputs)).difference(models.device.held())
         wanted = {name: 1 for node in self._nodes for name in self._border([node])}
         computed = models.reference.run(feeds, wanted)
         self._tensors = {name: array for name, array in computed if array is not None}

@@ -40,6 +40,7 @@ class Output:
     def pytest_npudump_session_end(self, reporter: Reporter) -> None:
         """Write everything, in English."""
         from pytest_npudump.plugin.features.output import tree  # noqa: PLC0415 - where it is wanted
+        from pytest_npudump.report.ci import error_commands  # noqa: PLC0415 - the same
 
         with speaking(ENGLISH):
             problems, root = reporter.problems(), reporter.config.rootpath
@@ -49,7 +50,8 @@ class Output:
                     reporter.say(line)
             for line in tree.write_summaries(tests, problems, reporter, self._folder):
                 reporter.say(line)
-            self._annotations = [*tree.annotation_lines(tests, problems)]
+            if tree.on_github():  # whose runner reads these lines from the log
+                self._annotations = [*error_commands(tests, problems)]
 
     def pytest_npudump_summary(self, terminalreporter: Any) -> None:
         """Print the lines that GitHub's runner reads from the log."""

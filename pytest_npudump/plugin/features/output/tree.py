@@ -16,7 +16,7 @@ from pytest_npudump.language.text import byte_size, first_of
 from pytest_npudump.plugin.features.keeper import results_path
 from pytest_npudump.plugin.marks import MARKERS
 from pytest_npudump.record.run_folder import CONTEXT
-from pytest_npudump.report.ci import JudgedTest, code_quality, error_commands, markdown_summary
+from pytest_npudump.report.ci import JudgedTest, code_quality, markdown_summary
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.kept import given_options
 from pytest_npudump.storage.atomic import locked, replace_file, write_whole
@@ -161,11 +161,6 @@ def on_github() -> bool:
     return os.environ.get("GITHUB_ACTIONS") == "true"
 
 
-def on_gitlab() -> bool:
-    """Return whether GitLab's runner runs this process."""
-    return os.environ.get("GITLAB_CI") == "true"
-
-
 def judged_tests(reported: Iterable[Reported], root: Path) -> tuple[JudgedTest, ...]:
     """Return the tests of a session with the places of their markers in the repository."""
     repository = Path(os.environ.get("GITHUB_WORKSPACE") or os.environ.get("CI_PROJECT_DIR") or root)
@@ -218,15 +213,10 @@ def write_summaries(
         if folder:
             path = folder / f"{reporter.prefix}summary.md"
             untold += _tried(str(path), lambda: _replace(path, text.encode("utf-8", "backslashreplace")))
-    if on_gitlab() and tests:
+    if os.environ.get("GITLAB_CI") == "true" and tests:
         report = Path(os.environ.get("CI_PROJECT_DIR") or root) / CODE_QUALITY
         untold += _tried(str(report), lambda: _join(report, tests))
     return untold
-
-
-def annotation_lines(tests: Sequence[JudgedTest], problems: Sequence[str]) -> Iterable[str]:
-    """Return the lines that GitHub's runner reads from the log; none elsewhere."""
-    return error_commands(tests, problems) if on_github() else []
 
 
 def _tried(name: str, write: Any) -> list[str]:
