@@ -33,7 +33,7 @@ class Replaced:
         """Return whether anything is replaced."""
         return bool(self._put)
 
-    def put(self, owner: Any, name: str, call: Callable[..., Any]) -> None:
+    def put(self, owner: Any, name: str, call: Callable[..., Any], *, beside: bool = False) -> None:
         """Have ``call`` called in the place of a function, with the function before its arguments.
 
         Nothing happens where the owner has no such function, or cannot be changed.
@@ -42,11 +42,15 @@ class Replaced:
             owner: a module or a class; None for one that a client does not have.
             name: of the function.
             call: takes the function and what it was called with, and returns what the caller gets.
+            beside: go on with an earlier replacement, which ends by itself; else it is one left behind or
+                put back by a fixture that had replaced the function.
         """
         current = getattr(owner, name, None)
         if current is None:
             return
-        original = _in_force(current)
+        original = _in_force(current) if beside else current
+        while not beside and hasattr(original, _MARK):
+            original = getattr(original, _MARK)
 
         @wraps(original)
         def replacement(*arguments: Any, **named: Any) -> Any:
@@ -67,7 +71,7 @@ class Replaced:
 
 
 def _in_force(function: Any) -> Any:
-    """Return a function without ended replacements, which a fixture or a later one may have put back."""
+    """Return a function without replacements that have ended."""
     while getattr(function, _ENDED, False):
         function = getattr(function, _MARK)
     return function

@@ -96,7 +96,7 @@ def test_an_error_of_the_model_is_raised_and_its_inputs_are_left_alone(inputs: P
     assert len(held.written) == 1
 
 
-def test_functions_replaced_twice_run_through_both_and_come_back_in_any_order() -> None:
+def test_a_replacement_beside_another_runs_through_both_and_comes_back_in_any_order() -> None:
     def called() -> list[str]:
         owner.f()
         return [seen.pop() for _ in range(len(seen))]
@@ -106,7 +106,7 @@ def test_functions_replaced_twice_run_through_both_and_come_back_in_any_order() 
     original, first, second = owner.f, Replaced(), Replaced()
     for ends in (second, first), (first, second):
         first.put(owner, "f", lambda f: (f(), seen.append("first")))
-        second.put(owner, "f", lambda f: (f(), seen.append("second")))
+        second.put(owner, "f", lambda f: (f(), seen.append("second")), beside=True)
         assert called() == ["second", "first", "f"]
         kept = owner.f
         ends[0].put_back()
@@ -114,7 +114,8 @@ def test_functions_replaced_twice_run_through_both_and_come_back_in_any_order() 
         ends[1].put_back()
         assert (owner.f is original, called()) == (True, ["f"])
         owner.f = kept  # as a fixture does that had replaced the function
-        first.put(owner, "f", lambda f: (f(), seen.append("anew")))
+        first.put(owner, "f", lambda f: (f(), seen.append("left behind")))
+        second.put(owner, "f", lambda f: (f(), seen.append("anew")))
         assert called() == ["anew", "f"]
-        first.put_back()
+        second.put_back()
         assert owner.f is original

@@ -362,7 +362,7 @@ class Capture:
                 ("capture_end", self._end_graph),
                 ("replay", self._replay),
             ):
-                self._replaced.put(graph, method, call)
+                self._replaced.put(graph, method, call, beside=True)
 
     def stop(self) -> None:
         """Take the hooks out, and write the files; stopping twice is allowed."""
