@@ -13,9 +13,10 @@ from pytest_npudump.cli.common.tolerance_options import tolerances_of_file, type
 from pytest_npudump.cli.compare_report import verdict_table
 from pytest_npudump.compare.correspondence import Correspondence
 from pytest_npudump.compare.judge import RUN, Terms, judge
-from pytest_npudump.compare.tolerances.presets import AUTO, UNKNOWN
+from pytest_npudump.compare.tolerances.presets import AUTO
 from pytest_npudump.errors import NpudumpError, RequestError, said
 from pytest_npudump.language.translation import gettext as _, spoken
+from pytest_npudump.record.record import UNTOLD
 from pytest_npudump.report.origins import mismatches
 from pytest_npudump.results.entry import SKIPPED, Entry, results_in
 from pytest_npudump.results.folder import Results, ResultsFolder
@@ -211,7 +212,7 @@ def _pair(
         | {fact: str(value) for fact, value in data["producer"].items()}
         for data in (one[1].data, other[1].data)
     )
-    pairs = {fact: (ours.get(fact, UNKNOWN), theirs.get(fact, UNKNOWN)) for fact in {**ours, **theirs}}
+    pairs = {fact: (ours.get(fact, UNTOLD), theirs.get(fact, UNTOLD)) for fact in {**ours, **theirs}}
     origins = {fact: (here, there) for fact, (here, there) in pairs.items() if here != there}
     lacking = [*_lacking(*one), *_lacking(*other)]
     if lacking:

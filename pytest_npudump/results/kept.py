@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.tolerances.presets import UNKNOWN
 from pytest_npudump.compare.tolerances.rules import chosen_preset
 from pytest_npudump.dump.records import Dump, TensorRecord, sanitise
 from pytest_npudump.dump.selection import alike_layers
@@ -24,7 +23,7 @@ from pytest_npudump.errors import GoldenError, NpudumpError, said
 from pytest_npudump.golden.store import HASH, STORED, VARIANT, content_digest, facts_of, read_golden
 from pytest_npudump.golden.stored_tensors import KeptTensors, content_of, naming
 from pytest_npudump.language.text import first_of
-from pytest_npudump.record.record import EMPTY, MODELS, OP_TYPES, Record
+from pytest_npudump.record.record import EMPTY, MODELS, OP_TYPES, UNTOLD, Record
 from pytest_npudump.record.rows import render_projections
 from pytest_npudump.record.text import render
 from pytest_npudump.regression import result as status
@@ -281,7 +280,7 @@ def _content(golden: Record) -> bytes:
 
 
 def _line(name: str) -> str:
-    return name if name.isprintable() and name[:1] not in {"", " "} else UNKNOWN
+    return name if name.isprintable() and name[:1] not in {"", " "} else UNTOLD
 
 
 _UPDATE = said("accept with --npudump-update-golden")

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.judge import BY_DEFAULT, EVERY, Terms
-from pytest_npudump.compare.tolerances.presets import AUTO, UNKNOWN
+from pytest_npudump.compare.tolerances.presets import AUTO
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import DEFAULT, Rule, Tolerances
 from pytest_npudump.errors import GoldenError, NpudumpError, said
 from pytest_npudump.golden.stored_tensors import TensorStore, store_of
 from pytest_npudump.golden.variants import ASKED, Goldens
 from pytest_npudump.language import mark
-from pytest_npudump.record.record import OP_TYPES, Record
+from pytest_npudump.record.record import OP_TYPES, UNTOLD, Record
 from pytest_npudump.record.text import parse
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import STARTED, arguments_of, names_of
@@ -275,7 +275,7 @@ def read_record(folder: ResultsFolder, entry: Entry) -> Record:
     types = golden.blocks.get(OP_TYPES, "").split("\n")[:-1]
     if len(types) != len(golden.table):
         return golden
-    named = tuple("" if name == UNKNOWN else name for name in types)
+    named = tuple("" if name == UNTOLD else name for name in types)
     return replace(golden, table=replace(golden.table, op_types=named))
 
 

@@ -24,6 +24,7 @@ from pytest_npudump.dump.dtypes import ALL
 from pytest_npudump.dump.table import PROJECTIONS, is_count
 from pytest_npudump.language import mark
 from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.record.record import UNTOLD
 
 Bound = tuple[float, float]
 
@@ -189,8 +190,6 @@ HF32 = "hf32"
 AUTO = "auto"
 """Numerics asked for: one of these, or those that fit."""
 
-UNKNOWN = "-"
-"""Text of a fact that one side does not tell."""
 _ASKED = ("scene", "dump_mode", "dump_data")
 """Facts of a golden that are about what is dumped, not about how it is computed."""
 _SWITCHES = ("hf32",)
@@ -257,14 +256,14 @@ def numerics_of(
     differ.
 
     Args:
-        differences: those facts, as ``name: (golden, this run)``, :data:`UNKNOWN` for one not told.
+        differences: those facts, as ``name: (golden, this run)``, :data:`UNTOLD` for one not told.
         switches: facts of this run, of which ``hf32`` is looked at.
         option: the run's choice.
         preset: of the tolerances; one that is called as bounds are chooses them.
     """
     named = "" if preset == "default" else preset
     told = {name: pair for name, pair in differences.items() if name not in _ASKED}
-    differs = {name: pair for name, pair in told.items() if UNKNOWN not in pair}
+    differs = {name: pair for name, pair in told.items() if UNTOLD not in pair}
     untold = tuple(name for name in told if name not in differs)
     if named in {SAME, OTHER, HF32}:
         return Numerics(named, differs, untold, preset=named)
@@ -272,6 +271,6 @@ def numerics_of(
         return Numerics(option, differs, untold, mark("option npudump_preset"), named)
     values = [*(value for name in _SWITCHES for value in told.get(name, ()))]
     values += [switches[name] for name in _SWITCHES if name in switches]
-    on = any(value not in {"off", UNKNOWN} for value in values)
+    on = any(value not in {"off", UNTOLD} for value in values)
     bounds = SAME if not differs else HF32 if on else OTHER
     return Numerics(bounds, differs, untold, preset=named)

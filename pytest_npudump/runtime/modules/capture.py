@@ -63,14 +63,14 @@ ENTER, LEAVE, INPUT, OUTPUT = range(4)
 
 _PENDING = 64
 """Steps whose statistics may wait on the device."""
-_ROW = 8
+ROW = 8
 _BATCH_ROWS, _BATCH_BYTES = 64, 1 << 22
 """Most tensors of a batch, and their bytes."""
 _SMALL = {"cpu": 1 << 16}
 """Most bytes of a tensor that is worth a copy into a batch: in host memory, and (1 MiB) elsewhere."""
 _BUFFERS = 1 << 26
 """Most bytes of all batches."""
-_BATCHED = frozenset({"float64", "float32", "float16", "bfloat16"})
+BATCHED = frozenset({"float64", "float32", "float16", "bfloat16"})
 WIDE = frozenset({"cpu", "cuda", "xpu"})
 """Devices that add up in float64; others do so in float32, of which six digits count."""
 _TITLES = (
@@ -556,7 +556,7 @@ class Capture:
         value = Value(*alike, dtype, tuple(shape), size, count, wide)
         kind, batch = (tensor.dtype, shape, device, stream), None
         small = 0 < size <= _SMALL.get(device.type, 1 << 20)
-        if small and dtype in _BATCHED and not self.tensors and self._graph is None:
+        if small and dtype in BATCHED and not self.tensors and self._graph is None:
             batch = self._batches.get(kind)
             if batch is None and sum(one.nbytes for one in self._batches.values()) < _BUFFERS:
                 on_host = self._on_host and device.type == "cpu"
@@ -776,9 +776,9 @@ class _ModuleGraph:
         self._capture, self.seen, self.replays = capture, list[_Seen](), 0
         self._buffers: dict[tuple[int, int, int], list[Any]] = {}
         if not capture.tensors:
-            most = 4 * max(len(last), len(capture._wanted)) + _ROW  # noqa: SLF001
-            self._rows = torch.zeros((most, _ROW), dtype=torch.int64, device=device)
-            self.nbytes = most * _ROW * self._rows.element_size()
+            most = 4 * max(len(last), len(capture._wanted)) + ROW  # noqa: SLF001
+            self._rows = torch.zeros((most, ROW), dtype=torch.int64, device=device)
+            self.nbytes = most * ROW * self._rows.element_size()
             return
         self.nbytes = needed = sum(one.value.size for one in last)
         limit = capture._limit  # noqa: SLF001
@@ -890,7 +890,7 @@ def reduced(tensor: Any, *, wide: bool = True) -> Any:
     """
     torch = sys.modules["torch"]
     if not tensor.numel():
-        return torch.zeros(_ROW, dtype=torch.int64, device=tensor.device)
+        return torch.zeros(ROW, dtype=torch.int64, device=tensor.device)
     if tensor.is_floating_point() and tensor.element_size() == 1:
         try:
             tensor = tensor.to(torch.float32)
@@ -908,7 +908,7 @@ def _reduced_rows(rows: Any, *, wide: bool) -> Any:
     def found(numbers: Sequence[Any], counts: Sequence[Any]) -> Any:
         cells = [torch.stack([one.to(kind) for one in numbers], 1).view(code).to(int64)]
         cells.append(torch.stack([one.to(int64) for one in counts], 1))
-        spare = _ROW - len(numbers) - len(counts)
+        spare = ROW - len(numbers) - len(counts)
         cells.append(torch.zeros((len(rows), spare), dtype=int64, device=rows.device))
         return torch.cat(cells, 1)
 

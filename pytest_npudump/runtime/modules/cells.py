@@ -24,10 +24,12 @@ from pytest_npudump.dump.stats.tensor import rows_stats
 from pytest_npudump.errors import RequestError, said
 from pytest_npudump.request import KnownNames
 from pytest_npudump.runtime.modules.capture import (
+    BATCHED,
     ENTER,
     INPUT,
     LEAVE,
     OUTPUT,
+    ROW,
     Capture,
     Value,
     host_stats,
@@ -44,7 +46,6 @@ _UNDER_WAY: list[CellCapture] = []
 _CALLS = Replaced()
 _AGAIN = frozenset({"bprop", "recompute_function"})
 """Functions of MindSpore's module ``recompute`` that call cells again in a backward pass."""
-_FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
 _SMALL, _HELD = 1 << 17, 1 << 26
 """Most bytes of a tensor that is worth a copy, to be reduced with others, and of all copies."""
 
@@ -238,7 +239,7 @@ class CellCapture(Capture):
 
     def _found(self, value: Value, tensor: Any) -> Any:
         on_device = not self.tensors and not (self._on_host and self._on_cpu)
-        if 0 < value.size <= _SMALL and value.dtype in _FLOATS and not self.tensors:
+        if 0 < value.size <= _SMALL and value.dtype in BATCHED and not self.tensors:
             if self._held > _HELD:
                 self._reduce()
             self._held += value.size
@@ -331,7 +332,7 @@ def reduced(tensor: Any, *, wide: bool = True) -> Any:
     """
     mindspore = sys.modules["mindspore"]
     if not prod(tensor.shape):
-        return mindspore.ops.zeros((8,), mindspore.int64)
+        return mindspore.ops.zeros((ROW,), mindspore.int64)
     rows = _reduced_rows(tensor.reshape(1, -1), wide=wide)
     return None if rows is None else rows[0]
 
@@ -345,7 +346,7 @@ def _reduced_rows(rows: Any, *, wide: bool) -> Any:
     def found(numbers: Sequence[Any], counts: Sequence[Any]) -> Any:
         floats = ops.stack([one.astype(kind) for one in numbers], 1).view(code).astype(int64)
         whole = ops.stack([one.astype(int64) for one in counts], 1)
-        spare = ops.zeros((len(rows), 8 - len(numbers) - len(counts)), int64)
+        spare = ops.zeros((len(rows), ROW - len(numbers) - len(counts)), int64)
         return ops.concat([floats, whole, spare], 1)
 
     def norm(values: Any) -> Any:
@@ -362,7 +363,7 @@ def _reduced_rows(rows: Any, *, wide: bool) -> Any:
             (whole != 0).sum(1),
         ]
         return found([norm(whole.astype(kind))], counts)
-    if dtype not in _FLOATS:
+    if dtype not in BATCHED:
         return None
     values = rows if dtype in {"float64", "float32"} else rows.astype(mindspore.float32)
     wrong, summed = values.isnan(), values.astype(kind)
