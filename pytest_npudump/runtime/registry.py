@@ -102,6 +102,24 @@ def offered() -> frozenset[str]:
     return frozenset(found.name for found in entry_points(group=GROUP)) - OURS.keys()
 
 
+def imported(name: str, option: str, hint: str = "") -> Any:
+    """Import the module of a framework.
+
+    Args:
+        name: of the module.
+        option: that names its runtime.
+        hint: end of the message on a failure.
+
+    Raises:
+        RuntimeUnavailableError: it cannot be imported.
+    """
+    try:
+        return importlib.import_module(name)
+    except (ImportError, OSError, RuntimeError, AttributeError) as error:
+        words = " ".join(str(error).split())
+        raise RuntimeUnavailableError(f"{option}: {name} cannot be imported: {words}{hint}") from error
+
+
 def provider_of(name: str) -> Provider:
     """Return the provider of a runtime.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pytest_npudump.errors import MissingExtraError, RuntimeUnavailableError
-from pytest_npudump.runtime.registry import Probe
+from pytest_npudump.errors import MissingExtraError
+from pytest_npudump.runtime.registry import Probe, imported
 
 if TYPE_CHECKING:
     from pytest_npudump.runtime.base import Runtime
@@ -29,7 +28,7 @@ def load(option: str, device: int) -> Runtime:
     """Import MindSpore and load its adapter."""
     from pytest_npudump.runtime.mindspore.adapter import MindSporeRuntime  # noqa: PLC0415 - only where chosen
 
-    return MindSporeRuntime(_imported(option), device)
+    return MindSporeRuntime(imported("mindspore", option), device)
 
 
 def probe() -> Probe:
@@ -54,11 +53,3 @@ def needs_process(scene: str) -> bool:
 def is_imported() -> bool:
     """Return whether MindSpore has been imported."""
     return "mindspore" in sys.modules
-
-
-def _imported(option: str) -> Any:
-    try:
-        return importlib.import_module("mindspore")
-    except (ImportError, OSError, RuntimeError, AttributeError) as error:
-        words = " ".join(str(error).split())
-        raise RuntimeUnavailableError(f"{option}: mindspore cannot be imported: {words}") from error

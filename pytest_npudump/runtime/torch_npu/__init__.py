@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RuntimeUnavailableError
-from pytest_npudump.runtime.registry import Probe
+from pytest_npudump.runtime.registry import Probe, imported
 
 if TYPE_CHECKING:
     from pytest_npudump.runtime.base import Runtime
@@ -65,13 +64,7 @@ def _has_device(torch_npu: Any) -> bool:
 
 
 def _imported(option: str) -> Any:
-    try:
-        torch_npu = importlib.import_module("torch_npu")
-    except (ImportError, OSError, RuntimeError) as error:
-        words = " ".join(str(error).split())
-        raise RuntimeUnavailableError(
-            f"{option}: torch_npu cannot be imported: {words}; is set_env.sh of CANN sourced?"
-        ) from error
+    torch_npu = imported("torch_npu", option, "; is set_env.sh of CANN sourced?")
     if not _has_device(torch_npu):
         raise RuntimeUnavailableError(f"{option}: torch_npu is installed but finds no NPU")
     return torch_npu
