@@ -414,6 +414,6 @@ def default_settings() -> Settings:
 
 
 def ci_variable() -> str:
-    """Return the variable that says that this is a gate, which must not accept what it checks, or ""."""
+    """Return the variable that marks a gate, which must not accept what it checks; "" for none."""
     unset = {"", "0", "false", "no"}
     return next((name for name in CI_VARIABLES if os.environ.get(name, "").strip().lower() not in unset), "")

@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _spoken(words: list[str]) -> int:
-    """Parse the words and do the work, and say in the language asked for too what fails."""
+    """Parse the words, do the work, and report failures in the requested language too."""
     with speaking(asked_language(words)):
         arguments = parse(_parser(words), words)
     module, _, function = arguments.work.partition(":")

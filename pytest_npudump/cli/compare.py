@@ -145,7 +145,7 @@ def _under_one_name(golden: Record, actual: Record) -> Record:
 
 
 def _draw(arguments: argparse.Namespace, result: SidesComparison) -> list[str]:
-    """Write the pictures of a comparison, and say where they are."""
+    """Write the pictures of a comparison, and print their paths."""
     from pytest_npudump.report.charts import write_figures  # noqa: PLC0415 - only where asked for
     from pytest_npudump.report.view import tensor_views  # noqa: PLC0415 - the same
 

@@ -154,7 +154,7 @@ def lines(result: SidesComparison, *, verbose: bool) -> Iterator[str]:
 
 
 def _suggested(suggestions: Sequence[Suggestion], *, verbose: bool) -> Iterator[str]:
-    """Yield names that may be the other side's: where values agree, and with ``verbose`` the rest."""
+    """Yield likely names of the other side: where values match, and with ``verbose`` the rest."""
     sure = [one for one in suggestions if verbose or 2 * one.alike > one.layers]
     if not sure:
         return
@@ -237,7 +237,7 @@ def cells(verdict: Verdict) -> tuple[str, ...]:
 
 
 def sentence(verdict: Verdict, found: PairElements | None) -> str:
-    """Return a failing verdict as a sentence; ``found`` is what its elements said, None if nothing."""
+    """Return a failing verdict as a sentence; ``found`` has the findings of its elements, or None."""
     reason = worst(verdict)
     words = "" if reason is None or found is None else _words(reason, found.difference)
     if words:

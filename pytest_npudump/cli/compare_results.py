@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
 def lines(
     pairs: Sequence[ResultPair], shared: Mapping[str, tuple[str, str]], *, verbose: bool
 ) -> Iterator[str]:
-    """Yield the report: what differs in the origin of all tests, and each test that is to be looked at."""
+    """Yield the report: differing origins, and each test to be looked at."""
     compared = [pair for pair in pairs if pair.comparison is not None]
     if compared:
         yield from _origin_lines(shared, "")

@@ -1,4 +1,4 @@
-"""``npudump config``: what a runtime would say of a configuration, and the configuration of a test."""
+"""``npudump config``: a runtime's verdict on a configuration, and the configuration of a test."""
 
 from __future__ import annotations
 

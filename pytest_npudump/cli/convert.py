@@ -206,7 +206,7 @@ def _printable(name: str) -> str:
 
 
 def _whole_name(path: Path) -> str:
-    """The name of a dump file, or what ``mapping.csv`` has for the short one that stands for it."""
+    """Return the name of a dump file, or the one that ``mapping.csv`` has for its short one."""
     try:
         return _mapping(path.with_name(MAPPING)).get(path.name, path.name)
     except FormatError:  # the reader has named it

@@ -146,7 +146,7 @@ def survey(root: Path) -> Survey:
 
 
 def _configuration(root: Path) -> tuple[Path, str, Mapping[str, Any]]:
-    """Return the file that pytest reads, the line of its section, and what that says."""
+    """Return pytest's file, the line of its section, and its content."""
     path, told = locate(root)
     if path is None or path.parent != root:
         return root / "pytest.ini", _SECTION, {}

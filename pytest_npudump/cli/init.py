@@ -19,7 +19,7 @@ from pytest_npudump.storage.atomic import write_whole
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write it, and say what was found, what was written, and what was not known; 0.
+    """Write it, and report what was found, written and unknown; 0.
 
     Raises:
         RequestError: the folder is none, or a file cannot be read or written.

@@ -515,7 +515,7 @@ def _shape_of_parts(shapes: Sequence[Shape | None], axis: int, how: str = "") ->
 def _by_class(
     rows: Sequence[_Row], shapes: Sequence[Shape | None], table: StatsTable, order: str
 ) -> list[_Row] | None:
-    """Return the copies that the type of a layer tells of; None where it tells none."""
+    """Return the copies that the type of a layer implies; None without any."""
     typed, key = _TYPED.search(table.op_types[rows[0].first]), rows[0].key
     found = _OF_CLASS.fullmatch((typed and typed[key.io]) or "")
     if found is not None and key.slot and (found["axis"] or found["how"] == "partial"):
@@ -554,7 +554,7 @@ def _wholes(shapes: Sequence[Shape | None]) -> set[Shape | None]:
 def _by_shapes(
     rows: Sequence[_Row], shapes: Sequence[Shape | None], wholes: Collection[Shape | None], order: str
 ) -> list[_Row] | None:
-    """Return the copies of a tensor that ranks have, or its parts in one; None where shapes tell neither.
+    """Return the copies of a tensor on ranks, or its parts in one; None where shapes imply neither.
 
     Args:
         rows: what the ranks have, by rank.
@@ -579,7 +579,7 @@ def _by_shapes(
 def _by_layout(
     rows: Sequence[_Row], shapes: Sequence[Shape | None], layout: RankLayout, sizes: Mapping[str, int]
 ) -> list[_Row]:
-    """Return the copies that a layout says: one for each place in the groups that split nothing."""
+    """Return the copies by a layout: one for each place in the groups that split nothing."""
     layer, ranks = rows[0].key.layer, math.prod(sizes.values())
     bad = next((one for one in shapes if one is not None and layout.axes not in {0, len(one)}), None)
     if bad is not None:
@@ -672,7 +672,7 @@ def _made(record: Record, key: TensorKey, parts: _Parts) -> TensorRecord:
 
 
 def _told(table: StatsTable, row: int) -> Stats | None:
-    """Return the statistics that a table has of a tensor; None where it tells none."""
+    """Return a tensor's statistics in a table; None without any."""
     if not table.known[row].any():
         return None
     told = dict(zip(STATISTICS, table.statistics(row), strict=True))

@@ -265,7 +265,7 @@ def _may_enlarge(table: StatsTable, read: Sequence[int], row: int, op_type: str)
 
 
 def with_upstream(golden: Record, run: StatsTable, tolerances: Tolerances) -> Tolerances:
-    """Return tolerances that know what the golden's tensors were computed from.
+    """Return tolerances with the golden's edges upstream of each tensor.
 
     Args:
         golden: whose edges, types and sizes count.

@@ -105,7 +105,7 @@ def installed_cann(environ: Mapping[str, str] | None = None) -> str | None:
 
 
 def driver_version(read: Callable[[str], str]) -> tuple[str, str]:
-    """Return the file that tells the NPU driver's version, and that version, "" where it tells none.
+    """Return the file with the NPU driver's version, and that version; "" for none.
 
     Args:
         read: the text of the file at a path, "" where there is none. ``/etc/ascend_install.info`` says where
@@ -118,7 +118,7 @@ def driver_version(read: Callable[[str], str]) -> tuple[str, str]:
 
 
 def installed_driver() -> str | None:
-    """Return the version of the NPU driver, or None where there is none that tells it."""
+    """Return the version of the NPU driver, or None where it is unknown."""
     return driver_version(lambda path: _head(Path(path)))[1] or None
 
 

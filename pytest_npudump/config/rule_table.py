@@ -164,7 +164,7 @@ def always(_: object) -> bool:
 
 
 def says(text: _T) -> Callable[[object], tuple[_T]]:
-    """Be the second half of a row that says one thing, whatever is judged."""
+    """Return the second half of a row that yields one thing, whatever is judged."""
     return lambda _: (text,)
 
 

@@ -93,7 +93,7 @@ class Execution(NamedTuple):
 
 
 def named_execution(file: DumpFile, name: DumpName, parts: tuple[TensorPart, ...]) -> Execution:
-    """Return the execution that a file's name tells of."""
+    """Return the execution of a file's name."""
     return Execution(
         file.place,
         file.path,
@@ -301,7 +301,7 @@ class FileColumns:
 
 
 class TensorTable(Sequence[TensorRecord]):
-    """All tensors of a dump, in execution order: as a tuple of records, made where one is looked at.
+    """Tensors of a dump, in execution order: as a tuple of records, each made where it is used.
 
     Args:
         files: where the tensors come from.

@@ -151,7 +151,7 @@ def _place_of(text: str) -> tuple[str, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Statistics of one tensor; None is "unknown": the producer did not compute or could not tell it.
+    """Statistics of one tensor; None is "unknown": the producer did not compute it.
 
     Attributes:
         count: number of elements.
@@ -183,7 +183,7 @@ class Stats:
 
     @classmethod
     def of_parts(cls, parts: Sequence[Stats]) -> Stats:
-        """Return the statistics of a tensor by those of its parts; what a part does not tell is not known."""
+        """Return the statistics of a tensor by those of its parts; unknown ones of a part are unknown."""
 
         def column(name: str) -> list[Any] | None:
             cells = [getattr(one, name) for one in parts]

@@ -189,7 +189,7 @@ _LONGEST = 1 << 14
 
 
 def find_raw_names(wanted: Collection[str], path: Path) -> dict[str, tuple[str, ...]]:
-    """Return, for each sanitised name of ``wanted`` that ``path`` has, the raw names it stands for, sorted.
+    """Return, for each sanitised name of ``wanted`` that ``path`` has, its raw names, sorted.
 
     Sanitising keeps a name's length in characters, so that only strings of a wanted length are looked
     at. Memory does not grow with the file. Names of 16,384 bytes and more are not found.
@@ -247,7 +247,7 @@ _NUMBER = re.compile(r"-op\d+\Z", re.ASCII)
 
 
 def mindspore_raw_names(wanted: Collection[str], root: Path) -> dict[str, tuple[str, ...]]:
-    """Return, for each sanitised name of ``wanted`` that MindSpore's own files tell, its raw names, sorted.
+    """Return, for each sanitised name of ``wanted`` in MindSpore's own files, its raw names, sorted.
 
     Several raw names may share a sanitised one. Files that cannot be read tell nothing.
 

@@ -51,7 +51,7 @@ class Gears:
     outputs: tuple[tuple[Shape, ...], ...]
 
     def inputs(self, gear: int) -> tuple[Shape, ...]:
-        """Return the shapes of all inputs but the one that tells the gear."""
+        """Return the shapes of all inputs but the one that names the gear."""
         return fill(self.option.kind, self.raw, self.option.gears[gear])
 
     def index(self, values: Shape) -> int | None:

@@ -238,7 +238,7 @@ def load(
 
 
 def _in_largest(ports: Sequence[ModelPort], shapes: Sequence[tuple[int, ...]]) -> tuple[ModelPort, ...]:
-    """Return ports that know the shape they have in the largest gear."""
+    """Return ports with their shapes in the largest gear."""
     return tuple(replace(port, largest=shape) for port, shape in zip(ports, shapes, strict=True))
 
 

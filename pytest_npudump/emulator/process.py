@@ -1,4 +1,4 @@
-"""The one process that ACL's state belongs to, and the handles that stand for objects in it."""
+"""Process that ACL's state belongs to, and the handles of its objects."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DEVICES = 8
 
 
 class Handles:
-    """The objects that handles stand for. A handle that was destroyed is never given out again."""
+    """Handles of objects. A handle that was destroyed is never given out again."""
 
     def __init__(self) -> None:
         self._objects: dict[int, object] = {}

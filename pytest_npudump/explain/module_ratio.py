@@ -61,7 +61,7 @@ class ModuleRatio:
 
     @property
     def blame(self) -> Blame:
-        """It as reports say whose error a difference is."""
+        """Blame of a difference for reports."""
         return Blame(self.key, self.whose, "relative_l2", self.device, self.rounding, self.rounding)
 
 

@@ -269,7 +269,7 @@ class Blame:
 def by_rounding(
     comparison: Comparison, roundings: Mapping[TensorKey, Rounding], tolerances: Tolerances
 ) -> tuple[Comparison, tuple[Blame, ...]]:
-    """Take from the verdicts what rounding explains, and say of the others whose error they are.
+    """Remove mismatches that rounding explains from the verdicts; name whose error the others are.
 
     Args:
         comparison: judged by bounds for the same numerics, and by rules.
@@ -352,7 +352,7 @@ def _blame(key: TensorKey, whose: str, reasons: tuple[Reason, ...], rounding: Ro
 
 
 def coarsest(dtypes: Iterable[str]) -> str:
-    """Return the type that tensors are rounded to of which the dump tells no type; "" where there is none.
+    """Return the type for rounding tensors without a type in the dump; "" for none.
 
     A dump with floats that are narrower than 16 bits is not judged by rounding, and has none either.
     """

@@ -543,7 +543,7 @@ def under_one_calibration(base: Record, ours: Record, theirs: Record) -> tuple[R
 def joined_repeats(
     sides: Sequence[tuple[Record, Mapping[str, str]]], rows: Mapping[str, object], same: Sequence[str] = ()
 ) -> dict[str, Any] | None:
-    """Return the key ``repeats`` of the joined golden: the fewest runs, and of how many rows they tell.
+    """Return the key ``repeats`` of the merged golden: the fewest runs, and the number of rows.
 
     Args:
         sides: ours and theirs, each with its lines by key.

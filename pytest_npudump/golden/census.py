@@ -523,7 +523,7 @@ def faults(files: Iterable[Path]) -> Iterator[Fault]:
 
 
 def _check(golden: Record) -> None:
-    """Look at what reading a golden leaves to whoever asks for it.
+    """Check the parts of a golden that reading leaves open.
 
     Raises:
         GoldenError: something of it is not as it is written, or its tensors are not those of its recording.

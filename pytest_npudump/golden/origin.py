@@ -1,4 +1,4 @@
-"""Facts of a golden's origin that no runtime tells, when and from which revision it changed, and in what."""
+"""Facts of a golden's origin besides a runtime's, and the history of its changes."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def stamped(golden: Record, previous: Record | None, stamp: Stamp) -> Record:
 
 
 def in_words(stamp: object) -> str:
-    """Return a day and commit as they are said; "" where there is no day."""
+    """Return a day and commit in words; "" where there is no day."""
     return str(stamp or "").replace(" ", " at ")
 
 
@@ -249,7 +249,7 @@ def _models(before: Record, after: Record) -> str:
 
 
 def _named(before: str, after: str) -> set[str]:
-    """Return the names of which two blocks say different things."""
+    """Return the names whose entries differ between two blocks."""
     sides = [dict.fromkeys(text.splitlines()) for text in (before, after)]
     return {line.partition(" ")[0] for line in sides[0].keys() ^ sides[1].keys()}
 

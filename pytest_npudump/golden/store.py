@@ -49,7 +49,7 @@ def base_name(golden: Record) -> str:
 
 
 def laid_over(own: Record, base: Record) -> Record:
-    """Return the whole golden that a variant's file stands for.
+    """Return the whole golden of a variant's file.
 
     Args:
         own: the file as it was read.
@@ -153,7 +153,7 @@ def _full(table: StatsTable, other: StatsTable) -> StatsTable:
 
 
 def _slim(table: StatsTable) -> StatsTable:
-    """Return a table without columns that say nothing."""
+    """Return a table without empty columns."""
     noise = table.noise if set(table.noise) - {_NOTHING} else ()
     return replace(table, noise=noise, digests=table.digests if any(table.digests) else ())
 
@@ -200,7 +200,7 @@ def tensors_path(golden: Path) -> Path:
 
 
 def left_out(golden: Record) -> tuple[str, ...]:
-    """Return the layers, as file names spell them, whose tensors the recording could not tell apart.
+    """Return the layers, as in file names, whose tensors the recording could not tell apart.
 
     Raises:
         GoldenError: the golden's key ``golden_tensors`` is not as it is written.
@@ -431,7 +431,7 @@ LARGEST = 1 << 28
 
 
 def read_golden(path: Path) -> Record:
-    """Read the golden file at ``path``; of a variant that holds only what differs, all that it stands for.
+    """Read the golden file at ``path``; of a variant that holds only differences, the whole golden.
 
     Raises:
         GoldenMissingError: there is no such file.

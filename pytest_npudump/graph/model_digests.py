@@ -322,7 +322,7 @@ def _domain(node: Any) -> str:
 
 
 def _plain(attribute: Any, name: str = "") -> bytes:
-    """Return all that an attribute says but what is for people."""
+    """Return an attribute's content without its text for people."""
     copy = type(attribute)()
     copy.CopyFrom(attribute)
     copy.ClearField("doc_string")
@@ -332,7 +332,7 @@ def _plain(attribute: Any, name: str = "") -> bytes:
 
 
 def _constant(value: Any) -> Any:
-    """Return the tensor that the attribute of a ``Constant`` stands for."""
+    """Return the tensor in the attribute of a ``Constant``."""
     if value.name in {"value", "sparse_value"}:
         return value.t if value.name == "value" else value.sparse_tensor
     kind, text = value.name.removeprefix("value_"), onnx().TensorProto

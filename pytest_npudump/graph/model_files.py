@@ -1,4 +1,4 @@
-"""Edges from the files of a model: what GE, MindSpore and ONNX say, and where such files lie.
+"""Edges from the files of a model: those of GE, MindSpore and ONNX, and their places.
 
 GE: the JSON that ``atc --mode=1`` makes of an om, the om itself, and text dumps all hold the message
 ``ModelDef`` of ``ge_ir.proto``. Text dumps (``ge_proto_*.txt``, written where ``DUMP_GE_GRAPH`` is set) come
@@ -185,7 +185,7 @@ def read_module_edges(path: Path) -> Edges:
 
 
 def with_calls_inside(edges: Edges, root: Path, table: StatsTable) -> tuple[Edges, list[str]]:
-    """Return edges with what msprobe's dumps tell of calls in calls, and why some of that is not known.
+    """Add the edges of calls in calls from msprobe's dumps; with them why some are unknown.
 
     ``construct.json`` has the call that a call was made in. A parameter's name begins with its layer's.
 

@@ -17,7 +17,7 @@ LANGUAGES = (AUTO, ENGLISH, CHINESE)
 
 
 def chosen(language: str, environment: Mapping[str, str] | None = None) -> str:
-    """Return ``en`` or ``zh`` for what an option says; ``auto`` is what the locale says.
+    """Return ``en`` or ``zh`` for an option's value; ``auto`` means the locale's.
 
     Args:
         language: one of :data:`LANGUAGES`.

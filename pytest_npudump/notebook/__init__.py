@@ -157,7 +157,7 @@ class DumpComparison:
         return self._comparison.ok and not self._comparison.nothing_judged
 
     def __repr__(self) -> str:
-        """One line: how many tensors agree, and the first that does not."""
+        """Return one line: the number of matching tensors, and the first mismatch."""
         return f"<DumpComparison: {self._headline()}>"
 
     def _headline(self) -> str:

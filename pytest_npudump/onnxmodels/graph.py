@@ -1,4 +1,4 @@
-"""From an ONNX graph to the operators that a dump knows, and which of any framework draw random numbers."""
+"""Conversion of an ONNX graph to a dump's operators, and random operators of any framework."""
 
 from __future__ import annotations
 

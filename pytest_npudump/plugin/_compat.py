@@ -146,7 +146,7 @@ def overrides(config: pytest.Config) -> dict[str, str]:
 
 
 def unknown_keys(config: pytest.Config, prefix: str) -> list[str]:
-    """Return the ini keys of this prefix that are given, by a file or with ``-o``, and that nobody knows.
+    """Return the given ini keys of this prefix, in a file or with ``-o``, that are unknown.
 
     pytest only warns of them, and versions before 9 say nothing of ``-o``.
     """

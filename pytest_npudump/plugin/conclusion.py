@@ -274,7 +274,7 @@ def _after_failed_body(item: pytest.Item, test: CaseSession) -> str:
 
 
 def conclude(item: pytest.Item, test: CaseSession) -> None:
-    """Fail the test where its outcome is bad and no further run will say more.
+    """Fail the test where its outcome is bad and no further run follows.
 
     Raises:
         pytest.fail.Exception: with the text of the failure.

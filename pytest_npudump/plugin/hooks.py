@@ -167,7 +167,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Turn a marker that asks for something impossible into a collection error that says so."""
+    """Turn a marker's impossible request into a collection error."""
     report = yield
     items = [node for node in report.result if isinstance(node, pytest.Item)]
     marked = take_marks(items)

@@ -62,7 +62,7 @@ BAD = pytest.StashKey[str]()
 
 
 def number_items(session: pytest.Session, marked: Iterable[pytest.Item]) -> None:
-    """Give each marked item what tells it from all others: its place in the session, and the worker."""
+    """Give each marked item its identity: its place in the session, and the worker."""
     worker: Any = getattr(session.config, "workerinput", {})
     places = {item: number for number, item in enumerate(session.items)}
     for item in marked:

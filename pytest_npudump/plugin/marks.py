@@ -1,4 +1,4 @@
-"""The marker: what ``pytest --markers`` says of it, which tests carry it, and since when.
+"""The marker: its text in ``pytest --markers``, the tests that carry it, and since when.
 
 It has two spellings. A mark that is nearly one of them is taken for a misspelling, and is no mark of another
 plugin: its test would pass without having been judged. All that a session without a marked test imports of

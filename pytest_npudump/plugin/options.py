@@ -202,7 +202,7 @@ def usage_error(config: pytest.Config, text: str) -> pytest.UsageError:
 
 
 def _refuse_standing(config: pytest.Config) -> None:
-    """Refuse to accept by anything that stands for runs to come."""
+    """Refuse to accept by settings for runs to come."""
     place, flag = next(_standing(config), ("", ""))
     if place:
         raise RequestError(
@@ -254,7 +254,7 @@ def _text(config: pytest.Config, key: str) -> str:
 
 
 def _refuse_gone(config: pytest.Config) -> None:
-    """Refuse options and ini keys that there were, or that are options only, and say what is given now."""
+    """Refuse former options and ini keys, and those that are options only; name the present ones."""
     for option in OPTIONS:
         if option.typed and not option.standing and option.dest in (keys := _compat.overrides(config)):
             value = keys[option.dest]

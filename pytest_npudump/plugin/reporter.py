@@ -30,7 +30,7 @@ _BUDGET = 80
 
 
 class Reported(NamedTuple):
-    """A marked test as its last report tells of it.
+    """Marked test as its last report has it.
 
     Attributes:
         nodeid: pytest's name of it, which other tests may share.
@@ -233,7 +233,7 @@ class Reporter:
             self.say(line)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Print the one line that says what was compared, behind what is to be known of tests that passed."""
+        """Print the session's line, behind notes on tests that passed."""
         self._printed = True
         hook = self.config.hook
         if not (self.tests or self._lines or self._ended_in or hook.pytest_npudump_summary.get_hookimpls()):

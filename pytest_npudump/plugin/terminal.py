@@ -151,7 +151,7 @@ SPOKEN = "npudump_spoken"
 
 
 def attach_spoken(report: pytest.CollectReport | pytest.TestReport, text: str, language: str) -> None:
-    """Attach to a report what its failure says in another language, where that is to be spoken.
+    """Attach to a report its failure in another language, where one is wanted.
 
     Args:
         report: of a phase, or of a collection that was refused.
@@ -164,7 +164,7 @@ def attach_spoken(report: pytest.CollectReport | pytest.TestReport, text: str, l
 
 
 class Speaker:
-    """Attaches to failures of ours what they say in another language, in the process that raised them."""
+    """Translation of our failures, attached in the process that raised them."""
 
     def __init__(self, language: str) -> None:
         self._language = language

@@ -231,7 +231,7 @@ class Exchange:
         unless: str | None = None,
         last: str | None = LAST,
     ) -> dict[int, Any]:
-        """Wait until every rank has told something under ``name``, or will not any more.
+        """Wait until every rank has posted something under ``name``, or will not any more.
 
         Args:
             name: of the message.

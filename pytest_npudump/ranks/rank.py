@@ -65,7 +65,7 @@ def current_rank(environment: Mapping[str, str] = os.environ) -> Rank | None:
 
 
 def _local_size(environment: Mapping[str, str], size: int) -> int:
-    """Return the number of ranks here: all, unless the launcher says so or has them meet elsewhere."""
+    """Return the number of ranks here: all, unless the launcher sets another or has them meet elsewhere."""
     if "LOCAL_WORLD_SIZE" in environment:
         return _number(environment, "LOCAL_WORLD_SIZE")
     address = environment.get("MASTER_ADDR", "").strip()

@@ -85,7 +85,7 @@ class Edges:
         return Edges(feeds, ", ".join(dict.fromkeys(filter(None, (self.told_by, other.told_by)))))
 
     def completed(self, other: Edges) -> Edges:
-        """Return these edges, and those of operators that only the other graph knows."""
+        """Return these edges, and those of operators that only the other graph has."""
         if other.feeds.keys() <= self.feeds.keys():
             return self
         told_by = ", ".join(dict.fromkeys(filter(None, (self.told_by, other.told_by))))

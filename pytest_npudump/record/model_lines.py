@@ -1,4 +1,4 @@
-"""The block of a golden file that holds digests of the models that ran, and what two of them tell apart.
+"""Block of a golden file with digests of the models that ran, and the comparison of two.
 
 A line of a file has its name behind ``#``, the digest of all its bytes, and one of which operator feeds
 which, ``-`` where nothing of the file is known but its bytes. A line of an operator has digests of its

@@ -99,7 +99,7 @@ def printable_digits(digits: int) -> bool:
 
 
 def columns_for(table: StatsTable) -> tuple[str, ...]:
-    """The columns that hold everything the table says."""
+    """Return the columns that hold all of the table."""
     implied = _counts_of(table.shapes)
     count = () if implied == table.counts else ("count",)
     digits = ("digits",) if common_digits(table) is None else ()
@@ -147,7 +147,7 @@ def render_rows(table: StatsTable, columns: Sequence[str]) -> Iterable[str]:
 
 
 def _sums_text(table: StatsTable) -> list[str]:
-    """Return the cells of the column of sums; none of projections that are told in full."""
+    """Return the cells of the column of sums; none of projections that are printed in full."""
     if not table.summed or table.projections is None or table.projected is None:
         return [_ABSENT] * len(table)
     cells = zip(table.projected.tolist(), compact.texts(table.projections), strict=True)
@@ -405,7 +405,7 @@ def _joined(parts: Sequence[StatsTable]) -> StatsTable:
 
 
 def common_columns(tables: Collection[StatsTable]) -> tuple[str, ...]:
-    """Return the columns that hold what any of the tables says."""
+    """Return the columns that hold all of the tables."""
     used = {column for table in tables for column in columns_for(table)}
     if len({common_digits(table) for table in tables if len(table)}) > 1:
         used.add("digits")

@@ -1,4 +1,4 @@
-"""The folder of one test's runs: the one place that knows where in it what a run leaves lies.
+"""Folder of one test's runs: the one place with the layout of its files.
 
     report.txt, report.json   what came of the test, where it failed
     other-memory.stats        statistics of a run in which memory held other values
@@ -196,7 +196,7 @@ def _holds_values(kind: type, module: str) -> bool:
 
 
 def _head(content: bytes) -> str:
-    """Return the line before a file's content: who can read it, and what tells a damaged one."""
+    """Return the line before a file's content: its version, and the digest that shows damage."""
     digest = blake2b(content, digest_size=16).hexdigest()
     return f"{_HEAD} {_version()} format {_FORMAT} {digest}"
 

@@ -55,7 +55,7 @@ def with_tensors(case: Case) -> Case:
 
 
 def seconds_of(case: Case) -> float:
-    """Return the time to tell by how long a run takes: of processors where nothing else works for the test.
+    """Return the clock for a run's duration: of processors where nothing else works for the test.
 
     So what else a machine has to do decides nothing there. On a device it is the clock's.
     """

@@ -241,7 +241,7 @@ def _under_golden(strayed: Deviations, comparison: Comparison) -> Deviations:
 
 
 def unmeasured(case: Case, first: Result, reason: str) -> Result:
-    """Return the first run where it is the only one: recorded with that said, or not calibrated.
+    """Return the first run where it is the only one: recorded with a note, or not calibrated.
 
     Args:
         case: the test.
@@ -354,7 +354,7 @@ def _recorded(case: Case, first: Result, measured: Measured) -> Result:
 
 
 def _calibrated(case: Case, first: Result, measured: Measured) -> Result:
-    """Put the column and its keys into the golden that the first run agrees with."""
+    """Put the column and its keys into the golden that the first run matches."""
     try:
         golden = golden_to_start_from(case)
         assert golden is not None  # noqa: S101 - the first run was compared with it

@@ -153,7 +153,7 @@ def terms_of(case: Case) -> Terms:
 
 @dataclass(frozen=True, slots=True)
 class RunModels:
-    """The files of what a run has loaded: what they tell of it, where they are still what they were then.
+    """Files of the models that a run has loaded: their facts, where they are unchanged since.
 
     Attributes:
         paths: of the models, in the order of loading.

@@ -271,7 +271,7 @@ def _of_renamed(case: Case, table: StatsTable) -> Iterator[str]:
 
 
 def _depends_on_memory(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> tuple[bool, Dump]:
-    """Return whether the run differs from one in other memory, and its dump: a note says if none can tell."""
+    """Return whether the run differs from one in other memory, and its dump, with a note if unknown."""
     found = case.folder.read_probe()
     if found is not None:
         return depends_on_memory(table, found, case.tolerances, golden), dump

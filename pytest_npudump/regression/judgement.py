@@ -252,7 +252,7 @@ def left_out_notes(layers: Sequence[str]) -> tuple[str, ...]:
 
 
 def with_reference(outcome: Result, result: ReferenceResult | None) -> Result:
-    """Return ``outcome`` with what the comparison with the reference says: both must hold.
+    """Return ``outcome`` with the result of the comparison with the reference: both must hold.
 
     Args:
         outcome: of the comparison with the golden, or of its recording.
@@ -273,7 +273,7 @@ def with_reference(outcome: Result, result: ReferenceResult | None) -> Result:
 def with_sources_off_reference(
     case: Case, golden: Record | None, dump: Dump, table: StatsTable, outcome: Result
 ) -> Result:
-    """Return the outcome with the sources of what differs from the reference, where the golden agrees.
+    """Return the outcome with the sources of mismatches with the reference, where the golden matches.
 
     In formats of 16 bits and fewer all tensors differ by rounding: no change is followed among those that
     pass.

@@ -455,12 +455,12 @@ def sizes_of(dump: Dump) -> dict[str, int]:
 
 
 def largest_of(dump: Dump) -> int:
-    """Return the bytes of the largest tensor of a dump, which stand for those of a tensor that it lacks."""
+    """Return the size of the largest tensor of a dump, for tensors that it lacks."""
     return max((record.size or 0 for record in dump.records), default=0)
 
 
 def sizes_with_inputs(edges: Edges, dump: Dump, wanted: Iterable[str]) -> dict[str, int]:
-    """Return the bytes of layers by file names, what they read included, as far as the dump tells."""
+    """Return the bytes of layers by file names, their inputs included, as far as the dump has them."""
     sizes, unknown, outputs = sizes_of(dump), largest_of(dump), _output_sizes(dump)
     for layer in wanted:
         read = (unknown if size is None else size for size in _input_sizes(layer, edges, outputs))

@@ -96,7 +96,7 @@ def collect(case: Case, attempt: Attempt, golden: Record | None) -> Dump:
 
 
 def by_rank(dump: Dump) -> dict[str, Dump]:
-    """Return a dump a rank, device or both, as ``rank 1 device 0``; one, named "", where it tells neither."""
+    """Split a dump by rank, device or both, as ``rank 1 device 0``; one part, "", where it has neither."""
     parts: dict[str, list[TensorRecord]] = {}
     for record in dump.records:
         told = (("rank", record.key.rank), ("device", record.key.device))
@@ -114,7 +114,7 @@ def without_unwritten(case: Case, dump: Dump, golden: Record | None) -> Dump:
 
 
 def raw_names(case: Case, golden: Record | None, dump: Dump) -> dict[str, tuple[str, ...]]:
-    """Return the raw names of a dump's layers by those of its files, as golden, marker and models tell them.
+    """Return the raw names of a dump's layers by those of its files, from golden, marker and models.
 
     Nothing is told where the dump has them already, or a model's file cannot be read any more.
     """
@@ -137,7 +137,7 @@ def _resolved(case: Case, golden: Record | None, dump: Dump) -> dict[str, tuple[
 
 
 def told_by_raw_names(case: Case, golden: Record | None, dump: Dump) -> Dump:
-    """Give the layers of a dump their raw names, as far as the golden and the test's models tell them."""
+    """Give the layers of a dump their raw names, as far as the golden and the test's models have them."""
     return with_raw_names(dump, raw_names(case, golden, dump))
 
 
@@ -229,7 +229,7 @@ def problems_of(terms: Terms, run: Record, known: set[str] | frozenset[str] = fr
 
 
 def _nothing_told(table: StatsTable) -> tuple[str, ...]:
-    """Refuse a dump that tells no value of any tensor, which a test would pass whatever these are."""
+    """Refuse a dump without a value of any tensor, which a test would pass whatever these are."""
     if not len(table):
         return (said("no tensor was compared: the run has none, or the golden leaves all of them out"),)
     holding = [count for count in table.counts if count != 0]
@@ -248,7 +248,7 @@ _SLOT = ":output.0"
 
 
 def empty_operators(case: Case, dump: Dump) -> dict[str, list[str]] | None:
-    """Return shapes of the outputs of the operators that left no file; None where nothing can tell.
+    """Return shapes of the outputs of the operators that left no file; None where they are unknown.
 
     The shapes are those of the run, of the inputs where only these are dumped. They are listed by operator,
     with the qualifiers that keys of tensors have: ``name#model=net,step=1``.
@@ -317,7 +317,7 @@ def changed(golden: Record, now: Mapping[str, list[str]] | None) -> tuple[str, .
 
 
 def notes_on(golden: Record, now: Mapping[str, list[str]] | None) -> tuple[str, ...]:
-    """Name the operators without a file that are not compared, as one side does not tell of them."""
+    """Name the operators without a file that are not compared, as one side lacks them."""
     listed = golden.extra.get(EMPTY)
     if now is None and listed:
         names = first_of(listed, _SHOWN)

@@ -179,7 +179,7 @@ def unusable(run: Path, plan: Plan, cause: Exception | Sequence[str]) -> Escalat
 
 
 def record_both(case: Case, first: Result, plan: Plan, attempt: Attempt) -> tuple[Result, Escalation]:
-    """Record the statistics of the first run and the tensors of the second, where the two agree.
+    """Record the statistics of the first run and the tensors of the second, where the two match.
 
     Returns:
         The first run with the outcome of the recording, and what became of the second one.
@@ -221,7 +221,7 @@ def _without_unwritten(case: Case, first: Result, again: Dump) -> tuple[Result, 
 
 
 def _measured(case: Case, first: Result, dump: Dump) -> Measured:
-    """Return whether the test repeats, as far as a run that dumps tensors of some layers can tell."""
+    """Return whether the test repeats, as far as a run with tensors of some layers shows."""
     if was_text(first) and case.runtime.name != "emulator":
         return once("the second run dumped tensors, whose statistics no device has computed")
     before = StatsTable.from_records(first.run.records)
@@ -235,7 +235,7 @@ def _measured(case: Case, first: Result, dump: Dump) -> Measured:
 def _recorded(
     case: Case, first: Result, second: SecondRun, measured: Measured, problem: str
 ) -> tuple[Result, Escalation]:
-    """Write the golden, unless the runs disagree, which ``problem`` tells, or tensors are missing."""
+    """Write the golden, unless the runs differ, as ``problem`` describes, or tensors are missing."""
     kept, tensors = first.run.kept or KeptLayers(()), None
     left_out, lost = _not_dumped(case, first, second, kept)
     if not problem and (lost or (case.request.golden_tensors and not second.records)):
@@ -267,7 +267,7 @@ def _recorded(
 def _not_dumped(
     case: Case, first: Result, second: SecondRun, kept: KeptLayers
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return layers that globs want and that cannot be told apart, and keys that the second run lacks."""
+    """Return layers that globs match and that cannot be told apart, and keys that the second run lacks."""
     if first.run.dump is None or not kept.layers:
         return (), ()
     wanted = {*kept.layers}

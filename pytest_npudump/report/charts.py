@@ -357,7 +357,7 @@ def write_figures(
 
 
 def write(view: SessionView, folder: Path, name: str = "", /) -> list[Path]:
-    """Write the pictures of each test whose tensors were compared, as ``Writer`` of the table of media says.
+    """Write the pictures of each test whose tensors were compared, as a ``Writer`` of the table of media.
 
     Raises:
         NpudumpError: they cannot be written.

@@ -29,7 +29,7 @@ _COUNTS = (
 
 @dataclass(frozen=True, slots=True)
 class JudgedTest:
-    """A test as its last report tells of it.
+    """Test as its last report has it.
 
     Attributes:
         result: as :func:`pytest_npudump.report.result_json.result_json` makes it.

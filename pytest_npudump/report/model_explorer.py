@@ -46,7 +46,7 @@ def node_data(name: str, tensors: Sequence[TensorView]) -> dict[str, Any]:
 
 
 def write(view: SessionView, folder: Path, name: str = "", /) -> list[Path]:
-    """Write a file for each test whose tensors were compared, as ``Writer`` of the table of media says.
+    """Write a file for each test whose tensors were compared, as a ``Writer`` of the table of media.
 
     Raises:
         NpudumpError: a file cannot be written.

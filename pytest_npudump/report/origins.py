@@ -210,7 +210,7 @@ def first_change(result: Result) -> list[str]:
 
 
 def _first_change(result: Result) -> TensorKey | None:
-    """Return the first change, which tells something of runs of the same numerics, if the golden repeats."""
+    """Return the first change, which counts for runs of the same numerics, if the golden repeats."""
     comparison = result.comparison
     if comparison is None or not _same(result) or not comparison.repeats:
         return None

@@ -192,7 +192,7 @@ def _tensor(tensor: GivenTensor) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number with as many digits as tell its neighbours of any type but float64 apart."""
+    """Return a number with enough digits to separate neighbours of any type but float64."""
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 

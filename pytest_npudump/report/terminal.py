@@ -175,7 +175,7 @@ def _reasons(result: Result) -> Iterator[str]:
 
 
 def _in_order(result: Result, escalation: Escalation) -> tuple[list[Finding], set[TensorKey]]:
-    """Return findings in the order in which they are told, and where changes begin.
+    """Return findings in the order of the report, and where changes begin.
 
     Tensors that did not reproduce come first, then sources, else in the order of execution.
     """

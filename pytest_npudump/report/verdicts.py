@@ -59,7 +59,7 @@ def number(value: object) -> str:
 
 
 def numbers(one: object, other: object) -> tuple[str, str]:
-    """Return two values as :func:`number` does, or with all digits where these would not tell them apart."""
+    """Return two values as :func:`number` does, or with all digits where these would look equal."""
     texts = number(one), number(other)
     if texts[0] == texts[1] and isinstance(one, float) and isinstance(other, float) and one != other:
         texts = repr(float(one)), repr(float(other))
@@ -84,7 +84,7 @@ def _is_number(value: object) -> bool:
 
 
 def worst(verdict: Verdict) -> Reason | None:
-    """Return the reason that says most: a changed dtype or shape, else the largest excess.
+    """Return the most telling reason: a changed dtype or shape, else the largest excess.
 
     Projections, which estimate, count where nothing that people read is out of tolerance.
     """

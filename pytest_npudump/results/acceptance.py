@@ -260,7 +260,7 @@ def reject(pending: Pending) -> Entry:
 def _approved(
     pending: Pending, record: Record, goldens: Goldens, layers: Sequence[str], reason: str
 ) -> tuple[Record, tuple[str, ...]]:
-    """Return the golden that is written, and notes on what it does not know."""
+    """Return the golden to write, and notes on the facts that it loses."""
     before = pending.golden
     if layers and before is None:
         raise ResultsError(
@@ -444,7 +444,7 @@ def _with_noise(table: StatsTable, before: StatsTable) -> tuple[StatsTable, froz
 
 
 def after_some_rows(golden: Record, before: Record, taken: Collection[int]) -> tuple[Record, tuple[str, ...]]:
-    """Return a golden some of whose rows are a run's, without noise for these, and a note that says so.
+    """Return a golden some of whose rows are a run's, without noise for these, and a note on that.
 
     Raises:
         GoldenError: what the golden says of repetition is not as it is written.

@@ -80,7 +80,7 @@ def read_expected(given: str, root: Path, option: str = "npudump_expect") -> int
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines that say something with their numbers, without what pytest warns of."""
+    """Yield the lines with content and their numbers, without pytest's warnings."""
     in_warnings = False
     for number, line in enumerate(map(str.strip, _COLOUR.sub("", text).splitlines()), 1):
         if in_warnings:

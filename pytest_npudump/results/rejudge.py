@@ -280,7 +280,7 @@ def read_record(folder: ResultsFolder, entry: Entry) -> Record:
 
 
 def check_types(entry: Entry, tolerances: Tolerances, *records: Record) -> None:
-    """Refuse rules that ask for operators' types where kept runs tell none.
+    """Refuse rules that ask for operators' types where saved runs have none.
 
     A run that was recorded keeps types only where its own rules ask for them.
 

@@ -82,12 +82,12 @@ class AclError(RuntimeUnavailableError):
         self.detail = detail
 
     def because(self, reason: str) -> AclError:
-        """Return the same answer with a reason that says more than ACL does."""
+        """Return the same error with a reason that ACL lacks."""
         return AclError(self.call, self.code, reason)
 
     @classmethod
     def of(cls, acl: Any, call: str, code: int) -> AclError:
-        """Return the error for ``code``, with what ACL itself says of it."""
+        """Return the error for ``code``, with ACL's own text."""
         text = acl.get_recent_err_msg() if hasattr(acl, "get_recent_err_msg") else None
         return cls(call, code, " ".join(str(text).split()) if text else "")
 
@@ -185,7 +185,7 @@ _UNKNOWN = "the process ended before its dump was complete"
 
 @dataclass(slots=True)
 class RemoteRuntime(AclJson):
-    """The runtime of a child process, as its parent knows it; no dump is on in this process.
+    """Runtime of a child process in its parent; no dump is on in this process.
 
     Attributes:
         name: as in ``--npudump-runtime``.

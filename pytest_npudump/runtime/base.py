@@ -121,7 +121,7 @@ Port = tuple[str, int] | None
 
 @runtime_checkable
 class PortedSession(Protocol):
-    """A session that tells what dumps call what it is given and gives.
+    """Session that names its inputs and outputs as dumps do.
 
     Attributes:
         input_ports: of each input, whose ``Data`` operator has one output.
@@ -207,7 +207,7 @@ class RearrangingRuntime(Protocol):
 
 @runtime_checkable
 class RecordingRuntime(Protocol):
-    """A runtime that knows which operators the device dumped, those included that left no file."""
+    """Runtime that has a list of the operators dumped, those included that left no file."""
 
     def dumped(self, folder: Path) -> Sequence[DumpedExecution]:
         """Return the executions that this process has dumped below a folder, in order."""

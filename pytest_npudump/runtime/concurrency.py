@@ -1,4 +1,4 @@
-"""Threads and processes of a test that ran at the same time, and what only their order tells apart.
+"""Threads and processes of a test that ran at the same time, and names that only their order separates.
 
 One thread keeps an order, several do not; in another process a model may run that no dump sees.
 """

@@ -103,7 +103,7 @@ class CapturedGraphs:
             self._replaced.put(base, name, watch)
 
     def stop(self) -> None:
-        """Put every method back; tell which graphs were never replayed, and that torch_npu came too late."""
+        """Put every method back; note graphs that were never replayed, and a torch_npu that came too late."""
         self._replaced.put_back()
         captured, self._captured = self._captured, []
         for graph in captured:
@@ -448,7 +448,7 @@ class ThreadsOfTest:
             self._replaced.put(Thread, "start", self._start)
 
     def stop(self, evidence: Evidence | None = None) -> None:
-        """Look no more; tell ``evidence`` of the threads that ran operators, where there are several."""
+        """Look no more; add the threads that ran operators to ``evidence``, where there are several."""
         self._replaced.put_back()
         seen, self._seen = self._seen, {}
         if current_thread() in seen:

@@ -221,7 +221,7 @@ class Running(Protocol):
 
 
 def supervised(start: Callable[[], Running], timeout: float, grace: float) -> int:
-    """Start a process, wait for its end, and end its group as :func:`run_in_group` says."""
+    """Start a process, wait for its end, and end its group as in :func:`run_in_group`."""
     with interruptible(), _guard(grace) as watch:
         process = None
         try:

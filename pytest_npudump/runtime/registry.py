@@ -85,7 +85,7 @@ class Probe:
 
 @runtime_checkable
 class Examined(Protocol):
-    """A provider that knows more of its runtime than that it can be loaded, for ``npudump doctor``.
+    """Provider that can examine its runtime beyond loading it, for ``npudump doctor``.
 
     ``REMEDY`` is what to do where it does not work, and ``NPU`` whether it runs models on nothing else.
     """

@@ -1,4 +1,4 @@
-"""Calls of a client that are looked at, and inputs of its models that are perturbed for as long as they run.
+"""Observed calls of a client, and inputs of its models that are perturbed for as long as they run.
 
 A calibration has its members differ by about a unit in the last place of what a model is fed. Values come and
 go by way of host memory, so that no operator of ours is in the dump. Behind the model each input has its
@@ -141,7 +141,7 @@ class PerturbedInputs:
 
 
 class PerturbedCalls(ABC):
-    """Calls of a client that get perturbed inputs from :meth:`vary` to the next; a subclass says which."""
+    """Calls of a client with perturbed inputs from :meth:`vary` to the next; a subclass names them."""
 
     def __init__(self) -> None:
         self._inputs = PerturbedInputs()
@@ -153,7 +153,7 @@ class PerturbedCalls(ABC):
         return self._inputs.varying
 
     def vary(self, variation: Variation) -> None:
-        """Perturb or note what models are fed from here on, or neither, as the variation says."""
+        """Perturb or note models' inputs from here on, or neither, as the variation asks."""
         self._replaced.put_back()
         self._inputs.begin(variation)
         if self.wanted:

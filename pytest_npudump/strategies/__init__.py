@@ -201,7 +201,7 @@ def within(
     minimum: float | None = None,
     maximum: float | None = None,
 ) -> tuple[list[float | int], Callable[[float], bool]]:
-    """Return the :func:`edge_values` within limits, which are those of :func:`values`, and what tells others.
+    """Return the :func:`edge_values` within limits, those of :func:`values`, and a test for others.
 
     Raises:
         ValueError: no value is left.

@@ -120,7 +120,7 @@ class RuntimeConformance:
         self._assert_dumped(dump_path, expected)
 
     def test_what_ran_before_is_not_dumped(self, runtime: Runtime, dump_path: Path) -> None:
-        """Check also values that the device computes later; a client that cannot tell must refuse."""
+        """Check also values that the device computes later; a client without that knowledge must refuse."""
         self.execute(runtime)
         try:
             self.start(runtime, dump_path)

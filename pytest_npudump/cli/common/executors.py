@@ -197,7 +197,7 @@ def _unpacked(work: Callable[..., Result], packed: bytes) -> Result:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Keep Dask's loggers from printing tracebacks of what is told in a line."""
+    """Keep Dask's loggers from printing tracebacks of errors that a line reports."""
     before = {logger: logger.level for logger in map(logging.getLogger, _DASK_LOGGERS)}
     for logger in before:
         logger.setLevel(logging.CRITICAL)

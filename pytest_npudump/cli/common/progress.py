@@ -87,7 +87,7 @@ class Tally:
         self._pieces: dict[Path, int] = {}
 
     def reached(self, piece: Path, done: int) -> None:
-        """Take note that ``done`` steps of ``piece`` are done, those told before included."""
+        """Count ``done`` steps of ``piece``, those reported before included."""
         with self._lock:
             self._done += done - self._pieces.get(piece, 0)
             self._pieces[piece] = done

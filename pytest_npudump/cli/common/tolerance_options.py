@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def told_facts(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the facts of the run's producer that the command line tells.
+    """Return the facts of the run's producer in the command line.
 
     Raises:
         RequestError: one of them is no fact.

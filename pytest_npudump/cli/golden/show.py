@@ -1,4 +1,4 @@
-"""``npudump golden show``: what a golden says of its origin, repetition, noise and tolerances."""
+"""``npudump golden show``: a golden's origin, repetition, noise and tolerances."""
 
 from __future__ import annotations
 

@@ -272,7 +272,7 @@ def _summary(found: _Status) -> str:
 
 
 def _prune(arguments: argparse.Namespace) -> int:
-    """Remove files that no test reads, or say which; 1 where some wait for ``--yes``, 2 where one stays."""
+    """Remove files that no test reads, or list them; 1 where some wait for ``--yes``, 2 where one stays."""
     stock = _take_stock(arguments.variant, arguments.paths)
     stale = stock.census.stale
     folder, waiting, _problems = _waiting(arguments)
@@ -421,5 +421,5 @@ def _idle_rules(stock: _Stock) -> tuple[Sequence[str], str]:
 
 
 def _for_any_run(rule: Rule) -> Rule:
-    """Return a rule for all operators and producers: a golden tells no types, and of one producer only."""
+    """Return a rule for all operators and producers: a golden has no types, and one producer only."""
     return replace(rule, op_type=ANY, producer=())

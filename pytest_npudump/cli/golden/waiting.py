@@ -252,7 +252,7 @@ def accept(
     reason: str,
     known: Collection[str] = (),
 ) -> bool:
-    """Accept one run, or some of its layers, and say so, but for ``known`` notes; False where refused."""
+    """Accept one run, or some of its layers, and report it without ``known`` notes; False where refused."""
     try:
         entry, notes = approve(pending, layers, reason)
     except NpudumpError as error:

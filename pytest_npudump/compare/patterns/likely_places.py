@@ -270,7 +270,7 @@ class LikelyPlace:
 
     @property
     def _cost(self) -> float:
-        """Bits that identify the place."""
+        """Number of bits that identify the place."""
         if self.run is not None:
             return 2 * math.log2(math.prod(self.shape))
         terms = (3 if isinstance(indices, range) else len(indices) for _, indices in self.lines)

@@ -95,7 +95,7 @@ def _predicted(kind: str, words: str, predict: Callable[[Flat, Wide], Wide]) -> 
 
 
 def _any_value(tensors: Tensors, flat: Flat, golden: Wide, actual: Wide) -> Explained:
-    """Explain whatever differs; an element that is 0 on both sides says nothing."""
+    """Explain any difference; an element that is 0 on both sides counts for nothing."""
     del flat
     apart = tensors.apart(golden, actual)
     return Explained(np.where(apart, 0.0, actual - golden), apart, (golden != 0) | (actual != 0))
@@ -452,7 +452,7 @@ def _finite(values: NDArray[Any]) -> Wide:
 
 
 def shuffled(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleChange]:
-    """The golden's values of a place, each as often as there, in another order: sums of their hashes tell.
+    """Yield the golden's values of a place in another order, found by sums of their hashes.
 
     That sums of their codes differ, but for signs of zeros, rules out nearly all others.
     """

@@ -136,7 +136,7 @@ def _members(keys: Sequence[str], groups: set[TensorKey]) -> defaultdict[TensorK
 def _pair_group(
     golden: Mapping[int, TensorKey], actual: Mapping[int, TensorKey]
 ) -> tuple[dict[int, int] | None, bool]:
-    """Pairs among tensors whose sanitised names agree, or None to leave them; and whether it is a guess."""
+    """Return pairs among tensors of equal sanitised names, or None to leave them; and if it is a guess."""
     raw_golden = {key.layer for key in golden.values()}
     raw_actual = {key.layer for key in actual.values()}
     plain = [all(sanitise(name) == name for name in names) for names in (raw_golden, raw_actual)]
@@ -244,7 +244,7 @@ def gaps(partners: Sequence[int], length: int) -> list[tuple[range, range]]:
 def slide(
     elements: Sequence[Hashable], partners: list[int], run: range, agree: Callable[[int, int], bool]
 ) -> None:
-    """Move a run of ``elements`` without partners to where most of its neighbours agree with theirs.
+    """Move a run of ``elements`` without partners to where most of its neighbours match theirs.
 
     Where equal elements lie beside each other, any of them may be the one that was lost; ``agree(here,
     there)`` tells which pairs look right. ``partners`` is changed in place.
@@ -364,7 +364,7 @@ def number_calls(golden: StatsTable, actual: StatsTable) -> Numbered:
 def under_golden_keys(
     records: Iterable[TensorRecord], own: Mapping[TensorKey, TensorKey]
 ) -> tuple[TensorRecord, ...]:
-    """Return records of a run under the keys that a numbering gave them; ``own`` is what it says."""
+    """Return records of a run under the keys of a numbering; ``own`` has its names."""
     given = {before: key for key, before in own.items()}
     return tuple(
         replace(record, key=given[record.key]) if record.key in given else record for record in records

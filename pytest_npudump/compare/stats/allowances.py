@@ -321,7 +321,7 @@ def _marked(keys: tuple[str, ...], rows: NDArray[np.intp]) -> NDArray[np.bool_]:
 
 
 def bounds_by_measurement(comparison: Comparison, tolerances: Tolerances) -> int:
-    """Count the compared tensors of which a measured bound decides about a statistic that the golden tells.
+    """Count the compared tensors with a statistic that a measured tolerance decides about.
 
     Few tensors are wider than their preset: one look at each finds these, and the rules are asked for them
     alone.
@@ -376,7 +376,7 @@ def _floors(tolerances: Tolerances, layer: str, dtype: str, op_type: str) -> Seq
 
 
 def told_by_both(comparison: Comparison) -> tuple[StatsTable, StatsTable]:
-    """Return golden and actual as tables that know, of tensors both sides have, what both know alone."""
+    """Return golden and actual as tables of the statistics that both have, of tensors of both sides."""
     pairs = Pairs.of(comparison.golden, comparison.actual, comparison.alignment)
     return (
         _narrowed(pairs.golden, pairs.here, pairs.actual, pairs.there),

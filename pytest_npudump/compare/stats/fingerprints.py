@@ -132,7 +132,7 @@ def strayed_projections(pairs: Pairs, tolerances: Tolerances) -> Strayed:
 
 
 def _judged(pairs: Pairs) -> NDArray[np.bool_]:
-    """Pairs, (m,), of as many elements whose projections both sides tell."""
+    """Return a mask of pairs, (m,), of as many elements with projections on both sides."""
     golden, actual = pairs.golden.counts, pairs.actual.counts
     rows = zip(pairs.here.tolist(), pairs.there.tolist(), strict=True)
     alike = np.array([golden[here] in (None, actual[there]) for here, there in rows], dtype=np.bool_)
@@ -239,7 +239,7 @@ def _printed_half(sums: NDArray[np.float64], dtypes: list[str], *, summed: bool)
 
 
 def norms(table: StatsTable) -> NDArray[np.float64]:
-    """The scale of projections, (n,): the l2norm, or what the projections say of it where there is none."""
+    """Return the scale of projections, (n,): the l2norm, or their own estimate where there is none."""
     norm = table.values[:, _L2NORM]
     usable = table.known[:, _L2NORM] & np.isfinite(norm)
     if table.projections is None:

@@ -60,12 +60,12 @@ class Pairs:
         return self.golden.keys[int(self.here[row])]
 
     def dtype(self, row: int) -> str:
-        """The type of a pair: the golden's, or the actual's where the golden does not know it."""
+        """Return the type of a pair: the golden's, or the actual's where the golden has none."""
         found = self.golden.dtypes[int(self.here[row])]
         return self.actual.dtypes[int(self.there[row])] if found == UNKNOWN else found
 
     def types(self, rows: NDArray[np.intp]) -> list[str]:
-        """The types of the k pairs at positions ``rows``, (k,), as :meth:`dtype` tells them."""
+        """Return the types of the k pairs at positions ``rows``, (k,), by :meth:`dtype`."""
         golden, actual = self.golden.dtypes, self.actual.dtypes
         found = [golden[row] for row in self.here[rows].tolist()]
         if UNKNOWN in found:
@@ -74,13 +74,13 @@ class Pairs:
         return found
 
     def layer(self, row: int) -> str:
-        """The name of a pair's layer, raw where either side knows that."""
+        """Return the name of a pair's layer, raw where either side has that."""
         golden = layer_of(self.golden.keys[int(self.here[row])])
         actual = layer_of(self.actual.keys[int(self.there[row])])
         return golden if golden == actual or sanitise(golden) != golden else actual
 
     def op_type(self, row: int) -> str:
-        """The type of a pair's operator, "" where neither side knows it: goldens do not."""
+        """Return the type of a pair's operator; "" where neither side has it, as in goldens."""
         return self.actual.op_types[int(self.there[row])] or self.golden.op_types[int(self.here[row])]
 
     def rule(self, row: int, statistic: str, tolerances: Tolerances) -> Rule:
@@ -167,7 +167,7 @@ def allowed_differences(
 
 
 def changed(pairs: Pairs, judged: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Pairs, (m,), of which a judged statistic is not the golden's, digit for digit as either side tells it.
+    """Return a mask of pairs, (m,), with a judged statistic that is not the golden's, digit for digit.
 
     A value in full precision is the same as a printed one that it rounds to. What a mean or norm differs by
     for being summed in another order is no change, of integers and where a side says so.

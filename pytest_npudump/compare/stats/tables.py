@@ -211,7 +211,7 @@ def _not_approved(pairs: Pairs, new: NDArray[np.bool_]) -> str:
 
 
 def _unapproved(pairs: Pairs) -> Iterator[tuple[str, Iterator[int]]]:
-    """Properties, with the pairs of which only the dump tells them."""
+    """Yield properties, with the pairs that only the dump has them of."""
     for name, golden, actual, unknown in _properties(pairs):
         if unknown in golden:
             rows = zip(pairs.here.tolist(), pairs.there.tolist(), strict=True)
@@ -257,7 +257,7 @@ def _values(
 
 
 def _unequal(pairs: Pairs) -> Iterator[tuple[int, Reason]]:
-    """Pairs whose dtype, shape or count differ; what the golden does not know is not judged, but noted."""
+    """Yield pairs whose dtype, shape or count differ; unknown ones of the golden are noted, not judged."""
     for name, golden, actual, unknown in _properties(pairs):
         if golden == actual and np.array_equal(pairs.here, pairs.there):
             continue
@@ -270,7 +270,7 @@ def _unequal(pairs: Pairs) -> Iterator[tuple[int, Reason]]:
 
 
 def _properties(pairs: Pairs) -> tuple[_Property, ...]:
-    """Name, values of both sides, and what stands for unknown."""
+    """Return name, values of both sides, and the value for unknown."""
     golden, actual = pairs.golden, pairs.actual
     return (
         ("dtype", golden.dtypes, actual.dtypes, UNKNOWN),

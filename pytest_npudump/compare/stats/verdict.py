@@ -102,7 +102,7 @@ class Verdict:
     changed: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON data; ``key`` and ``changed`` are there only where they tell something."""
+        """Return plain JSON data; ``key`` and ``changed`` are there only where they add something."""
         key = self.key
         data: dict[str, Any] = {
             "layer": key.layer,
@@ -297,14 +297,14 @@ def key_at(golden: StatsTable, actual: StatsTable, here: int, there: int) -> Ten
 
 
 def type_at(golden: StatsTable, actual: StatsTable, here: int, there: int) -> str:
-    """The operator type either side knows; "" where neither does."""
+    """Return the operator type that either side has; "" where neither does."""
     found = actual.op_types[there] if there != ABSENT else ""
     return found or (golden.op_types[here] if here != ABSENT else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """One reason for which tensors agree without having been judged in full.
+    """Reason for which tensors match without having been judged in full.
 
     Attributes:
         text: the reason.

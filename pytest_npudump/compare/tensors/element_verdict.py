@@ -68,7 +68,7 @@ _LOOSE = said(
 def with_elements(
     comparison: Comparison, elements: Mapping[int, PairElements], tolerances: Tolerances
 ) -> Comparison:
-    """Return ``comparison`` with what the elements say.
+    """Return ``comparison`` with the findings of the elements.
 
     Args:
         comparison: the verdicts of the statistics.

@@ -99,7 +99,7 @@ class PairElements:
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """Two tensors whose elements are at hand.
+    """Two tensors with their elements.
 
     Attributes:
         pair: what is compared, in the layout that the elements are in.

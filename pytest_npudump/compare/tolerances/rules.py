@@ -85,7 +85,7 @@ def parse_fact(text: str) -> tuple[str, str]:
 
 
 def undecided(rules: Iterable[Rule], facts: Mapping[str, str]) -> Iterator[tuple[Rule, list[str]]]:
-    """Yield rules that are left out as nothing tells whether they are for a run, and the facts that would.
+    """Yield rules left out as the run's facts do not decide about them, and the facts that would.
 
     Args:
         rules: before :meth:`Tolerances.for_run` has chosen among them.

@@ -148,7 +148,7 @@ def npy_header(
 
 
 def _held(said: np.dtype, count: int, nbytes: int) -> np.dtype:
-    """Return the type of ``count`` elements in ``nbytes`` bytes whose header says ``said``."""
+    """Return the type of ``count`` elements in ``nbytes`` bytes whose header has the type ``said``."""
     float32 = np.dtype("<f4")
     return float32 if count and said in _COMPUTED_AS_FLOAT32 and nbytes == count * float32.itemsize else said
 

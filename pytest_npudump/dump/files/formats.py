@@ -1,4 +1,4 @@
-"""The file formats of a dump: how the files of each are told, and which module reads them.
+"""File formats of a dump: how the files of each are recognised, and the modules that read them.
 
 A format is a row of :data:`FORMATS` and a module with a ``read_file`` (see :class:`Reader`), which is
 imported when its first file is read: it may need numpy and protobuf.

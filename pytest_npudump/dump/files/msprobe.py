@@ -61,7 +61,7 @@ _DIM_LIMIT = 1 << 63
 def read_file(
     job: Job, _table: tuple[TensorPart, ...], *, stats: bool, acl: bool, projections: bool
 ) -> tuple[list[Execution], list[FormatError]]:
-    """Return the executions that a ``dump.json`` tells of, and the problems of single tensors.
+    """Read the executions of a ``dump.json``, and the problems of single tensors.
 
     What msprobe computed stands; statistics of a tensor that it left out are computed from its file.
 

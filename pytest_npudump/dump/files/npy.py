@@ -1,4 +1,4 @@
-"""npy files to executions, with statistics computed where none are at hand."""
+"""npy files to executions, with statistics computed where there are none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Overflow records: what the tensor of an ``Opdebug.Node_OpDebug`` file says.
+"""Overflow records: the tensor of an ``Opdebug.Node_OpDebug`` file.
 
 Two layouts: the old one has three units at fixed places, the new one begins with a magic and has one
 accelerator. Only the first overflow of a step is kept. Sources: msaccucmp's constants (formats.md 4.7).

@@ -1,4 +1,4 @@
-"""Sums and inner products at the speed of BLAS, with bounds that hold for the BLAS at hand.
+"""Sums and inner products at the speed of BLAS, with bounds that hold for the installed BLAS.
 
 Up to 32 Ki elements of float32 are added in float64. More are cut into rows: BLAS adds up each row in
 float32, numpy the rows' sums in float64. A row errs by at most ``k * 2**-24`` of the sum of its terms'

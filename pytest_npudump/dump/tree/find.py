@@ -1,4 +1,4 @@
-"""The files of a dump directory, with what their names and directories say, and which of them are read.
+"""Files of a dump directory, with the facts in their names and directories, and the choice of those read.
 
 Those of one run are, without copies of others, and those of one execution together. Two runs below one path
 are found out, not mixed.

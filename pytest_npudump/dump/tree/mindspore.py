@@ -171,7 +171,7 @@ def under_first_keys(first: Dump, again: Dump) -> Dump:
 
 
 def _identified(dump: Dump) -> Iterator[tuple[_Identity, TensorRecord]]:
-    """Yield MindSpore's tensors with what tells them apart in any dump of the program."""
+    """Yield MindSpore's tensors with their identity in any dump of the program."""
     seen: Counter[tuple[Place, str, str, int]] = Counter()
     places = {parent: _place(parent, dump) for parent in {record.path.parent for record in dump.records}}
     if not any(places.values()):

@@ -73,7 +73,7 @@ def _load(source: Path | bytes, bad: int) -> int:
 
 
 def model_file(path: str) -> Path:
-    """Return the ONNX file that stands for ``path``: itself, or ``model.onnx`` beside ``model.om``."""
+    """Return the ONNX file for ``path``: itself, or ``model.onnx`` beside ``model.om``."""
     file = Path(path)
     found = file.with_suffix(".onnx") if file.suffix == ".om" else file
     if not found.is_file():
@@ -485,7 +485,7 @@ def execute(model_id: int, inputs: int, outputs: int) -> None:
 
 @MDL("Ikkk")
 def execute_async(model_id: int, inputs: int, outputs: int, handle: int) -> None:
-    """``(model id, inputs, outputs, stream) -> ret``: what fails on the device is told by the stream."""
+    """``(model id, inputs, outputs, stream) -> ret``: failures on the device are the stream's."""
     _put(model_id, inputs, outputs, handle)
 
 

@@ -243,7 +243,7 @@ def _stamp(now: int) -> str:
 
 
 def dumped(dump: ExceptionDump | None, operator: FailedTask, clock: Callable[[], int]) -> str:
-    """Write the dump of an operator, if one is on, and return what the error message says of it."""
+    """Write the dump of an operator, if one is on, and return the error message's part on it."""
     if dump is None:
         return ""
     try:

@@ -323,7 +323,7 @@ def _infinite(tensor: Tensor) -> bool:
 
 
 def record_file(task: DumpTask, model_id: int, stream: int, own_task: int) -> TaskFile:
-    """Return the file that tells of an overflow in ``task``; ``own_task`` is the id of the record's task."""
+    """Return the file of an overflow in ``task``; ``own_task`` is the id of the record's task."""
     status = _CONVERSION_OVERFLOW if task.op_type == "Cast" else _FLOAT_OVERFLOW
     data = bytearray(_SIZE)
     struct.pack_into("<6Q", data, _INFO, model_id, stream, task.task, 0, _PC_START, 0)

@@ -196,5 +196,5 @@ def _drawn(made: CallReproduction) -> CallReproduction:
 
 
 def _typed(array: Array, dtype: str) -> Array:
-    """Return an array in the type it stands for, where numpy has another one of its width."""
+    """Return an array in its true type, where numpy has another one of its width."""
     return array.view(getattr(ml_dtypes, dtype)) if hasattr(ml_dtypes, dtype) else array

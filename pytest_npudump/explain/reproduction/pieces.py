@@ -158,7 +158,7 @@ class PieceReproduction(Reproduction):
 
     @property
     def reference_file(self) -> str:
-        """The name of the model that says what is right."""
+        """Name of the model that is taken to be right."""
         return f"{self.name}.onnx" if self.reference is None else f"{self.name}.reference.onnx"
 
     def write(self, folder: Path) -> None:
@@ -354,7 +354,7 @@ def cut_piece(
 def of_pieces(
     failure: FailingTensor, models: Models, piece: ModelPiece, reference: ModelPiece | None, **known: Any
 ) -> PieceReproduction:
-    """Return the reproduction of a piece of the device's model, and of the one that says what is right."""
+    """Return the reproduction of a piece of the device's model, and of the model taken to be right."""
     return PieceReproduction(
         failure=failure,
         name=models.device.path.stem,

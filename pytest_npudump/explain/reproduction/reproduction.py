@@ -1,4 +1,4 @@
-"""A reproduction as a folder: written whole or not at all, run in a process of its own, told in a README."""
+"""Reproduction as a folder: written whole or not at all, run in a process of its own, with a README."""
 
 from __future__ import annotations
 

@@ -193,10 +193,10 @@ class HookPoints:
         """Return True to have the session's end reported though no marked test ran."""
 
     def pytest_npudump_check(self, reporter: Reporter) -> None:
-        """Fail the session where something is wrong with it, whatever its tests say."""
+        """Fail the session for a problem of its own, whatever its tests' results are."""
 
     def pytest_npudump_session_end(self, reporter: Reporter) -> None:
         """Write the session's files; whether it passes is known."""
 
     def pytest_npudump_summary(self, reporter: Reporter, terminalreporter: Any) -> None:
-        """Print below the line that says what was compared."""
+        """Print below the session's line."""

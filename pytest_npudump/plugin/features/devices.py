@@ -117,7 +117,7 @@ class DeviceTurns:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Hold devices for all runs of a test, whoever runs it again."""
+        """Hold devices for all runs of a test."""
         pool, number = self._pool, number_of_devices(item)
         if pool is None or not number or only_setup(item):
             return (yield)
@@ -143,7 +143,7 @@ class DeviceTurns:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        """Give everything back, and tell the controller of it."""
+        """Give everything back, and report it to the controller."""
         if self._pool is None:
             return
         self._pool.close()

@@ -1,4 +1,4 @@
-"""Distributed runs: this process is one of several ranks, which run the same and say what differs."""
+"""Distributed runs: this process is one of several ranks, which run the same and report differences."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def feature(config: pytest.Config, settings: Settings) -> SessionMedia | None:
 
 
 class SessionMedia:
-    """Writes media once the session has ended, and says where they are or why they are not complete."""
+    """Writer of media at the end of the session, which reports their paths or problems."""
 
     def __init__(self, asked: list[tuple[Medium, str]]) -> None:
         self._asked = asked

@@ -35,7 +35,7 @@ class StaleGoldens:
         return True
 
     def pytest_npudump_check(self, reporter: Reporter) -> None:
-        """Fail a session that ended well where goldens are stale, or nobody knows."""
+        """Fail a session that ended well where goldens are stale, or that is unknown."""
         for line in _lines(reporter.config, reporter.settings):
             reporter.say(line, _PLACE)
             reporter.fail(partial(str, line), pytest.ExitCode.NO_TESTS_COLLECTED)

@@ -102,7 +102,7 @@ def _used_by_others(case: Case) -> Callable[[int], bool]:
 
 
 def _read(found: Found) -> tuple[list[FailedOperator], list[str]]:
-    """Read the dumps of a tree; one that is truncated still tells what its name does."""
+    """Read the dumps of a tree; one that is truncated still has its name's facts."""
     failed = []
     problems = [f"unreadable file in the exception dump: {error}" for error in found.tree.problems]
     seen: set[object] = set()
@@ -285,7 +285,7 @@ def _core_tensors(core: Core, path: Path) -> Iterator[OperatorTensor]:
 _PATHS = ("ASCEND_DUMP_PATH", "ASCEND_WORK_PATH", "NPU_COLLECT_PATH", "NPU_COLLECT_PATH_EXE")
 _SWITCH = "ASCEND_DUMP_SCENE"
 ANOTHER = "another exception dump"
-"""Sender of a dump to the working directory without a variable: torch_npu's own acl.json, for one."""
+"""Source of a dump in the working directory that no variable sends there: torch_npu's own acl.json."""
 _FOLDER = "data-dump"
 _BELOW = Path("extra-info", _FOLDER)
 

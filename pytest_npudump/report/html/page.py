@@ -86,7 +86,7 @@ def payload(tensors: Sequence[TensorView], most_statistics: int) -> str:
 
 
 def _told(tensors: Sequence[TensorView], most: int) -> list[int]:
-    """Return positions whose statistics are told: what is not identical, the worst first."""
+    """Return positions whose statistics are shown: mismatches and changes, the worst first."""
     differing = [at for at, one in enumerate(tensors) if one.state != IDENTICAL]
     return sorted(sorted(differing, key=lambda at: STATES.index(tensors[at].state))[:most])
 
@@ -123,7 +123,7 @@ INDEX = "index.html"
 
 
 def write(view: SessionView, folder: Path, name: str = "", /) -> list[Path]:
-    """Write the page, as ``Writer`` of the table of media says.
+    """Write the page, as a ``Writer`` of the table of media.
 
     Raises:
         MissingExtraError: jinja2 is not installed.

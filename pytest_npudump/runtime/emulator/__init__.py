@@ -24,7 +24,7 @@ REMEDY = "pip install 'pytest-npudump[emulator]', to run tests without an NPU"
 
 
 def find(option: str) -> str:
-    """Return at once: loading says whether its packages are installed."""
+    """Return at once: loading checks its packages."""
     del option
     return ""
 

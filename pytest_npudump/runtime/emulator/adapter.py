@@ -1,4 +1,4 @@
-"""The adapter of pyACL over the emulator, which knows what a device tells nobody, and can vary its runs."""
+"""Adapter of pyACL over the emulator, which has facts that a device lacks, and can vary its runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The adapter for MindSpore: its graphs run in this process, and dump as an environment variable tells them.
+"""Adapter for MindSpore: its graphs run in this process, and dump by an environment variable.
 
 MindSpore reads the file that ``MINDSPORE_DUMP_CONFIG`` names with the first graph that the process compiles,
 and never another: not a file that the variable names later, nor the same one rewritten; nor does it stop

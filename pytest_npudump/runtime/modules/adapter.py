@@ -64,7 +64,7 @@ class ModulesRuntime:
         path.write_text(json.dumps(content) + "\n", encoding="utf-8")
 
     def start(self, config: Path, *, resumed: bool = False) -> None:
-        """Begin a run; processes that it starts know where their models are asked for."""
+        """Begin a run; processes that it starts find the requested models."""
         self._config = config
         os.environ[WORKERS] = str(config)
         if not resumed:

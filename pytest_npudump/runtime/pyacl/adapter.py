@@ -311,7 +311,7 @@ class DumpSwitch:
             check(self.acl, "acl.init()", code)
 
     def dump_section(self) -> dict[str, Any]:
-        """Return the key ``dump`` of the configuration; ACL says what is wrong with one that has none."""
+        """Return the key ``dump`` of the configuration; ACL refuses one without it."""
         try:
             root = json.loads(Path(str(self.config)).read_text(encoding="utf-8"))
         except (OSError, ValueError):

@@ -301,7 +301,7 @@ def append(acl: Any, stack: ExitStack, dataset: int, address: int, size: int) ->
 
 
 def output_buffer(acl: Any, stack: ExitStack, dataset: int, size: int) -> int:
-    """Return a new data buffer for an output, added to a dataset; its size is 0 where ACL cannot tell it."""
+    """Return a new data buffer for an output, added to a dataset; its size is 0 where ACL has none."""
     if size:
         return append(acl, stack, dataset, allocate(acl, stack, size), size)
     # A size that ACL cannot tell beforehand: an empty buffer makes it allocate the output itself.

@@ -449,7 +449,7 @@ class TorchNpuRuntime(VariedRuntime, AclJson):
             evidence.blind.append(_INF_NAN)
 
     def _end_dump_of_test(self) -> None:
-        """End the dump that was left to the test where that has it on, once; ACL tells where none can."""
+        """End the dump that was left to the test where that has it on, once; ACL reports if none can."""
         left, self._left = self._left, None
         if left is None or not left.stop() or not self.torch_npu.npu.is_initialized():
             return

@@ -29,7 +29,7 @@ def feature(config: pytest.Config, settings: Settings) -> Isolation | None:
 
 
 class Isolation:
-    """Runs tests in processes of their own: where the marker says so, else where scene or runtime does."""
+    """Isolation of tests in processes of their own: by the marker, else by scene or runtime."""
 
     def __init__(self, settings: Settings) -> None:
         chosen: str = ISOLATION.of(settings)

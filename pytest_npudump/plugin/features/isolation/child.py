@@ -1,4 +1,4 @@
-"""The child's side: the plugin object of a pytest that runs one test once and tells its parent everything."""
+"""Child of an isolated test: plugin of a pytest that runs one test once and reports to its parent."""
 
 from __future__ import annotations
 

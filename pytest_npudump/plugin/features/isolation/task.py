@@ -121,7 +121,7 @@ class Task:
 
     @property
     def judged(self) -> Path:
-        """The file in which the first run leaves what the second one, or the parent, has to know."""
+        """File of the first run's state for the second one, or the parent."""
         return self.directory / "child1.judged"
 
     @property
