@@ -296,7 +296,7 @@ def _replace_calls() -> None:
 
 
 def _is_recomputation() -> bool:
-    """Return whether cells are called again in a backward pass, by private names of MindSpore."""
+    """Return whether cells are called again in a backward pass, by the frames of ``recompute``."""
     frame = sys._getframe()  # noqa: SLF001 - as above
     while frame.f_back is not None:
         frame = frame.f_back
