@@ -20,9 +20,10 @@ from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import first_of, terminal_columns
 from pytest_npudump.language.translation import gettext as _, spoken
+from pytest_npudump.report.names import Names
 from pytest_npudump.report.origins import mismatches, source_lines
 from pytest_npudump.report.terminal import headline
-from pytest_npudump.report.verdicts import folded, prefix_of_model, shown, tail, times
+from pytest_npudump.report.verdicts import shown, times
 from pytest_npudump.request import KnownNames
 from pytest_npudump.results.acceptance import Pending, approve, pending_of, refuse_idle, reject
 from pytest_npudump.results.entry import ResultsError
@@ -91,10 +92,6 @@ def _chosen(pending: Sequence[Pending], names: Sequence[str], tests: KnownNames)
     return tuple(one for one in pending if one.entry.test in chosen)
 
 
-_NAME = 60
-"""Characters of a tensor's name in the list."""
-
-
 def waiting_lines(waiting: Sequence[Pending]) -> Iterator[str]:
     """Yield what is pending, below a heading; one line where nothing is."""
     yield _("pending review:") if waiting else _("no run is pending review")
@@ -113,7 +110,9 @@ def _in_short(pending: Pending) -> str:
     return (
         words
         if first is None
-        else _("{differ}, first {first}").format(differ=words, first=tail(str(first.key), _NAME))
+        else _("{differ}, first {first}").format(
+            differ=words, first=Names.of(comparison, screen()).text(str(first.key))
+        )
     )
 
 
@@ -154,7 +153,10 @@ def diff(arguments: argparse.Namespace) -> int:
         ],
         chain(
             waiting_lines(waiting.chosen),
-            *(("", *difference(one, arguments.layers, screen())) for one in waiting.chosen),
+            *(
+                ("", *difference(one, Names.of(one.comparison, screen()), arguments.layers))
+                for one in waiting.chosen
+            ),
         ),
     )
     if not waiting.is_readable:
@@ -162,13 +164,13 @@ def diff(arguments: argparse.Namespace) -> int:
     return 1 if waiting.chosen else 0
 
 
-def difference(pending: Pending, layers: Sequence[str] = (), most: int | None = None) -> Iterator[str]:
+def difference(pending: Pending, names: Names, layers: Sequence[str] = ()) -> Iterator[str]:
     """Yield what differs in one run.
 
     Args:
         pending: the run.
+        names: of its layers, for the terminal that rows are to fit.
         layers: names or globs of those that are shown; none for all.
-        most: columns of the terminal that rows are to fit; None for whole names.
     """
     yield f"{pending.entry.test} ({shown(pending.path)})"
     for refusal in pending.refusals:
@@ -185,11 +187,10 @@ def difference(pending: Pending, layers: Sequence[str] = (), most: int | None = 
         return
     failing = _failing(pending, layers)
     yield f"  {_differ(pending)}"
-    columns, prefix = most and most - 2, prefix_of_model(comparison)
+    table = verdict_table(failing, names) if failing else []
     for line in source_lines(_sources(pending), brief=False):
-        yield from (f"  {one}" for one in folded(line, columns, prefix))
-    if failing:
-        yield from verdict_table(failing, most)
+        yield from (f"  {one}" for one in names.lines(line, 2))
+    yield from (*table, *names.legend())
 
 
 def _failing(pending: Pending, layers: Sequence[str]) -> list[Verdict]:
@@ -392,10 +393,11 @@ def _why(pending: Pending) -> Iterator[str]:
     failure = pending.entry.data.get("failure") or {}  # earlier results lack it
     result = pending.judged.result
     judged = "" if result is None or result.good else headline(result).removeprefix("npudump: ")
-    prefix = prefix_of_model(pending.comparison) if pending.comparison is not None else ""
+    names = Names.of(pending.comparison, screen())
+    rows = [*difference(pending, names)]  # which give names their room
     for line in filter(None, (failure.get("headline") or judged, *failure.get("why", ()))):
-        yield from folded(spoken(line), screen(), prefix)
-    yield from difference(pending, most=screen())
+        yield from names.lines(spoken(line))
+    yield from rows
     if details := pending.entry.data["details"]:
         yield "  " + _("report: {path}").format(path=shown(Path(str(details))))
 
@@ -429,7 +431,7 @@ def _key(question: str) -> str:
 
 
 def _shown(pending: Pending, number: int, count: int) -> Iterator[str]:
-    run, *lines = difference(pending, most=terminal_columns())
+    run, *lines = difference(pending, Names.of(pending.comparison, terminal_columns()))
     yield _("{number} of {count}: {run}").format(number=number, count=count, run=run)
     yield from lines[:_LINES]
     if len(lines) > _LINES:

@@ -28,7 +28,8 @@ from pytest_npudump.report.charts import (
     strip_svg,
     values_svg,
 )
-from pytest_npudump.report.verdicts import number, numbers, plain, prefix_of_keys, times
+from pytest_npudump.report.names import Names
+from pytest_npudump.report.verdicts import number, numbers, plain, times
 from pytest_npudump.report.view import (
     BAD,
     GOOD,
@@ -67,7 +68,7 @@ def payload(tensors: Sequence[TensorView], most_statistics: int) -> str:
 
     keys = [plain(str(one.key)) for one in tensors]
     data = {
-        "prefix": prefix_of_keys(keys),
+        "prefix": Names(keys).prefix,
         "names": STATISTICS,
         "states": STATES,
         "key": keys,
@@ -104,6 +105,8 @@ def _share(share: float) -> float | int:
 
 
 _HERE = Path(__file__).parent
+_ACROSS = 72
+"""Columns of lines that names are cut for."""
 _STATISTICS = 10_000
 """Tensors of a page that come with both sides' statistics."""
 _PICTURES = 60
@@ -204,7 +207,7 @@ def _jinja2() -> Any:
 
 def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str, Any]:
     """Return what the template shows of a test, its charts drawn."""
-    worst, prefix = _worst(test), prefix_of_keys([plain(str(one.key)) for one in test.tensors])
+    worst, names = _worst(test), Names((plain(str(one.key)) for one in test.tensors), _ACROSS)
     states = [(state, sum(one.state == state for one in test.tensors)) for state in STATES]
     words = _("{count} {status}")
     label = _(", ").join(words.format(count=count, status=_(state)) for state, count in states if count)
@@ -221,24 +224,19 @@ def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str,
                 ),
             )
         ),
-        "graphs": [(one, _markup(graph_svg(one))) for one in test.neighbourhoods[:_GRAPHS]],
+        "graphs": [(one, _markup(graph_svg(one, names))) for one in test.neighbourhoods[:_GRAPHS]],
         "elements": [_elements(one) for one in test.elements[:pictures]],
         "elements_left": max(0, len(test.elements) - pictures),
         "data": payload(test.tensors, statistics) if test.tensors else "",
         "worst": worst,
-        "headline": _dotted(plain(spoken(test.headline)), prefix),
-        "why": [_labelled(_dotted(plain(spoken(sentence)), prefix)) for sentence in test.why],
+        "headline": names.text(plain(spoken(test.headline))),
+        "why": [_labelled(names.text(plain(spoken(sentence)))) for sentence in test.why],
         "differs": any(golden not in {None, actual} for _name, golden, actual in test.producers),
         "off": times(worst.share) if worst is not None and math.isfinite(worst.share) else "",
         "commands": [_way_out(line) for line in test.ways_out],
         "text": "\n".join(map(plain, test.text[:_LINES])),
         "lines_left": max(0, len(test.text) - _LINES),
     }
-
-
-def _dotted(text: str, prefix: str) -> str:
-    """Return a sentence whose names lack what all names of the model begin with, which the table tells."""
-    return re.sub(rf"(?<![\w./-]){re.escape(prefix)}", ".../", text) if prefix else text
 
 
 def _way_out(line: str) -> tuple[str, str, bool]:

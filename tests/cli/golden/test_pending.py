@@ -74,7 +74,7 @@ def test_a_terminal_has_no_line_wider_than_it_but_what_is_to_be_copied(
     monkeypatch.setenv("COLUMNS", "80")
     fitted = golden_command("diff").out.splitlines()
     assert [line for line in fitted if len(line) > 80] == []
-    assert any(line.startswith("  matmul_2  ") for line in fitted)
+    assert any(line.startswith("  .../matmul_2  ") for line in fitted)
 
 
 def test_diff_shows_each_layer_and_by_how_much(waiting: Repository, golden_command: Verb) -> None:

@@ -91,11 +91,11 @@ def test_rows_fit_the_terminal_and_why_shows_whole_names(
     repository.approve("test_a", dict.fromkeys(names, 1.0))
     repository.keep("test_a", dict.fromkeys(names, 2.0))
     lines = review("q").out.splitlines()
-    assert "  these names begin with" in lines
+    assert "  names that start with .../ begin with" in lines
     assert f"    {prefix}" in lines
     head = next(index for index, line in enumerate(lines) if line.startswith("  layer"))
     rows = lines[head : head + 3]
-    assert rows[-1].startswith("  fc ")
+    assert rows[-1].startswith("  .../fc ")
     assert max(map(len, rows)) <= 80
     monkeypatch.delenv("COLUMNS")
     assert any(line.startswith(f"  {names[0]} ") for line in review("w", "q").out.splitlines())
