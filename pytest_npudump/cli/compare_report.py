@@ -19,7 +19,7 @@ from pytest_npudump.compare.tensors.element_verdict import (
 from pytest_npudump.language import mark
 from pytest_npudump.language.translation import counted, gettext as _, spoken
 from pytest_npudump.report import verdicts
-from pytest_npudump.report.names import Names
+from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.verdicts import COLUMNS, excess, number, row, table, worst
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def lines(result: SidesComparison, *, verbose: bool) -> Iterator[str]:
     elements = result.by_key(comparison.elements) if compared else {}
     patterns = result.by_key(result.patterns)
     first = comparison.first.key if comparison.first is not None else None
-    names, shown = Names.of(comparison, screen()), failing if verbose else failing[:_SHOWN]
+    names, shown = LayerNames.of(comparison, screen()), failing if verbose else failing[:_SHOWN]
     rows = _table(shown, elements, names)
     if comparison.first is not None:
         words = _("first mismatch: {sentence}")
@@ -172,7 +172,7 @@ def _changed_within(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def verdict_table(failing: Sequence[Verdict], names: Names, *, margin: str = "  ") -> list[str]:
+def verdict_table(failing: Sequence[Verdict], names: LayerNames, *, margin: str = "  ") -> list[str]:
     """Return verdicts as rows: on a terminal those that fit into it, elsewhere with whole names.
 
     Args:
@@ -187,7 +187,7 @@ def verdict_table(failing: Sequence[Verdict], names: Names, *, margin: str = "  
 
 
 def _table(
-    failing: tuple[Verdict, ...], elements: Mapping[TensorKey, PairElements], names: Names
+    failing: tuple[Verdict, ...], elements: Mapping[TensorKey, PairElements], names: LayerNames
 ) -> list[str]:
     if not elements:
         return verdict_table(failing, names, margin="")

@@ -16,7 +16,7 @@ from pytest_npudump.compare.judge import RUN, Terms, judge
 from pytest_npudump.compare.tolerances.presets import AUTO, UNKNOWN
 from pytest_npudump.errors import NpudumpError, RequestError, said
 from pytest_npudump.language.translation import gettext as _, spoken
-from pytest_npudump.report.names import Names
+from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.origins import mismatches
 from pytest_npudump.results.entry import SKIPPED, Entry, results_in
 from pytest_npudump.results.folder import Results, ResultsFolder
@@ -103,7 +103,7 @@ def _test_lines(pair: ResultPair, shared: Mapping[str, tuple[str, str]], *, verb
     yield from ("  " + _("note: {note}").format(note=spoken(note)) for note in comparison.notes)
     shown = failing if verbose else failing[:_SHOWN]
     if shown:
-        names = Names.of(comparison, screen())
+        names = LayerNames.of(comparison, screen())
         yield from (*verdict_table(shown, names), *names.legend())
     if len(failing) > len(shown):
         yield "  " + _("... and {left} more (-v lists all)").format(left=len(failing) - len(shown))

@@ -43,7 +43,7 @@ from pytest_npudump.report.view import (
 from pytest_npudump.storage.atomic import write_whole
 
 if TYPE_CHECKING:
-    from pytest_npudump.report.names import Names
+    from pytest_npudump.report.layer_names import LayerNames
 
 COLOURS = {
     SOURCE: "#b3261e",
@@ -278,7 +278,7 @@ _NAME, _TYPE = 20, 15
 """Letters of an operator's name and type that a box has room for."""
 
 
-def graph_svg(around: Neighbourhood, names: Names) -> str:
+def graph_svg(around: Neighbourhood, names: LayerNames) -> str:
     """Return the operators around a source; each is named by its worst tensor (``data-at``)."""
     first = min(one.column for one in around.operators)
     width = (max(one.column for one in around.operators) - first + 1) * (_BOX + _APART) - _APART

@@ -20,7 +20,7 @@ from pytest_npudump.language import mark
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _, spoken
 from pytest_npudump.record.model_lines import ALL, ModelChange
-from pytest_npudump.report.names import Names
+from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.origins import feeds_are_seen, more_sources, source_lines
 from pytest_npudump.report.verdicts import (
     COLUMNS,
@@ -322,7 +322,7 @@ def reference_lines(
     if failing:
         lines += [] if brief else [f"{_INDENT}{_first(result, sources)}"]
         lines += source_lines(sources, brief=rows is not None)
-        names = Names.of(found, columns)
+        names = LayerNames.of(found, columns)
         rows_of = table([row(verdict) for verdict in failing[:rows]], _COLUMNS, names)
         lines = [*(one for line in lines for one in names.lines(line)), *rows_of, *names.legend()]
     if rows is not None and len(failing) > rows:

@@ -23,7 +23,7 @@ from pytest_npudump.report.explanations import (
     way_out,
     whose_error,
 )
-from pytest_npudump.report.names import Names
+from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.origins import (
     first_change,
     mismatches,
@@ -208,7 +208,7 @@ def _body(result: Result, rows: int, columns: int | None, *, brief: bool, rest: 
     compared = result.comparison is not None and bool(result.comparison.failing)
     hidden = 0 if compared or result.findings else 1
     problems = result.problems[hidden:]
-    names, first = Names.of(result.comparison, columns), headline(result)
+    names, first = LayerNames.of(result.comparison, columns), headline(result)
     words = _comparison_lines(result, rows, names, rest, brief=brief) if compared else []  # gives names room
     by_verdict = compared or not (result.findings or result.problems)
     lines = names.lines(first) if by_verdict else [first]
@@ -246,7 +246,7 @@ def _code_lines(result: Result, *, brief: bool) -> list[str]:
     return [line.format(layer=layer, code=result.code[sanitise(layer)]) for layer in known]
 
 
-def _rows(verdicts: Sequence[Verdict], rows: int, names: Names, rest: str) -> list[str]:
+def _rows(verdicts: Sequence[Verdict], rows: int, names: LayerNames, rest: str) -> list[str]:
     """Return a table of the first verdicts, and how many more there are."""
     if not rows or not verdicts:
         return []
@@ -280,7 +280,7 @@ def _listed(label: str, items: Sequence[str], limit: int | None) -> list[str]:
     return lines
 
 
-def _comparison_lines(result: Result, rows: int, names: Names, rest: str, *, brief: bool) -> list[str]:
+def _comparison_lines(result: Result, rows: int, names: LayerNames, rest: str, *, brief: bool) -> list[str]:
     comparison = result.comparison
     assert comparison is not None  # noqa: S101 - checked by the caller
     failing = comparison.failing

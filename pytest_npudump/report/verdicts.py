@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pytest_npudump.compare.stats.verdict import Reason, Verdict
-    from pytest_npudump.report.names import Names
+    from pytest_npudump.report.layer_names import LayerNames
 
 
 PROJECTIONS = "projections"
@@ -177,7 +177,7 @@ def shown(path: Path | None, here: Path | None = None) -> str:
 
 
 def table(
-    rows: Iterable[tuple[str, ...]], columns: tuple[str, ...] = COLUMNS, names: Names | None = None
+    rows: Iterable[tuple[str, ...]], columns: tuple[str, ...] = COLUMNS, names: LayerNames | None = None
 ) -> list[str]:
     """Lay rows out as plain text lines, a header first.
 

@@ -44,7 +44,7 @@ from pytest_npudump.record.record import (
 from pytest_npudump.record.rows import differing_keys
 from pytest_npudump.regression.dataflow import same_layers
 from pytest_npudump.regression.measured_noise import by_layer, new_entries, same_values
-from pytest_npudump.report.names import Names
+from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.verdicts import excess, worst
 from pytest_npudump.results.entry import ACCEPTED, REJECTED, Entry, ResultsError, file_digest
 from pytest_npudump.results.rejudge import GOOD, Overrides, Rejudged, read_record, rejudge, run_of
@@ -99,7 +99,7 @@ class Pending:
         layers = [layer_of(key) for table in tables for key in table.keys]
         if self.comparison is None or not patterns:
             return layers_meant(patterns or ["*"], layers)
-        names = Names.of(self.comparison)
+        names = LayerNames.of(self.comparison)
         found = (
             next(filter(None, (layers_meant([glob], layers) for glob in names.globs(pattern))), set[str]())
             for pattern in patterns

@@ -16,7 +16,7 @@ from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.language.text import inert
 from pytest_npudump.regression.result import Finding
 from pytest_npudump.report.explanations import finding_lines
-from pytest_npudump.report.names import Names
+from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.verdicts import (
     COLUMNS,
     deciding_rule,
@@ -240,7 +240,7 @@ def meant(shown: str, layers: Sequence[str], prefix: str) -> list[str]:
 
 def check(layers: Sequence[str], most: int, shown: Sequence[str]) -> list[str]:
     """Lay a table out; each of its names means one layer, and is that of the lines."""
-    names = Names([f"{layer}:output.0" for layer in layers], most)
+    names = LayerNames([f"{layer}:output.0" for layer in layers], most)
     lines = table(rows_of(shown), COLUMNS, names)
     said = "".join(map(str.strip, names.legend())).removeprefix("names that start with .../ begin with")
     found = [names.short(layer) for layer in shown]
@@ -298,7 +298,7 @@ def test_a_name_says_what_tells_its_layer_from_those_that_a_table_lacks() -> Non
 
 def test_a_name_that_cannot_be_short_stands_whole_above_its_row() -> None:
     layers = [f"/m/decoder/layers.{at}/{'self_attention_of_heads' * at}_{at}/MatMul" for at in (3, 4)]
-    names = Names([f"{layer}:output.0" for layer in layers], 60)
+    names = LayerNames([f"{layer}:output.0" for layer in layers], 60)
     lines = table(rows_of(layers), COLUMNS, names)
     assert [line.strip() for line in lines[1::2]] == [names.short(layer) for layer in layers]
     assert all("-0.0407578" in line for line in lines[2::2])
@@ -323,28 +323,28 @@ def test_a_file_has_whole_names() -> None:
     ],
 )
 def test_a_prefix_ends_with_a_part_and_leaves_each_name_one(layers: list[str], prefix: str) -> None:
-    assert Names([f"{layer}:output.0" for layer in layers]).prefix == prefix
+    assert LayerNames([f"{layer}:output.0" for layer in layers]).prefix == prefix
 
 
 def test_a_line_is_broken_behind_its_label_and_keeps_what_is_to_be_copied() -> None:
-    names = Names(["a:output.0"], 80)
+    names = LayerNames(["a:output.0"], 80)
     words = "all statistics before it match; 64 mismatches downstream"
     assert names.lines(f"source:     encoder/layers.11/attention/self/MatMul:output.0; {words}") == [
         "source:     encoder/layers.11/attention/self/MatMul:output.0; all statistics",
         "            before it match; 64 mismatches downstream",
     ]
-    first, second, *_ = Names((), 60).lines("源头:       " + "统计数据" * 20)
+    first, second, *_ = LayerNames((), 60).lines("源头:       " + "统计数据" * 20)
     assert cells(first) == cells(second) == 60
     assert second.startswith(" " * 12 + "统")
     path = f"golden/{'test_' * 12}small.yaml"
     assert path in " ".join(names.lines(f"golden:     {path}; mismatches: 1 of 3 tensors"))
-    assert Names().lines("x " * 80) == ["x " * 80]
+    assert LayerNames().lines("x " * 80) == ["x " * 80]
 
 
 def test_a_prefix_is_said_where_it_is_used_and_not_broken() -> None:
     begin = f"/{'deep_model_of_letters_' * 4}/encoder/"
     layers = [f"{begin}layers.{at}/mlp/projection/MatMul" for at in range(3)]
-    names = Names([f"{layer}:output.0" for layer in layers], 80)
+    names = LayerNames([f"{layer}:output.0" for layer in layers], 80)
     assert names.legend() == []
     table(rows_of(layers[:2]), COLUMNS, names)
     assert names.legend() == ["  names that start with .../ begin with", f"    {begin}"]
@@ -353,9 +353,9 @@ def test_a_prefix_is_said_where_it_is_used_and_not_broken() -> None:
 def test_a_table_too_wide_for_numbers_goes_without_tolerances() -> None:
     numbers = reason("avg", 0.0074333, 0.000425994, 4.36e-08)
     rows = [row(fail(numbers, key=TensorKey("If_0", "output", place))) for place in (0, 1)]
-    assert max(map(len, table(rows, COLUMNS, Names((), 60)))) <= 60
-    assert "tolerance" not in table(rows, COLUMNS, Names((), 60))[0]
-    assert "tolerance" in table(rows, COLUMNS, Names((), 80))[0]
+    assert max(map(len, table(rows, COLUMNS, LayerNames((), 60)))) <= 60
+    assert "tolerance" not in table(rows, COLUMNS, LayerNames((), 60))[0]
+    assert "tolerance" in table(rows, COLUMNS, LayerNames((), 80))[0]
 
 
 def test_markup_and_emoji_codes_in_names_are_names() -> None:

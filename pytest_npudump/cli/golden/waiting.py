@@ -20,7 +20,7 @@ from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import first_of, terminal_columns
 from pytest_npudump.language.translation import gettext as _, spoken
-from pytest_npudump.report.names import Names
+from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.origins import mismatches, source_lines
 from pytest_npudump.report.terminal import headline
 from pytest_npudump.report.verdicts import shown, times
@@ -106,14 +106,10 @@ def _in_short(pending: Pending) -> str:
     comparison = pending.comparison
     if comparison is None:
         return _("no golden file") if pending.golden is None else _("not compared")
-    words, first = _differ(pending), comparison.first
-    return (
-        words
-        if first is None
-        else _("{differ}, first {first}").format(
-            differ=words, first=Names.of(comparison, screen()).text(str(first.key))
-        )
-    )
+    if comparison.first is None:
+        return _differ(pending)
+    first = LayerNames.of(comparison, screen()).text(str(comparison.first.key))
+    return _("{differ}, first {first}").format(differ=_differ(pending), first=first)
 
 
 def _differ(pending: Pending) -> str:
@@ -154,7 +150,7 @@ def diff(arguments: argparse.Namespace) -> int:
         chain(
             waiting_lines(waiting.chosen),
             *(
-                ("", *difference(one, Names.of(one.comparison, screen()), arguments.layers))
+                ("", *difference(one, LayerNames.of(one.comparison, screen()), arguments.layers))
                 for one in waiting.chosen
             ),
         ),
@@ -164,7 +160,7 @@ def diff(arguments: argparse.Namespace) -> int:
     return 1 if waiting.chosen else 0
 
 
-def difference(pending: Pending, names: Names, layers: Sequence[str] = ()) -> Iterator[str]:
+def difference(pending: Pending, names: LayerNames, layers: Sequence[str] = ()) -> Iterator[str]:
     """Yield what differs in one run.
 
     Args:
@@ -393,7 +389,7 @@ def _why(pending: Pending) -> Iterator[str]:
     failure = pending.entry.data.get("failure") or {}  # earlier results lack it
     result = pending.judged.result
     judged = "" if result is None or result.good else headline(result).removeprefix("npudump: ")
-    names = Names.of(pending.comparison, screen())
+    names = LayerNames.of(pending.comparison, screen())
     rows = [*difference(pending, names)]  # which give names their room
     for line in filter(None, (failure.get("headline") or judged, *failure.get("why", ()))):
         yield from names.lines(spoken(line))
@@ -431,7 +427,7 @@ def _key(question: str) -> str:
 
 
 def _shown(pending: Pending, number: int, count: int) -> Iterator[str]:
-    run, *lines = difference(pending, Names.of(pending.comparison, terminal_columns()))
+    run, *lines = difference(pending, LayerNames.of(pending.comparison, terminal_columns()))
     yield _("{number} of {count}: {run}").format(number=number, count=count, run=run)
     yield from lines[:_LINES]
     if len(lines) > _LINES:

@@ -28,7 +28,7 @@ from pytest_npudump.report.charts import (
     strip_svg,
     values_svg,
 )
-from pytest_npudump.report.names import Names
+from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.verdicts import number, numbers, plain, times
 from pytest_npudump.report.view import (
     BAD,
@@ -68,7 +68,7 @@ def payload(tensors: Sequence[TensorView], most_statistics: int) -> str:
 
     keys = [plain(str(one.key)) for one in tensors]
     data = {
-        "prefix": Names(keys).prefix,
+        "prefix": LayerNames(keys).prefix,
         "names": STATISTICS,
         "states": STATES,
         "key": keys,
@@ -207,7 +207,7 @@ def _jinja2() -> Any:
 
 def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str, Any]:
     """Return what the template shows of a test, its charts drawn."""
-    worst, names = _worst(test), Names((plain(str(one.key)) for one in test.tensors), _ACROSS)
+    worst, names = _worst(test), LayerNames((plain(str(one.key)) for one in test.tensors), _ACROSS)
     states = [(state, sum(one.state == state for one in test.tensors)) for state in STATES]
     words = _("{count} {status}")
     label = _(", ").join(words.format(count=count, status=_(state)) for state, count in states if count)

@@ -29,7 +29,7 @@ _GAPS = {"/": "/.../", ".": "...", "_": "_..._"}
 _WORD = re.compile(r"[!-~]+?(?=:(?:input|output)\.|[,;:)]*(?:[^!-~]|$))")
 
 
-class Names:
+class LayerNames:
     """Names of a test's layers, the same in all lines and tables of a report.
 
     One that is too long loses parts, but for the last and those that tell it from all other layers of the
@@ -49,7 +49,7 @@ class Names:
         self._dotted = self._used = False
 
     @classmethod
-    def of(cls, comparison: Comparison | None, columns: int | None = None) -> Names:
+    def of(cls, comparison: Comparison | None, columns: int | None = None) -> LayerNames:
         """Return the names of both sides."""
         sides = () if comparison is None else (comparison.golden, comparison.actual)
         return cls([key for side in sides for key in side.keys], columns)
