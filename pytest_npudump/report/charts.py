@@ -274,7 +274,7 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 _BOX, _TALL, _LINE, _APART, _BELOW = 160, 27, 13, 24, 14
-_NAME, _TYPE = 20, 15
+IN_BOX, _TYPE = 20, 15
 """Letters of an operator's name and type that a box has room for."""
 
 
@@ -312,8 +312,8 @@ def graph_svg(around: Neighbourhood, names: LayerNames) -> str:
 def _broken(name: str) -> list[str]:
     """Return a name in lines that fit a box, broken behind its parts where these are short enough."""
     lines = [""]
-    for part in re.findall(rf"[^/._]{{1,{_NAME - 1}}}[/._]?|[/._]{{1,{_NAME}}}", name):
-        if len(lines[-1]) + len(part) > _NAME and lines[-1]:
+    for part in re.findall(rf"[^/._]{{1,{IN_BOX - 1}}}[/._]?|[/._]{{1,{IN_BOX}}}", name):
+        if len(lines[-1]) + len(part) > IN_BOX and lines[-1]:
             lines.append("")
         lines[-1] += part
     return lines

@@ -20,6 +20,7 @@ from pytest_npudump.dump.table import STATISTICS
 from pytest_npudump.errors import MissingExtraError, NpudumpError
 from pytest_npudump.language.translation import gettext as _, is_english, ngettext, spoken
 from pytest_npudump.report.charts import (
+    IN_BOX,
     WORDS,
     axes_words,
     errors_svg,
@@ -141,7 +142,7 @@ def write(view: SessionView, folder: Path, name: str = "", /) -> list[Path]:
     return [target]
 
 
-_ENDS = re.compile(r"(?<=[/_])(?=\w)|(?<=::)")
+_ENDS = re.compile(r"(?<=[\w.][/_])(?=[^\W\d])|(?<=::)")
 """Where a name may be broken: behind ``/``, ``_`` and ``::``."""
 
 
@@ -167,7 +168,7 @@ def page(session: SessionView) -> str:
         "spoken": spoken,
         "parts": lambda name: may_break.join(_ENDS.split(name)),  # a text with names
     }
-    environment.globals |= {"_": _, "ngettext": ngettext}
+    environment.globals |= {"_": _, "ngettext": ngettext, "counted": _counted}
     script = (_HERE / "templates" / "page.js").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     statistics, pictures = _STATISTICS, _PICTURES
@@ -207,10 +208,11 @@ def _jinja2() -> Any:
 
 def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str, Any]:
     """Return what the template shows of a test, its charts drawn."""
-    worst, names = _worst(test), LayerNames((plain(str(one.key)) for one in test.tensors), _ACROSS)
+    keys = [plain(str(one.key)) for one in test.tensors]
+    worst, names, boxes = _worst(test), LayerNames(keys, _ACROSS), LayerNames(keys, _ACROSS)
+    boxes.fit((plain(one.name) for around in test.neighbourhoods for one in around.operators), IN_BOX)
     states = [(state, sum(one.state == state for one in test.tensors)) for state in STATES]
-    words = _("{count} {status}")
-    label = _(", ").join(words.format(count=count, status=_(state)) for state, count in states if count)
+    label = _(", ").join(_counted(state, count) for state, count in states if count)
     return {
         "view": test,
         "id": f"test-{at}",
@@ -224,7 +226,7 @@ def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str,
                 ),
             )
         ),
-        "graphs": [(one, _markup(graph_svg(one, names))) for one in test.neighbourhoods[:_GRAPHS]],
+        "graphs": [(one, _markup(graph_svg(one, boxes))) for one in test.neighbourhoods[:_GRAPHS]],
         "elements": [_elements(one) for one in test.elements[:pictures]],
         "elements_left": max(0, len(test.elements) - pictures),
         "data": payload(test.tensors, statistics) if test.tensors else "",
@@ -237,6 +239,13 @@ def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str,
         "text": "\n".join(map(plain, test.text[:_LINES])),
         "lines_left": max(0, len(test.text) - _LINES),
     }
+
+
+def _counted(state: str, count: int) -> str:
+    """Return how many tensors have a state."""
+    if state == SOURCE:
+        return ngettext("{count} source", "{count} sources", count).format(count=count)
+    return _("{count} {status}").format(count=count, status=_(state))
 
 
 def _way_out(line: str) -> tuple[str, str, bool]:
