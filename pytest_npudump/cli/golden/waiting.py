@@ -85,7 +85,9 @@ def _chosen(pending: Sequence[Pending], names: Sequence[str], tests: KnownNames)
         )
         chosen |= meant
         if not any(one.entry.test in meant for one in pending):
-            known = first_of(one.entry.test for one in pending) or "none"
+            if not pending:
+                raise ResultsError(_("{name}: no run is pending review").format(name=name))
+            known = first_of(one.entry.test for one in pending)
             raise ResultsError(
                 _("{name} names no run pending review; these are: {known}").format(name=name, known=known)
             )
@@ -328,7 +330,8 @@ def _review(waiting: WaitingRuns, reason: str) -> list[tuple[str, str, str]]:
             word, layers = (standing, ()) if standing else _answer(pending, len(waiting.chosen) - number + 1)
             standing = word if word in _FOR_ALL else ""
             if asks and word in {"a", "A", "l"}:
-                reason, asks = _line(_("reason, kept in the goldens (empty for none): ")).strip(), False
+                question, asks = _("reason, kept in the goldens (empty for none): "), False
+                reason = _line(question, "").strip()
             decision = _carry_out(word, waiting, pending, layers, reason, asked=asked)
         some = _("only {layers}; the rest is pending").format(layers=", ".join(layers)) if layers else ""
         decided.append((pending.entry.test, decision, some))
@@ -362,7 +365,8 @@ def _answer(pending: Pending, left: int) -> tuple[str, tuple[str, ...]]:
             if layers and _differ_in(pending, layers):
                 return "l", tuple(layers)
         elif len(words) != 1 or words[0] not in _DECISIONS:
-            emit([_("unknown answer; enter a, r, s, l, w, q, A, R or S")])
+            told = _("unknown answer; enter a, r, s, l, w, q, A, R or S")
+            emit([told if keys else _("{words}; a reason is given by --reason").format(words=told)])
         elif (
             not (keys and words[0] in "ARS" and left > 1)
             or _line(_("all {left}? y: ").format(left=left)) == "y"
@@ -398,12 +402,12 @@ def _why(pending: Pending) -> Iterator[str]:
         yield "  " + _("report: {path}").format(path=shown(Path(str(details))))
 
 
-def _line(question: str) -> str:
+def _line(question: str, at_end: str = "q") -> str:
     end_output()
     try:
         return input(question)
     except EOFError:
-        return "q"
+        return at_end
 
 
 def _key(question: str) -> str:

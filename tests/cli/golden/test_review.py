@@ -133,6 +133,12 @@ def test_layers_may_be_named_as_a_table_shows_them(repository: Repository, revie
     assert repository.values("test_a") == dict(zip(names, (2.0, 1.0, 2.0), strict=True))
 
 
+def test_a_pipe_has_no_line_for_a_reason(waiting: Repository, review: Run) -> None:
+    done = review("a", "as conv is another one", "S")
+    assert "unknown answer; enter a, r, s, l, w, q, A, R or S; a reason is given by --reason" in done.out
+    assert list(waiting.decisions().values()).count("accepted") == 1
+
+
 def test_layers_that_are_misspelt_are_asked_for_again(waiting: Repository, review: Run) -> None:
     done = review("l cnov", "l conv fx", "l conv", "S")
     assert done.out.count("of 3: ") == 2
