@@ -485,9 +485,9 @@ def _tries(graph: Any) -> Iterator[tuple[ModelInput, ...]]:
         alone = sum(opened[name]) == 1 and bool(first)
         return not axis or axes[name][axis].dim_param in first - {""} or alone
 
-    # One integer is a constant: a sequence of some says more.
-    integers = any(0 in shape[1:] and of[0].startswith(("int", "uint")) for _, shape, of in known)
-    sizes = (8, *_SIZES) if integers else _SIZES
+    # One element is a constant, and an image of one patch has no attention: more of them say more.
+    image = any(0 in shape[2:] for _, shape, _ in known)
+    sizes = (*((64, 224) if image else (8,)), *_SIZES)
     for batch, size in (*((1, size) for size in sizes), *((size, size) for size in _SIZES[1:])):
         yield tuple(
             ModelInput(

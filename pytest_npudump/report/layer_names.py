@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import cached_property
-from os.path import commonprefix
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.table import layer_of
@@ -46,7 +45,7 @@ class LayerNames:
         self._keys, self.columns = keys, columns
         self._most = columns - _INDENT - _PLACE if columns is not None else 0
         self.room = max(0, self._most - _WORDS)
-        self._dotted = self._used = False
+        self._dotted = self._used = self._told = False
 
     @classmethod
     def of(cls, comparison: Comparison | None, columns: int | None = None) -> LayerNames:
@@ -66,13 +65,15 @@ class LayerNames:
 
     @cached_property
     def prefix(self) -> str:
-        """What the names of a model begin with, but for those of its inputs and outputs; "" where short."""
-        sign = self._separator
-        names = [layer for layer in self.layers if layer.count(sign) > 1] or self.layers
-        first, last = min(names, default=""), max(names, default="")
-        shared = commonprefix([first, last])  # noqa: RUF071 - of characters, then of parts
-        prefix = shared[: shared.rfind(sign) + 1]
-        return prefix if _PREFIX <= len(prefix) < len(first) and first != last else ""
+        """What more than half of the names begin with, as far as that goes; "" where it is short."""
+        prefix, names = "", [self._parts(layer) for layer in self.layers]
+        while counts := Counter(first for first, *others in names if others).most_common(1):
+            ((part, count),) = counts
+            if not 1 < len(self.layers) < 2 * count:
+                break
+            prefix += part + self._separator
+            names = [others for first, *others in names if others and first == part]
+        return prefix if len(prefix) >= _PREFIX else ""
 
     @cached_property
     def _having(self) -> dict[tuple[str, bool], set[str]]:
@@ -98,7 +99,7 @@ class LayerNames:
         """Return a layer's name, cut where it takes more than its room."""
         if not self.room or (len(name) <= self.room and not self._dotted) or name not in self.layers:
             return name
-        begun = self._dotted and self.prefix != "" and name.startswith(self.prefix)
+        begun = self._dotted and self.prefix not in {"", name} and name.startswith(self.prefix)
         start = self.prefix.count(self._separator, 1) if begun else 0
         found = self._cut(name, start, self.room) or self._cut(name, start, self._most)
         if not found or found in self.layers:
@@ -156,8 +157,9 @@ class LayerNames:
 
     def legend(self) -> list[str]:
         """Say once, where it has been used, what ``.../`` stands for; a prefix is never broken."""
-        if not self._used or self.columns is None:
+        if not self._used or self._told or self.columns is None:
             return []
+        self._told = True
         words = _("  names that start with .../ begin with {prefix}")
         line = words.format(prefix=self.prefix)
         if width(line) <= self.columns:

@@ -187,7 +187,7 @@ def test_inputs_are_those_with_which_the_model_runs(
             "rng.uniform(0, 1, (2, 1, 5)).astype('float32')",
             "np.full((), 16000, 'int64')",
         ],
-        "image": ["rng.uniform(0, 1, (1, 3, 16, 16)).astype('float32')"],
+        "image": ["rng.uniform(0, 1, (1, 3, 64, 64)).astype('float32')"],
     }
     for folder, arrays in expected.items():
         done = run("init", folder)
@@ -197,7 +197,7 @@ def test_inputs_are_those_with_which_the_model_runs(
         assert "none of those that were tried" not in done.out
         assert "1 recorded" in run_pytest(repository / folder, "--npudump-update-golden")
         assert "of 1 tests passed" in run_pytest(repository / folder)
-    assert "net.onnx: the size of axis 2 of the input 'x': the test takes 16" in done.out
+    assert "net.onnx: the size of axis 2 of the input 'x': the test takes 64" in done.out
 
 
 def test_a_model_that_runs_with_none_of_the_inputs_is_told(
