@@ -144,7 +144,7 @@ def lines(result: SidesComparison, *, verbose: bool) -> Iterator[str]:
             yield _("first change: {first_change} is the first that is not identical as printed").format(
                 first_change=comparison.first_change
             )
-    yield from (*rows, *names.legend())
+    yield from (*names.legend(), *rows)
     if len(failing) > len(shown):
         yield _("... and {left} more (-v lists all)").format(left=len(failing) - len(shown))
     yield from _suggested(result.suggestions, verbose=verbose)

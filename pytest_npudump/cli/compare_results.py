@@ -104,7 +104,8 @@ def _test_lines(pair: ResultPair, shared: Mapping[str, tuple[str, str]], *, verb
     shown = failing if verbose else failing[:_SHOWN]
     if shown:
         names = LayerNames.of(comparison, screen())
-        yield from (*verdict_table(shown, names), *names.legend())
+        rows = verdict_table(shown, names)
+        yield from (*names.legend(), *rows)
     if len(failing) > len(shown):
         yield "  " + _("... and {left} more (-v lists all)").format(left=len(failing) - len(shown))
 

@@ -323,8 +323,8 @@ def reference_lines(
         lines += [] if brief else [f"{_INDENT}{_first(result, sources)}"]
         lines += source_lines(sources, brief=rows is not None)
         names = LayerNames.of(found, columns)
-        rows_of = table([row(verdict) for verdict in failing[:rows]], _COLUMNS, names)
-        lines = [*(one for line in lines for one in names.lines(line)), *rows_of, *names.legend()]
+        laid = table([row(verdict) for verdict in failing[:rows]], _COLUMNS, names)
+        lines = [*(one for line in lines for one in names.lines(line)), *names.legend(), *laid]
     if rows is not None and len(failing) > rows:
         lines.append("  " + _("... and {left} more").format(left=len(failing) - rows))
     lines += [f"{_INDENT}{line}" for line in whose_error(result)]

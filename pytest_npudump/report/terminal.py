@@ -255,7 +255,7 @@ def _rows(verdicts: Sequence[Verdict], rows: int, names: LayerNames, rest: str) 
         where = "report.json" if rows == MOST_ROWS else rest
         words = _("  ... {left} more in {where}") if where else "  " + _("... and {left} more")
         lines.append(words.format(left=left, where=where))
-    return [*lines, *names.legend()]
+    return [*names.legend(), *lines]
 
 
 def _scene_lines(findings: Sequence[SceneFinding], limit: int | None) -> list[str]:

@@ -188,7 +188,7 @@ def difference(pending: Pending, names: LayerNames, layers: Sequence[str] = ()) 
     table = verdict_table(failing, names) if failing else []
     for line in source_lines(_sources(pending), brief=False):
         yield from (f"  {one}" for one in names.lines(line, 2))
-    yield from (*table, *names.legend())
+    yield from (*names.legend(), *table)
 
 
 def _failing(pending: Pending, layers: Sequence[str]) -> list[Verdict]:
