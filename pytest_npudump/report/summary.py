@@ -58,9 +58,9 @@ def summary_line(results: Sequence[Mapping[str, Any]], *, approval: str = "", pa
                 compared=layers[0], layers=layers[1]
             )
         )
-    first = next((result["first"] for result in results if result.get("first")), None)
-    if first:
-        parts.append(_("first mismatch {first}").format(first=first))
+    failing = next((result for result in results if result.get("first")), None)
+    if failing:
+        parts.append(_("first mismatch {first}").format(first=_short(failing, "first")))
     runtimes = sorted({str(result["runtime"]) for result in results if result.get("runtime")})
     end = _("; this run updates goldens ({approval})").format(approval=approval) if approval else ""
     if page and passed < len(results):
@@ -68,6 +68,12 @@ def summary_line(results: Sequence[Mapping[str, Any]], *, approval: str = "", pa
     return _("npudump: {parts} ({runtimes}){end}").format(
         parts=_("; ").join(parts), runtimes="/".join(runtimes) or _("nothing ran"), end=end
     )
+
+
+def _short(result: Mapping[str, Any], name: str) -> str:
+    """Return a tensor of a result, its layer's name cut where that is long."""
+    key = str(result.get(name))
+    return str(result.get("cut_names", {}).get(key, key))
 
 
 _CHANGED = mark("{count} of {expected} tensors changed within tolerance, first {first}")
@@ -105,7 +111,7 @@ def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
     for name, words in _REMARKS:
         having = [result for result in results if result.get(name)]
         if having:
-            first = having[0].get("first_within")
+            first = _short(having[0], "first_within")
             count = sum(result[name] for result in having)
             found.append(counted(count, *words, first=first, expected=expected))
     passed = (result for result in results if result["status"] == PASSED)
