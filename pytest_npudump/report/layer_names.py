@@ -25,7 +25,7 @@ _INDENT = 12
 """Columns of a label, and of what lines behind the first begin with."""
 _GAPS = {"/": "/.../", ".": "...", "_": "_..._"}
 """What separates parts of names, and what stands for parts that are left out."""
-_WORD = re.compile(r"[!-~]+?(?=:(?:input|output)\.|[,;:)]*(?:[^!-~]|$))")
+_WORD = re.compile(r"([('\"]*)([!-~]+?)(?=:(?:input|output)\.|[,;:)'\"]*(?:[^!-~]|$))")
 
 
 class LayerNames:
@@ -140,7 +140,7 @@ class LayerNames:
         """Return a sentence with its names cut."""
         if not self.room or not (self._dotted or any(len(word) > self.room for word in line.split())):
             return line
-        return _WORD.sub(lambda found: self.short(found[0]), line)
+        return _WORD.sub(lambda found: found[1] + self.short(found[2]), line)
 
     def lines(self, line: str, margin: int = 0) -> list[str]:
         """Return a line, which may begin with a label of 12 columns, broken at blanks, its names cut."""

@@ -252,7 +252,8 @@ def check(layers: Sequence[str], most: int, shown: Sequence[str]) -> list[str]:
         assert not text.startswith(".../") or said.strip() == names.prefix
         (globbed, *_) = filter(None, (layers_meant([glob], layers) for glob in names.globs(text)))
         assert globbed == {layer}
-        assert names.text(f"kernel error in {layer}:output.0; see") == f"kernel error in {text}:output.0; see"
+        for words in ("kernel error in {0}:output.0; see", "({0}:input.1, '{0}')", "{0}（轴 1）不同"):
+            assert names.text(words.format(layer)) == words.format(text)
     assert max(len(line) for line in lines if line.strip() not in found) <= most
     return found
 
