@@ -48,6 +48,7 @@ _RENAMED = {
     "stats": "npudump ls --stats",
     "overflow": "npudump ls",
     "tolerance": "npudump golden show --tolerances",
+    "plot": "npudump report --plots DIR",
 }
 
 _READING = frozenset(("ls", "compare", "convert", "check", "report", "golden"))

@@ -511,6 +511,7 @@ VERBS: Mapping[str, Verb] = {
         verbs=_GOLDEN_VERBS,
         dest="verb",
         renamed={
+            "approve": "npudump golden accept",
             "pending": "npudump golden diff",
             "list": "npudump golden status -v",
             "stale": "npudump golden status",

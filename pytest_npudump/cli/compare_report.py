@@ -19,6 +19,7 @@ from pytest_npudump.compare.tensors.element_verdict import (
 from pytest_npudump.language import mark
 from pytest_npudump.language.translation import counted, gettext as _, spoken
 from pytest_npudump.report import verdicts
+from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.verdicts import COLUMNS, excess, number, row, table, worst
 
 if TYPE_CHECKING:
@@ -131,18 +132,19 @@ def lines(result: SidesComparison, *, verbose: bool) -> Iterator[str]:
     elements = result.by_key(comparison.elements) if compared else {}
     patterns = result.by_key(result.patterns)
     first = comparison.first.key if comparison.first is not None else None
+    names, shown = LayerNames.of(comparison, screen()), failing if verbose else failing[:_SHOWN]
+    rows = _table(shown, elements, names)
     if comparison.first is not None:
-        yield _("first mismatch: {sentence}").format(
-            sentence=sentence(comparison.first, elements.get(comparison.first.key))
-        )
+        words = _("first mismatch: {sentence}")
+        words = words.format(sentence=sentence(comparison.first, elements.get(comparison.first.key)))
+        yield names.text(words)
         if comparison.first.key in patterns:
             yield _("pattern: {pattern}").format(pattern=spoken(str(patterns[comparison.first.key])))
         if comparison.first_change != comparison.first.key and comparison.differing:
             yield _("first change: {first_change} is the first that is not identical as printed").format(
                 first_change=comparison.first_change
             )
-    shown = failing if verbose else failing[:_SHOWN]
-    yield from _table(shown, elements)
+    yield from (*names.legend(), *rows)
     if len(failing) > len(shown):
         yield _("... and {left} more (-v lists all)").format(left=len(failing) - len(shown))
     yield from _suggested(result.suggestions, verbose=verbose)
@@ -170,23 +172,25 @@ def _changed_within(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def verdict_table(failing: Sequence[Verdict], most: int | None = None, *, margin: str = "  ") -> list[str]:
+def verdict_table(failing: Sequence[Verdict], names: LayerNames, *, margin: str = "  ") -> list[str]:
     """Return verdicts as rows: on a terminal those that fit into it, elsewhere with whole names.
 
     Args:
         failing: the verdicts.
-        most: columns to lay out for wherever the rows go; None for those of a terminal.
+        names: of their layers, for a terminal or for whole lines.
         margin: what stands before each row.
     """
     rows = [row(verdict) for verdict in failing]
-    if (most := most or screen()) is not None:
-        return table(rows, COLUMNS, most)
+    if names.columns is not None:
+        return table(rows, COLUMNS, names)
     return [f"{margin}{line}" for line in columns(rows, COLUMNS)]
 
 
-def _table(failing: tuple[Verdict, ...], elements: Mapping[TensorKey, PairElements]) -> list[str]:
+def _table(
+    failing: tuple[Verdict, ...], elements: Mapping[TensorKey, PairElements], names: LayerNames
+) -> list[str]:
     if not elements:
-        return verdict_table(failing, margin="")
+        return verdict_table(failing, names, margin="")
     rows = [(*cells(verdict), *_measures(elements.get(verdict.key))) for verdict in failing]
     return columns(rows, (*COLUMNS, *_MEASURES))
 

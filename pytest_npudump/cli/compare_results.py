@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.cli.common.output import complain, present
+from pytest_npudump.cli.common.output import complain, present, screen
 from pytest_npudump.cli.common.tolerance_options import tolerances_of_file, typed_rules
 from pytest_npudump.cli.compare_report import verdict_table
 from pytest_npudump.compare.correspondence import Correspondence
@@ -17,6 +17,7 @@ from pytest_npudump.compare.tolerances.presets import AUTO
 from pytest_npudump.errors import NpudumpError, RequestError, said
 from pytest_npudump.language.translation import gettext as _, spoken
 from pytest_npudump.record.record import UNTOLD
+from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.origins import mismatches
 from pytest_npudump.results.entry import SKIPPED, Entry, results_in
 from pytest_npudump.results.folder import Results, ResultsFolder
@@ -103,7 +104,9 @@ def _test_lines(pair: ResultPair, shared: Mapping[str, tuple[str, str]], *, verb
     yield from ("  " + _("note: {note}").format(note=spoken(note)) for note in comparison.notes)
     shown = failing if verbose else failing[:_SHOWN]
     if shown:
-        yield from verdict_table(shown)
+        names = LayerNames.of(comparison, screen())
+        rows = verdict_table(shown, names)
+        yield from (*names.legend(), *rows)
     if len(failing) > len(shown):
         yield "  " + _("... and {left} more (-v lists all)").format(left=len(failing) - len(shown))
 

@@ -319,8 +319,12 @@ def _of_model(found: Survey, model: Path) -> tuple[str, tuple[str, ...]]:
 def _array(one: ModelInput) -> str:
     """Return the line of a test that makes an input."""
     how = "uniform" if one.dtype.startswith(("float", "complex")) else "integers"
-    guess = f"; guessed: {', '.join(f'axis {axis}' for axis in one.guessed)}" if one.guessed else ""
-    return f"        rng.{how}(0, {one.high}, {one.shape}).astype({one.dtype!r}),  # {one.name!r}{guess}"
+    array = f"rng.{how}(0, {one.high}, {one.shape}).astype({one.dtype!r})"
+    if one.value is not None:
+        array = f"np.full({one.shape}, {one.value}, {one.dtype!r})"
+    guesses = [*(f"axis {axis}" for axis in one.guessed), *([one.why] if one.why else [])]
+    guess = f"; guessed: {', '.join(guesses)}" if guesses else ""
+    return f"        {array},  # {one.name!r}{guess}"
 
 
 _SIZES = (1, 2, 3, 4, 7, 8, 16, 32, 48, 64, 96, 112, 128, 160, 192, 224, 256, 299, 320, 384, 416, 512, 640)
@@ -340,6 +344,9 @@ class ModelInput:
         shape: its sizes.
         dtype: the name of its numpy type.
         high: what its random values are below.
+        value: what all of its values are, which the model compares it with; None for random ones.
+        why: what of its values is a guess, in words; "" where the model tells their range, or they are real
+            numbers.
         guessed: axes whose size the model leaves open.
     """
 
@@ -347,6 +354,8 @@ class ModelInput:
     shape: tuple[int, ...]
     dtype: str
     high: int
+    value: int | None
+    why: str
     guessed: tuple[int, ...]
 
 
@@ -417,7 +426,9 @@ def _arrays(inputs: tuple[ModelInput, ...]) -> dict[str, Any]:
     rng = np.random.default_rng(seed=7)
     return {
         one.name: (
-            rng.uniform(0, one.high, one.shape)
+            np.full(one.shape, one.value)
+            if one.value is not None
+            else rng.uniform(0, one.high, one.shape)
             if np.dtype(one.dtype).kind in "fc"
             else rng.integers(0, one.high, one.shape)
         ).astype(one.dtype)
@@ -426,18 +437,26 @@ def _arrays(inputs: tuple[ModelInput, ...]) -> dict[str, Any]:
 
 
 def _tries(graph: Any) -> Iterator[tuple[ModelInput, ...]]:
-    """Yield inputs, the first axis of each 1 as a batch has it, then all open axes of one size."""
+    """Yield inputs, axes of the batch 1, then all open axes of one size.
+
+    These are the first axes, and those that have the name of one; also the only open axis of an input whose
+    first one is not.
+    """
     import numpy as np  # noqa: PLC0415 - as above
     import onnx  # noqa: PLC0415 - the same
 
-    constants = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    tensors = {tensor.name: tensor for tensor in graph.initializer}
     for node in graph.node:
         if node.op_type == "Constant" and node.attribute and node.attribute[0].HasField("t"):
-            constants[node.output[0]] = tuple(node.attribute[0].t.dims)
-        elif node.op_type in {"DequantizeLinear", "Cast", "Identity"} and node.input[0] in constants:
+            tensors[node.output[0]] = node.attribute[0].t
+    constants = {name: tuple(tensor.dims) for name, tensor in tensors.items()}
+    for node in graph.node:
+        if node.output and node.output[0] in constants:
+            continue
+        if node.op_type in {"DequantizeLinear", "Cast", "Identity"} and node.input[0] in constants:
             constants[node.output[0]] = constants[node.input[0]]
     values = [value for value in graph.input if value.name not in constants]
-    known: list[tuple[str, list[int], str, int]] = []
+    known: list[tuple[str, list[int], tuple[str, int, int | None, str]]] = []
     for value in values:
         tensor = value.type.tensor_type
         try:
@@ -451,26 +470,33 @@ def _tries(graph: Any) -> Iterator[tuple[ModelInput, ...]]:
         for axis, size in _sizes_by_weights(graph, value.name, len(shape), constants):
             shape[axis] = shape[axis] or size
         tables = [*_tables(graph, value.name, constants)] if dtype.kind in "iu" else []
-        known.append((value.name, shape, dtype.name, min(tables, default=high)))
-    if not any(0 in shape for _, shape, _, _ in known):
-        yield tuple(ModelInput(name, tuple(shape), dtype, high, ()) for name, shape, dtype, high in known)
+        told, why = None, "" if tables or dtype.kind not in "iu" else "values"
+        if why and shape in ([], [1]) and (told := _compared(graph, value.name, tensors)) is not None:
+            why = "what the model compares it with"
+        known.append((value.name, shape, (dtype.name, min(tables, default=high), told, why)))
+    if not any(0 in shape for _, shape, _ in known):
+        yield tuple(ModelInput(name, tuple(shape), *of, ()) for name, shape, of in known)
         return
-    opened = {
-        value.name: [axis.dim_value <= 0 for axis in value.type.tensor_type.shape.dim] for value in values
-    }
-    # One integer is a constant: a sequence of some says more.
-    integers = any(0 in shape[1:] and dtype.startswith(("int", "uint")) for _, shape, dtype, _ in known)
-    sizes = (8, *_SIZES) if integers else _SIZES
+    axes = {value.name: value.type.tensor_type.shape.dim for value in values}
+    opened = {name: [axis.dim_value <= 0 for axis in dims] for name, dims in axes.items()}
+    first = {dims[0].dim_param for dims in axes.values() if dims and dims[0].dim_value <= 0}
+
+    def is_batch(name: str, axis: int) -> bool:
+        alone = sum(opened[name]) == 1 and bool(first)
+        return not axis or axes[name][axis].dim_param in first - {""} or alone
+
+    # One element is a constant, and an image of one patch has no attention: more of them say more.
+    image = any(0 in shape[2:] for _, shape, _ in known)
+    sizes = (*((64, 224) if image else (8,)), *_SIZES)
     for batch, size in (*((1, size) for size in sizes), *((size, size) for size in _SIZES[1:])):
         yield tuple(
             ModelInput(
                 name,
-                tuple(own or (size if axis else batch) for axis, own in enumerate(shape)),
-                dtype,
-                high,
+                tuple(own or (batch if is_batch(name, axis) else size) for axis, own in enumerate(shape)),
+                *of,
                 tuple(axis for axis, is_open in enumerate(opened[name]) if is_open),
             )
-            for name, shape, dtype, high in known
+            for name, shape, of in known
         )
 
 
@@ -483,6 +509,17 @@ def _readers(graph: Any, name: str) -> Iterator[tuple[Any, int]]:
                 yield node, index
         if node.op_type in _FORWARDED and node.input and node.input[0] in names:
             names.add(node.output[0])
+
+
+def _compared(graph: Any, name: str, tensors: Mapping[str, Any]) -> int | None:
+    """Return the first constant that an input is tested to be; None without one."""
+    import onnx  # noqa: PLC0415 - as above
+
+    for node, index in _readers(graph, name):
+        other = tensors.get(node.input[1 - index]) if node.op_type == "Equal" else None
+        if other is not None and not any(size > 1 for size in other.dims):
+            return int(onnx.numpy_helper.to_array(other).item())
+    return None
 
 
 def _tables(graph: Any, name: str, constants: Mapping[str, tuple[int, ...]]) -> Iterator[int]:

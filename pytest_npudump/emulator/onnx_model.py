@@ -248,7 +248,7 @@ def _load_plain(source: Path | bytes, faults: Faults) -> Model:
     name = source.stem if isinstance(source, Path) else graph_name
     if distorting := faults.distorting((name, graph_name)):
         session = _plain_session(source, distorting)
-    inputs, outputs = _ports(session.get_inputs()), _ports(session.get_outputs())
+    inputs, outputs = _ports(session.get_inputs()), _outputs(source, session.get_outputs())
     return Model(source, name, inputs, outputs, graph_name=graph_name, _session=session)
 
 
@@ -275,7 +275,7 @@ def _load_dumped(source: Path | bytes, settings: DumpSettings, faults: Faults, v
     else:
         session = prepared.session(inner, variation)
     inputs = _ports(session.get_inputs())
-    outputs = _ports(session.get_outputs()[: prepared.outputs])
+    outputs = _outputs(source, session.get_outputs()[: prepared.outputs])
     written = {tensor: (one.name, at) for one in prepared.operators for at, tensor in enumerate(one.outputs)}
     return Model(
         source,
@@ -292,6 +292,19 @@ def _load_dumped(source: Path | bytes, settings: DumpSettings, faults: Faults, v
 
 def _ports(arguments: Sequence[Any]) -> tuple[ModelPort, ...]:
     return tuple(ModelPort(*port) for port in sessions.ports(arguments))
+
+
+def _outputs(source: Path | bytes, arguments: Sequence[Any]) -> tuple[ModelPort, ...]:
+    """Return ports of outputs; one without a shape, which onnxruntime tells as a scalar, has any size."""
+    found = _ports(arguments)
+    if all(port.shape for port in found):
+        return found
+    types = {value.name: value.type for value in sessions.read_model(source).graph.output}
+    tensors = {name: one.tensor_type for name, one in types.items() if one.HasField("tensor_type")}
+    free = {name for name, one in tensors.items() if not one.HasField("shape")}
+    return tuple(
+        replace(port, shape=(-1,)) if port.name in free and not port.shape else port for port in found
+    )
 
 
 class OperatorFailedError(ModelError):

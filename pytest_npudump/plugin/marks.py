@@ -126,8 +126,8 @@ def misspelling(item: pytest.Item) -> str:
 
     So is one that differs in case and separators only; else a mark that nobody has registered and that is no
     other processor's, if it is one edit away (a character more, fewer, other, or two swapped), or two and
-    begins with ``np`` or has no other letters, or has the marker's words, or one of these and an argument of
-    the marker's by name.
+    begins with ``np`` or has no other letters, or is its beginning, or has the marker's words, or ``dump``
+    and another name of the platform, or one of its words and an argument of the marker's by name.
     """
     for mark in item.iter_markers():
         name = getattr(mark, "name", None)
@@ -220,6 +220,7 @@ _KINDS_OF_MARKS = frozenset({pytest.MarkDecorator, pytest.Mark, list, tuple})
 _NEAR = 2
 _LETTERS = Counter(MARKERS[1])
 _WORDS = ("npu", "dump")
+_PLATFORMS = ("npu", "ascend", "cann", "acl")
 _OTHER_PROCESSORS = ("apu", "cpu", "dpu", "gpu", "hpu", "ipu", "lpu", "mlu", "tpu", "vpu", "xpu")
 """Beginnings of marks about another processor, which are no misspellings."""
 
@@ -241,9 +242,10 @@ def _resembles(name: str) -> bool:
     plain, edits = _plain(name), _distance(name)
     if edits < _NEAR or (edits == _NEAR and (plain.startswith("np") or not Counter(plain) - _LETTERS)):
         return True
-    if MARKERS[1] in plain or "".join(reversed(_WORDS)) in plain:
+    words = set(re.split(r"[\W_]+", name.casefold()))
+    if len(plain) > _NEAR + 1 and MARKERS[1].startswith(plain):
         return True
-    return set(_WORDS) <= set(re.split(r"[\W_]+", name.casefold()))
+    return any(f"{one}dump" in plain or f"dump{one}" in plain or {one, "dump"} <= words for one in _PLATFORMS)
 
 
 def _plain(name: str) -> str:

@@ -8,6 +8,7 @@ No chart tells anything by colour alone: height, pattern or a word says the same
 from __future__ import annotations
 
 import base64
+import re
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from html import escape
 from itertools import pairwise
 from math import log1p
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.tensors.picture import HIGHEST as MOST, LOWEST as LEAST, NO_NUMBER, Picture
 from pytest_npudump.errors import NpudumpError
@@ -39,6 +41,10 @@ from pytest_npudump.report.view import (
     strip_columns,
 )
 from pytest_npudump.storage.atomic import write_whole
+
+if TYPE_CHECKING:
+    from pytest_npudump.report.layer_names import LayerNames
+
 
 COLOURS = {
     SOURCE: "#b3261e",
@@ -268,33 +274,35 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-_BOX, _TALL, _APART, _BELOW = 160, 40, 24, 14
-_NAME, _TYPE = 20, 15
+_BOX, _TALL, _LINE, _APART, _BELOW = 160, 27, 13, 24, 14
+IN_BOX, _TYPE = 20, 15
 """Letters of an operator's name and type that a box has room for."""
 
 
-def graph_svg(around: Neighbourhood) -> str:
+def graph_svg(around: Neighbourhood, names: LayerNames) -> str:
     """Return the operators around a source; each is named by its worst tensor (``data-at``)."""
     first = min(one.column for one in around.operators)
     width = (max(one.column for one in around.operators) - first + 1) * (_BOX + _APART) - _APART
     abreast = max(one.row for one in around.operators) + 1
-    height = abreast * (_TALL + _BELOW) - _BELOW
+    words = [_broken(names.short(plain(one.name))) for one in around.operators]
+    tall = _TALL + _LINE * max(map(len, words))
+    height = abreast * (tall + _BELOW) - _BELOW
     counts = {one.column: 0 for one in around.operators}
     for one in around.operators:
         counts[one.column] += 1
 
     def place(one: ViewedOperator) -> tuple[float, float]:
-        spare = (abreast - counts[one.column]) * (_TALL + _BELOW) / 2
-        return (one.column - first) * (_BOX + _APART), one.row * (_TALL + _BELOW) + spare
+        spare = (abreast - counts[one.column]) * (tall + _BELOW) / 2
+        return (one.column - first) * (_BOX + _APART), one.row * (tall + _BELOW) + spare
 
     parts = []
     for start, end in around.arrows:
         (x, y), (to, down) = place(around.operators[start]), place(around.operators[end])
-        x, y, down = x + _BOX, y + _TALL / 2, down + _TALL / 2
+        x, y, down = x + _BOX, y + tall / 2, down + tall / 2
         curve = f"M{x:g} {y:g}C{x + 16:g} {y:g} {to - 18:g} {down:g} {to - 4:g} {down:g}"
         parts.append(f'<path class="edge" d="{curve}"/>')
         parts.append(f'<path class="head" d="M{to:g} {down:g}l-6 -3.5v7z"/>')
-    parts += (_box(one, *place(one)) for one in around.operators)
+    parts += (_box(one, *place(one), tall, name) for one, name in zip(around.operators, words, strict=True))
     label = _("Operators around {source}").format(source=plain(around.source))
     return (
         f'<svg class="graph" viewBox="-3 -3 {width + 6} {height + 6}" width="{width + 6}" '
@@ -302,20 +310,28 @@ def graph_svg(around: Neighbourhood) -> str:
     )
 
 
-def _box(one: ViewedOperator, x: float, y: float) -> str:
+def _broken(name: str) -> list[str]:
+    """Return a name in lines that fit a box, broken behind its parts where these are short enough."""
+    lines = [""]
+    for part in re.findall(rf"[^/._]{{1,{IN_BOX - 1}}}[/._]?|[/._]{{1,{IN_BOX}}}", name):
+        if len(lines[-1]) + len(part) > IN_BOX and lines[-1]:
+            lines.append("")
+        lines[-1] += part
+    return lines
+
+
+def _box(one: ViewedOperator, x: float, y: float, tall: float, lines: Sequence[str]) -> str:
     name, kind = plain(one.name), plain(one.op_type)
     words = " · ".join(filter(None, (_short(kind, _TYPE), _(one.state))))
     return (
         f'<g class="operator {one.state}" data-at="{one.at}" transform="translate({x:g} {y:g})">'
         f"<title>{escape(f'{name} ({kind}): {_(one.state)}')}</title>"
-        f'<rect width="{_BOX}" height="{_TALL}" rx="5"/>'
-        f'<text x="10" y="17">{escape(_tail(name, _NAME))}</text>'
-        f'<text class="type" x="10" y="32">{escape(words)}</text></g>'
+        f'<rect width="{_BOX}" height="{tall}" rx="5"/>'
+        + "".join(
+            f'<text x="10" y="{17 + _LINE * at}">{escape(line)}</text>' for at, line in enumerate(lines)
+        )
+        + f'<text class="type" x="10" y="{tall - 8}">{escape(words)}</text></g>'
     )
-
-
-def _tail(text: str, letters: int) -> str:
-    return text if len(text) <= letters else f"…{text[1 - letters :]}"
 
 
 def _short(text: str, letters: int) -> str:

@@ -20,12 +20,12 @@ from pytest_npudump.language import mark
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _, spoken
 from pytest_npudump.record.model_lines import ALL, ModelChange
+from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.origins import feeds_are_seen, more_sources, source_lines
 from pytest_npudump.report.verdicts import (
     COLUMNS,
     PROJECTIONS,
     deciding_rule,
-    folded,
     number,
     numbers,
     row,
@@ -322,8 +322,9 @@ def reference_lines(
     if failing:
         lines += [] if brief else [f"{_INDENT}{_first(result, sources)}"]
         lines += source_lines(sources, brief=rows is not None)
-        lines = [one for line in lines for one in folded(line, columns)]
-        lines += table([row(verdict) for verdict in failing[:rows]], _COLUMNS, columns)
+        names = LayerNames.of(found, columns)
+        laid = table([row(verdict) for verdict in failing[:rows]], _COLUMNS, names)
+        lines = [*(one for line in lines for one in names.lines(line)), *names.legend(), *laid]
     if rows is not None and len(failing) > rows:
         lines.append("  " + _("... and {left} more").format(left=len(failing) - rows))
     lines += [f"{_INDENT}{line}" for line in whose_error(result)]

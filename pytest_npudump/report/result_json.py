@@ -10,6 +10,7 @@ from pytest_npudump.language.text import cut
 from pytest_npudump.language.translation import speaking
 from pytest_npudump.record.run_folder import REPORT
 from pytest_npudump.regression.result import GOOD, Result
+from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.origins import small_sources
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 _NOTES = 5
 _NOTE = 300
+_COLUMNS = 80
+"""Columns of the line of a session, for which names of layers are cut."""
+_INNER = {"idle_rules", "cut_names"}
 _TEXT = 1000
 """Characters of a text in a JUnit file: names in a dump may have any length."""
 _TOLD = ("expected", "compared", "passed", "unjudged", "identical", "changed", "wavering")
@@ -47,6 +51,10 @@ def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
         told["first"] = str(first.key) if first else None
         told["first_change"] = str(comparison.first_change) if comparison.differing else None
         told["first_within"] = str(comparison.first_within) if comparison.changed else None
+        names = LayerNames.of(comparison, _COLUMNS)
+        keys = filter(None, (told["first"], told["first_within"]))
+        if short := {key: text for key in keys if (text := names.text(key)) != key}:
+            told["cut_names"] = short
     if result.sources is not None:
         told["sources"] = small_sources(result.sources)
     if result.measured is not None and result.measured.widens:
@@ -85,7 +93,7 @@ def small(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return a result for JUnit, its texts cut, with the first of its notes, and how many there are."""
     notes = result.get("notes", [])
     shown = [cut(note, _NOTE) for note in notes[:_NOTES]]
-    told = {name: _cut_within(value) for name, value in result.items() if name != "idle_rules"}
+    told = {name: _cut_within(value) for name, value in result.items() if name not in _INNER}
     return {**told, "notes": shown} | ({"notes_in_all": len(notes)} if len(notes) > _NOTES else {})
 
 

@@ -9,14 +9,11 @@ from typing import Any
 from pytest_npudump.language import mark, plural
 from pytest_npudump.language.translation import counted, gettext as _
 from pytest_npudump.regression.result import DIED, ERROR, GOOD, MISSING_GOLDEN, PASSED, not_dumped_inside
-from pytest_npudump.report.verdicts import tail
 
 PAGE = "npudump --explain"
 """The command that shows what a failure and this line mean."""
 _SEVERAL = {MISSING_GOLDEN: mark("goldens missing"), ERROR: mark("errors"), DIED: mark("processes died")}
 """Statuses as they are called of more tests than one."""
-_NAME = 60
-"""Characters of the name in the line."""
 
 
 def summary_line(results: Sequence[Mapping[str, Any]], *, approval: str = "", page: str = "") -> str:
@@ -61,9 +58,9 @@ def summary_line(results: Sequence[Mapping[str, Any]], *, approval: str = "", pa
                 compared=layers[0], layers=layers[1]
             )
         )
-    first = next((result["first"] for result in results if result.get("first")), None)
-    if first:
-        parts.append(_("first mismatch {first}").format(first=tail(str(first), _NAME)))
+    failing = next((result for result in results if result.get("first")), None)
+    if failing:
+        parts.append(_("first mismatch {first}").format(first=_short(failing, "first")))
     runtimes = sorted({str(result["runtime"]) for result in results if result.get("runtime")})
     end = _("; this run updates goldens ({approval})").format(approval=approval) if approval else ""
     if page and passed < len(results):
@@ -71,6 +68,12 @@ def summary_line(results: Sequence[Mapping[str, Any]], *, approval: str = "", pa
     return _("npudump: {parts} ({runtimes}){end}").format(
         parts=_("; ").join(parts), runtimes="/".join(runtimes) or _("nothing ran"), end=end
     )
+
+
+def _short(result: Mapping[str, Any], name: str) -> str:
+    """Return a tensor of a result, its layer's name cut where that is long."""
+    key = str(result.get(name))
+    return str(result.get("cut_names", {}).get(key, key))
 
 
 _CHANGED = mark("{count} of {expected} tensors changed within tolerance, first {first}")
@@ -108,12 +111,12 @@ def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
     for name, words in _REMARKS:
         having = [result for result in results if result.get(name)]
         if having:
-            first = tail(str(having[0].get("first_within")), _NAME)
+            first = _short(having[0], "first_within")
             count = sum(result[name] for result in having)
             found.append(counted(count, *words, first=first, expected=expected))
     passed = (result for result in results if result["status"] == PASSED)
     if models := [result for result in passed if (result.get("model") or {}).get("changed")]:
-        first, what = tail(str(models[0]["test"]), _NAME), models[0]["model"]["first"]
+        first, what = models[0]["test"], models[0]["model"]["first"]
         found.append(
             counted(
                 len(models),

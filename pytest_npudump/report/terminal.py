@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from pytest_npudump.report.explanations import (
     way_out,
     whose_error,
 )
+from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.origins import (
     first_change,
     mismatches,
@@ -34,18 +34,7 @@ from pytest_npudump.report.origins import (
     where_it_begins,
 )
 from pytest_npudump.report.scenes import can_be_approved, finding_details, finding_sentence
-from pytest_npudump.report.verdicts import (
-    COLUMNS,
-    begun,
-    deciding_rule,
-    folded,
-    plain,
-    prefix_of_model,
-    row,
-    sentence,
-    shown,
-    table,
-)
+from pytest_npudump.report.verdicts import COLUMNS, deciding_rule, plain, row, sentence, shown, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -211,34 +200,25 @@ def _body(result: Result, rows: int, columns: int | None, *, brief: bool, rest: 
     compared = result.comparison is not None and bool(result.comparison.failing)
     hidden = 0 if compared or result.findings else 1
     problems = result.problems[hidden:]
-    prefix = prefix_of_model(result.comparison) if result.comparison is not None and compared else ""
-    first = headline(result)
+    names, first = LayerNames.of(result.comparison, columns), headline(result)
+    words = _comparison_lines(result, rows, names, rest, brief=brief) if compared else []  # gives names room
     by_verdict = compared or not (result.findings or result.problems)
-    lines = folded(first, columns, prefix) if by_verdict else [first]
+    lines = names.lines(first) if by_verdict else [first]
     lines += _listed(mark("also"), problems, limit if rows else _LISTED)
     lines += _scene_lines(result.findings, _DETAILS if brief else None)
     lines += _code_lines(result, brief=brief)
-    words = _comparison_lines(result, rows, columns, rest, brief=brief) if compared else []
-    lines += [
-        one for line in words for one in ([line] if line.startswith("  ") else folded(line, columns, prefix))
-    ]
-    dotted, common = re.compile(r"(^|\s)\.\.\./"), _("  these names begin with {prefix}").partition("{")[0]
-    if (
-        prefix
-        and any(map(dotted.search, lines))
-        and not any(line.startswith(common.rstrip()) for line in lines)
-    ):
-        lines += begun(prefix, columns, dots=True)
+    lines += [one for line in words for one in ([line] if line.startswith("  ") else names.lines(line))]
     if not compared:
-        lines += _rows(result.changes, rows, columns, rest)  # where the test fails for changes
-    sources = None if compared else result.sources
+        lines += _rows(result.changes, rows, names, rest)  # where the test fails for changes
+    legend, sources = len(lines), None if compared else result.sources
     most = rows if rows < MOST_ROWS else None
     lines += reference_lines(
         result.reference, most, sources, brief=brief and (compared or not rows), columns=columns
     )
     if result.escalation is not None:
         words = _escalation_lines(result, result.escalation, brief=brief, notes=limit)
-        lines += [one for line in words for one in folded(line, columns, prefix)]
+        lines += [one for line in words for one in names.lines(line)]
+    lines[legend:legend] = names.legend()
     return lines + _listed(mark("note"), result.notes, limit)
 
 
@@ -258,18 +238,16 @@ def _code_lines(result: Result, *, brief: bool) -> list[str]:
     return [line.format(layer=layer, code=result.code[sanitise(layer)]) for layer in known]
 
 
-def _rows(
-    verdicts: Sequence[Verdict], rows: int, columns: int | None, rest: str, prefix: str = ""
-) -> list[str]:
+def _rows(verdicts: Sequence[Verdict], rows: int, names: LayerNames, rest: str) -> list[str]:
     """Return a table of the first verdicts, and how many more there are."""
     if not rows or not verdicts:
         return []
-    lines = table([row(verdict) for verdict in verdicts[:rows]], COLUMNS, columns, prefix)
+    lines = table([row(verdict) for verdict in verdicts[:rows]], COLUMNS, names)
     if (left := len(verdicts) - rows) > 0:
         where = "report.json" if rows == MOST_ROWS else rest
         words = _("  ... {left} more in {where}") if where else "  " + _("... and {left} more")
         lines.append(words.format(left=left, where=where))
-    return lines
+    return [*names.legend(), *lines]
 
 
 def _scene_lines(findings: Sequence[SceneFinding], limit: int | None) -> list[str]:
@@ -294,7 +272,7 @@ def _listed(label: str, items: Sequence[str], limit: int | None) -> list[str]:
     return lines
 
 
-def _comparison_lines(result: Result, rows: int, columns: int | None, rest: str, *, brief: bool) -> list[str]:
+def _comparison_lines(result: Result, rows: int, names: LayerNames, rest: str, *, brief: bool) -> list[str]:
     comparison = result.comparison
     assert comparison is not None  # noqa: S101 - checked by the caller
     failing = comparison.failing
@@ -309,7 +287,7 @@ def _comparison_lines(result: Result, rows: int, columns: int | None, rest: str,
     lines += [] if brief else first_change(result)
     lines.append(golden)
     numerics, rule = result.numerics, deciding_rule(comparison.first)
-    lines += _rows(failing, rows, columns, rest, prefix_of_model(comparison))
+    lines += _rows(failing, rows, names, rest)
     if rule:
         lines.append(_("tolerance:  {rule}").format(rule=spoken(rule)))
     if numerics is not None and not (brief and numerics.bounds == SAME and not numerics.differs):

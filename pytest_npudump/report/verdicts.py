@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
-from os.path import commonprefix
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import joined
 from pytest_npudump.language import mark
-from pytest_npudump.language.text import inert, padded, width, wrapped
+from pytest_npudump.language.text import inert, padded, width
 from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from pytest_npudump.compare.stats.verdict import Comparison, Reason, Verdict
+    from pytest_npudump.compare.stats.verdict import Reason, Verdict
+    from pytest_npudump.report.layer_names import LayerNames
 
 
 PROJECTIONS = "projections"
@@ -34,18 +33,8 @@ COLUMNS = (
 _STRUCTURE = ("dtype", "shape", "count")
 _DISTANCES = ("max_abs", "relative_l2")
 """Reasons of a comparison element by element: the golden's side is a distance of 0."""
-_WIDTH = 120
-"""Characters of a cell in a file."""
-_NAME = 24
-"""Characters that a name keeps, however narrow a terminal is."""
-_PREFIX = 8
-"""Characters of a common prefix that is worth a line of its own."""
-_PARTS = 3
-"""Parts of a name that stay at least, where whole parts go."""
-_PLACE = 12
-"""Characters of a line that a name leaves to its tensor's place, as ``:output.0``, and a sign behind."""
-_INDENT = 12
-"""Columns of a label, and of what lines behind the first begin with."""
+_NAME = 32
+"""Characters of a name for which tolerances are left out."""
 _STATISTIC_WORDS = {"nan": mark("NaN count"), "neg_inf": mark("-inf count"), "pos_inf": mark("+inf count")}
 
 
@@ -187,178 +176,53 @@ def shown(path: Path | None, here: Path | None = None) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def common_prefix(names: Iterable[str]) -> str:
-    """Return the prefix of all names, up to a ``/`` (without one, a dot); "" where that is short."""
-    first, last = min(every := {*names}, default=""), max(every, default="")
-    shared = commonprefix([first, last])  # noqa: RUF071 - of characters, then of parts
-    prefix = shared[: shared.rfind("/" if "/" in shared else ".") + 1]
-    return prefix if _PREFIX <= len(prefix) < len(first) and first != last else ""
-
-
-def prefix_of_model(comparison: Comparison) -> str:
-    """Return the prefix of a model's names, apart from those of its inputs and outputs."""
-    return prefix_of_keys(comparison.golden.keys)
-
-
-def prefix_of_keys(keys: Sequence[str]) -> str:
-    """Return the prefix of tensors' names, apart from those of inputs and outputs."""
-    return common_prefix([key for key in keys if key.count("/") > 1] or keys)
-
-
-def shortened(text: str, room: int, head: int | None = None) -> str:
-    """Return a text of at most so many characters, of which a longer one loses the middle.
-
-    Args:
-        text: a name, which loses whole parts where enough of it is left.
-        room: how many.
-        head: how many of the first ones stay; None for half of all.
-    """
-    if len(text) <= room:
-        return text
-    parts = text.split("/")
-    if head is None and len(parts) > _PARTS:
-        for left in range(len(parts) - 1, _PARTS - 1, -1):  # of them the first third and the last ones stay
-            begin = left // 3 + (parts[0] in {"", "..."} and left > _PARTS)
-            found = "/".join((*parts[:begin], "...", *parts[len(parts) - left + begin :]))
-            if room // 2 < len(found) <= room:
-                return _numbered(parts, room, found) or found
-        if found := _numbered(parts, room):
-            return found
-    head = (room - 3) // 2 if head is None else head
-    return f"{text[:head]}...{text[head + 3 - room :]}"
-
-
-def _numbered(parts: list[str], room: int, found: str = "") -> str:
-    """Return a name with its last numbered scope, such as ``layers.2``, in it; "" where ``found`` has it."""
-    last = max((at for at, part in enumerate(parts[:-1]) if any(map(str.isdigit, part))), default=-1)
-    if last < 0 or parts[last] in found.split("/"):
-        return ""
-    names = (
-        "/".join((*parts[:begin], "...", *parts[end:]))
-        for begin in range(last + 1, len(parts) - 1)
-        for end in range(begin + 1, len(parts))
-    )
-    return max((name for name in names if len(name) <= room), key=len, default="")
-
-
-def _told_apart(names: list[str], room: int) -> list[str]:
-    """Return names without their middle, so that as many as can be still differ."""
-    half = (room - 3) // 2
-    heads = (None, half, half // 2, half // 4, room - 3 - half // 2)
-    found = ([shortened(name, room, head) for name in names] for head in heads)
-    return max(found, key=lambda cut: len({*cut}))
-
-
-def tail(name: str, room: int) -> str:
-    """Return the last parts of a name that take so many characters, with three dots for the others."""
-    parts = name.split("/")
-    while len(name) > room and "/" in name.removeprefix(".../"):
-        name = f".../{name.removeprefix('.../').partition('/')[2]}"
-    return _numbered(parts, room, name) or shortened(name, room)
-
-
-_FILE = re.compile(r"/[^/]*\.(?:yaml|onnx|om|json|txt|safetensors)$")
-"""A path, which is to be copied."""
-
-
-def folded(line: str, columns: int | None, prefix: str = "") -> list[str]:
-    """Return a line for a terminal: broken at blanks, names without what they all begin with.
-
-    Args:
-        line: which may begin with a label of 12 columns.
-        columns: of the terminal; None for a file, which has whole lines and names.
-        prefix: what the names of a model begin with.
-    """
-    if columns is None or width(line) <= columns:
-        return [line]
-    text = re.sub(rf"(?<![\w./-]){re.escape(prefix)}", ".../", line) if prefix else line
-    room = columns - _INDENT - _PLACE  # wherever it stands, so that a name looks the same in all lines
-    text = re.sub(
-        r"[!-~]+?(?=:(?:input|output)\.|[,;:)]*(?:[^!-~]|$))",
-        lambda found: found[0] if _FILE.search(found[0]) else shortened(found[0], room),
-        text,
-    )
-    found = re.match(r"[^:：]*[:：] *", text)
-    label = found[0] if found and width(found[0]) == _INDENT else ""
-    first, *rest = wrapped(text[len(label) :], columns - width(label))
-    if rest:
-        rest = wrapped(" ".join(rest), columns - _INDENT)
-    return [f"{label}{first}", *(" " * _INDENT + one for one in rest)]
-
-
 def table(
-    rows: Iterable[tuple[str, ...]],
-    columns: tuple[str, ...] = COLUMNS,
-    most: int | None = None,
-    prefix: str = "",
+    rows: Iterable[tuple[str, ...]], columns: tuple[str, ...] = COLUMNS, names: LayerNames | None = None
 ) -> list[str]:
-    """Lay rows out as plain text lines, a header first, and above it what all names begin with.
+    """Lay rows out as plain text lines, a header first.
 
     In a terminal that is too narrow the column of types goes first, then the number of further statistics,
-    then that of tensors where they all are the same, that of tolerances, and last the middle of names; a name
-    that would look like another's has a line of its own above its row.
+    then that of tensors where they all are the same, that of tolerances, and last parts of names; a name that
+    is too long all the same has a line of its own above its row.
 
     Not by rich's tables, which take 18 s for 10,000 rows.
 
     Args:
-        rows: the cells of each.
+        rows: the cells of each, a layer's name first.
         columns: their names.
-        most: columns of the terminal; None for a file.
-        prefix: what names begin with that three dots may stand for.
+        names: of the test's layers, which get the room that there is; None for a file.
     """
     grid = [[plain(cell) for cell in cells] for cells in rows]
-    head = [*map(_, columns)]
-    shared = common_prefix(cells[0] for cells in grid)
-    for cells in grid:
-        cells[0] = cells[0].removeprefix(shared)
-        if most is not None and prefix and not shared and cells[0].startswith(prefix):
-            cells[0] = f".../{cells[0].removeprefix(prefix)}"
+    head, whole = [*map(_, columns)], [cells[0] for cells in grid]
+    above = [""] * (len(grid) + 1)
 
     def taken() -> int:
         return sum(max(map(width, column)) + 2 for column in zip(head, *grid, strict=True))
 
-    if most is not None and taken() > most:
+    if names is not None and names.columns is not None and taken() > names.columns:
+        most = names.columns
         head, grid = head[:1] + head[2:], [cells[:1] + cells[2:] for cells in grid]
         if taken() > most:
             grid = [[*cells[:2], re.sub(r" ?[(\uff08].*", "", cells[2]), *cells[3:]] for cells in grid]
         if taken() > most and len({cells[1] for cells in grid}) == 1:
             head = [f"{head[0]} ({grid[0][1]})", *head[2:]]
             grid = [cells[:1] + cells[2:] for cells in grid]
-        longest = max((width(cells[0]) for cells in grid), default=0)
+        longest = max(map(width, whole), default=0)
         if (at := head.index(_("tolerance")) if _("tolerance") in head else 0) and taken() - most > max(
             0, longest - _NAME
         ):
             grid, head = [cells[:at] + cells[at + 1 :] for cells in grid], head[:at] + head[at + 1 :]
-        room = max(_NAME, longest - max(0, taken() - most)) if longest > width(head[0]) else longest
-    else:
-        room = _WIDTH
-    whole = [cells[0] for cells in grid]
-    names = _told_apart(whole, room)
-    above = [""] * (len(grid) + 1)
-    if most is not None:  # names that look alike stand on lines of their own
-        alike = Counter(cut for cut, _name in {*zip(names, whole, strict=True)})
-        above[1:] = [
-            tail(name, most - 2) if alike[cut] > 1 else "" for cut, name in zip(names, whole, strict=True)
-        ]
-        names = ["" if line else name for line, name in zip(above[1:], names, strict=True)]
-    grid = [head, *([name, *cells[1:]] for name, cells in zip(names, grid, strict=True))]
+        room = max(longest - max(0, taken() - most), width(head[0]))
+        names.fit(whole, room)
+        for at, cells in enumerate(grid):
+            cells[0] = names.short(whole[at])
+            if width(cells[0]) > room:
+                above[at + 1], cells[0] = f"  {cells[0]}\n", ""
+    grid = [head, *grid]
     sizes = [max(map(width, column)) for column in zip(*grid, strict=True)]
     lines = (
         "  ".join([padded(cell, size) for cell, size in zip(cells, sizes, strict=True)]) for cells in grid
     )
-    lines = (one for pair in zip(above, lines, strict=True) for one in pair if one)
-    return [*(begun(shared, most) if shared else []), *(f"  {line.rstrip()}" for line in lines)]
-
-
-def begun(prefix: str, columns: int | None = None, *, dots: bool = False) -> list[str]:
-    """Return the lines on the prefix of a table's names, or with ``dots`` the names that begin with it."""
-    words = _("  .../ at the start of a name: {prefix}") if dots else _("  these names begin with {prefix}")
-    line = words.format(prefix=prefix)
-    if columns is None or width(line) <= columns:
-        return [line]
-    lines = [words.format(prefix="").rstrip()]
-    for part in re.findall(r"[^/]*/|[^/]+$", prefix):
-        if len(lines) == 1 or width(lines[-1]) + width(part) > columns:
-            lines.append("    ")
-        lines[-1] += part
-    return lines
+    return [
+        one for name, line in zip(above, lines, strict=True) for one in f"{name}  {line.rstrip()}".split("\n")
+    ]

@@ -44,7 +44,8 @@ from pytest_npudump.record.record import (
 from pytest_npudump.record.rows import differing_keys
 from pytest_npudump.regression.dataflow import same_layers
 from pytest_npudump.regression.measured_noise import by_layer, new_entries, same_values
-from pytest_npudump.report.verdicts import common_prefix, excess, prefix_of_model, worst
+from pytest_npudump.report.layer_names import LayerNames
+from pytest_npudump.report.verdicts import excess, worst
 from pytest_npudump.results.entry import ACCEPTED, REJECTED, Entry, ResultsError, file_digest
 from pytest_npudump.results.rejudge import GOOD, Overrides, Rejudged, read_record, rejudge, run_of
 from pytest_npudump.settings import default_settings
@@ -92,21 +93,16 @@ class Pending:
     def layers_named(self, patterns: Sequence[str]) -> set[str]:
         """Return the layers of golden and run that names and globs mean; without any of these all layers.
 
-        One that means none may lack what the names begin with that differ, as a table shows them.
+        One that means none may be as a report shows it.
         """
         tables = [one.table for one in (self.golden, self.record) if one is not None]
         layers = [layer_of(key) for table in tables for key in table.keys]
         if self.comparison is None or not patterns:
             return layers_meant(patterns or ["*"], layers)
-        shown = common_prefix(verdict.key.layer for verdict in self.comparison.failing)
-        begun = ("", shown, prefix_of_model(self.comparison))
-        tries = (
-            [f"{one}{pattern.removeprefix('.../') if one else pattern}" for one in begun]
-            for pattern in patterns
-        )
+        names = LayerNames.of(self.comparison)
         found = (
-            next(filter(None, (layers_meant([name], layers) for name in names)), set[str]())
-            for names in tries
+            next(filter(None, (layers_meant([glob], layers) for glob in names.globs(pattern))), set[str]())
+            for pattern in patterns
         )
         return set[str]().union(*found)
 

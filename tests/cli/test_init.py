@@ -104,7 +104,7 @@ def test_the_smallest_model_is_run_with_inputs_of_its_shapes(
     text = (repository / "tests" / "test_npudump_first.py").read_text("utf-8")
     assert "'../models/small-net.onnx'" in text
     assert "rng.uniform(0, 1, (1, 4)).astype('float32'),  # 'image'; guessed: axis 0\n" in text
-    assert "rng.integers(0, 2, (4,)).astype('int64'),  # 'mask'\n" in text
+    assert "rng.integers(0, 2, (4,)).astype('int64'),  # 'mask'; guessed: values\n" in text
     assert "models/small-net.onnx: the size of axis 0 of the input 'image': the test takes 1" in done.out
     assert "which of 2 models matter" in done.out
     assert "1 recorded" in run_pytest(repository, "--npudump-update-golden", "tests")
@@ -145,22 +145,59 @@ def test_inputs_are_those_with_which_the_model_runs(
         w=np.ones((2, 3, 4, 4), np.float32),
         v=np.ones((1, 2, 3, 3), np.float32),
     )
+    seen = [value("step", TensorProto.INT64, []), value("more", TensorProto.BOOL, [])]
+    body = helper.make_graph(
+        [
+            node("Identity", ["more"], ["again"], name="again"),
+            node("Add", ["sum", "sum"], ["sum2"], name="twice"),
+        ],
+        "body",
+        [*seen, value("sum", TensorProto.FLOAT, ["n", "t"])],
+        [value("again", TensorProto.BOOL, []), value("sum2", TensorProto.FLOAT, None)],
+    )
+    graph(
+        repository / "audio" / "net.onnx",
+        [
+            node("Equal", ["rate", "known"], ["is"], name="is"),
+            node("Cast", ["is"], ["factor"], name="factor", to=TensorProto.FLOAT),
+            node("Mul", ["x", "factor"], ["a"], name="mul"),
+            node("MatMul", ["a", "w"], ["b"], name="matmul"),
+            node("ReduceSum", ["state", "axis"], ["s"], name="sum", keepdims=0),
+            node("Add", ["b", "s"], ["c"], name="add"),
+            node("Loop", ["times", "yes", "c"], ["out"], name="loop", body=body),
+        ],
+        [
+            value("x", TensorProto.FLOAT, ["n", "t"]),
+            value("state", TensorProto.FLOAT, [2, None, 5]),
+            value("rate", TensorProto.INT64, []),
+        ],
+        known=np.array(16000),
+        w=np.ones((7, 5), np.float32),
+        axis=np.array([0]),
+        times=np.array(2),
+        yes=np.array(1, bool),
+    )
     expected = {
         "tokens": [
             "rng.integers(0, 50, (1, 8)).astype('int64')",
             "rng.integers(0, 3, (1, 8)).astype('int32')",
         ],
-        "image": ["rng.uniform(0, 1, (1, 3, 16, 16)).astype('float32')"],
+        "audio": [
+            "rng.uniform(0, 1, (1, 7)).astype('float32')",
+            "rng.uniform(0, 1, (2, 1, 5)).astype('float32')",
+            "np.full((), 16000, 'int64')",
+        ],
+        "image": ["rng.uniform(0, 1, (1, 3, 64, 64)).astype('float32')"],
     }
     for folder, arrays in expected.items():
         done = run("init", folder)
         text = (repository / folder / "test_npudump_first.py").read_text("utf-8")
-        found = [line.strip().partition(",  #")[0] for line in text.splitlines() if "rng." in line]
+        found = [line.strip().partition(",  #")[0] for line in text.splitlines() if ",  # '" in line]
         assert found == arrays
         assert "none of those that were tried" not in done.out
         assert "1 recorded" in run_pytest(repository / folder, "--npudump-update-golden")
         assert "of 1 tests passed" in run_pytest(repository / folder)
-    assert "net.onnx: the size of axis 2 of the input 'x': the test takes 16" in done.out
+    assert "net.onnx: the size of axis 2 of the input 'x': the test takes 64" in done.out
 
 
 def test_a_model_that_runs_with_none_of_the_inputs_is_told(

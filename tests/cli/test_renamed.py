@@ -14,6 +14,8 @@ RENAMED = [
     ("stats dump", "npudump ls --stats"),
     ("--lang en overflow dump", "npudump ls"),
     ("tolerance explain golden.yaml", "npudump golden show --tolerances"),
+    ("plot", "npudump report --plots DIR"),
+    ("golden approve", "npudump golden accept"),
     ("golden pending", "npudump golden diff"),
     ("golden list", "npudump golden status -v"),
     ("golden stale", "npudump golden status"),
@@ -27,6 +29,10 @@ RENAMED = [
 MISSPELT = [
     ("ls --stast dump", "ls: error: unrecognized arguments: --stast: did you mean --stats?"),
     ("golden accept --resaon=x", "accept: error: unrecognized arguments: --resaon=x: did you mean --reason?"),
+    (
+        "golden verdict",
+        "there is no verdict, expected one of review, accept, reject, diff, show, status, log",
+    ),
     ("ls dump more", "ls: error: unrecognized arguments: more"),
 ]
 

@@ -181,8 +181,12 @@ NEAR = {
     "dumpNpu": True,
     "dump_on_npu": True,
     "cpu_npu_dump": True,
+    "npud": True,
+    "ascend_dump": True,
+    "ascendDumps(['a'])": True,
+    "dump_of_cann": True,
+    "acl_dump": True,
     # arguments of the marker's by name
-    "ascend_dump(layers=['a'])": True,
     "dump(layers=['a'])": True,
     # other processors, and other words
     "gpu_dump": False,
@@ -198,7 +202,9 @@ NEAR = {
     "input_dump": False,
     "regression(rtol=1e-3)": False,
     "distributed(devices=2)": False,
-    "ascend_dump(['a'])": False,
+    "acl_policy": False,
+    "npu_driver": False,
+    "oracle_dump": False,
     # marks of other plugins, also where these are missing
     "array_compare(rtol=1e-3, atol=1e-6, file_format='fits')": False,
     "mpl_image_compare(tolerance=5, remove_text=True)": False,

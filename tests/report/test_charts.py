@@ -31,6 +31,7 @@ from pytest_npudump.report.charts import (
     map_uri,
     write_figures,
 )
+from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.view import (
     ABREAST,
     CHANGED,
@@ -176,7 +177,7 @@ def test_where_no_edge_is_known_there_is_no_picture() -> None:
 def test_the_drawing_names_each_operator_once_and_escapes_it() -> None:
     name = "<b>&'\u202e"
     (found,) = around({"a": [], name: ["a"]}, name, {name})
-    drawn = graph_svg(found)
+    drawn = graph_svg(found, LayerNames())
     assert "<b>" not in drawn
     assert "\u202e" not in drawn
     assert drawn.count('class="operator') == 2

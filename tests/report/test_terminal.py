@@ -109,7 +109,7 @@ def test_every_line_fits_but_for_paths_and_commands(
         for lines in (text_of(test), text_of(test, verbose=True), short):
             free = [line for line in lines if not line.startswith(("report: ", "hand over: ", "to accept: "))]
             assert max(map(len, free)) <= columns, free
-            assert ("kernel error in " in lines[0]) is (len(isolated) == 2)
+            assert ("kernel error in" in lines[0]) is (len(isolated) == 2)
             assert [line for line in lines if line.startswith("report: ")]
             assert lines[-1].startswith("to accept: ")
             assert "quantized_MatMul_0:output.0" in lines[0]

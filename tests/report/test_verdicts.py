@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
+from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pytest_npudump.compare.stats.verdict import Reason, Verdict
 from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.language.text import inert
 from pytest_npudump.regression.result import Finding
 from pytest_npudump.report.explanations import finding_lines
+from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.verdicts import (
     COLUMNS,
-    begun,
-    common_prefix,
     deciding_rule,
     excess,
-    folded,
     number,
     plain,
     row,
     sentence,
-    shortened,
     table,
-    tail,
     worst,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 KEY = TensorKey("net/conv.1", "output", 0)
 
@@ -186,14 +188,6 @@ def test_columns_line_up_in_any_script() -> None:
     assert not any(line.endswith(" ") for line in lines)
 
 
-def test_long_names_lose_their_middle() -> None:
-    name = "begin" + "x" * 300 + "end"
-    (_, line) = table([(name,)], ("layer",))
-    assert line.startswith("  begin")
-    assert line.endswith("end")
-    assert len(line) <= 2 + 120
-
-
 TRANSFORMER = "/vision_model/encoder/layers.11/"
 NAMES = {
     "transformer": [
@@ -227,125 +221,140 @@ NAMES = {
 """Names as exporters write them, of about 70 characters."""
 
 
-@pytest.mark.parametrize("exporter", NAMES)
-def test_a_table_of_long_names_fits_and_tells_its_rows_apart(exporter: str) -> None:
-    names = NAMES[exporter]
+def rows_of(layers: Sequence[str]) -> list[tuple[str, ...]]:
     number = reason("avg", -0.0403114, -0.0407578, 6.46663e-06), reason()
-    rows = [row(fail(*number, key=TensorKey(name, "output", 0))) for name in names]
-    for most in (80, 120):
-        lines = table(rows, COLUMNS, most)
-        assert max(map(len, lines)) <= most, lines
-        shared = common_prefix(names)
-        said = "".join(map(str.strip, lines[: -len(names) - 1]))
-        assert said.replace("with/", "with /") == (f"these names begin with {shared}" if shared else "")
-        shown = [line[2:].split("  ")[0] for line in lines[-len(names) :]]
-        assert len(set(shown)) == len(names)
-        for cell, name in zip(shown, names, strict=True):
-            head, dots, tail = cell.partition("...")
-            assert name.removeprefix(shared).startswith(head)
-            assert name.endswith(tail if dots else head)
-        assert all("-0.0407578" in line for line in lines[-len(names) :])
+    return [row(fail(*number, key=TensorKey(layer, "output", 0))) for layer in layers]
 
 
-def test_names_that_would_look_alike_stand_whole_above_their_rows() -> None:
-    names = [f"/m/decoder/layers.{at}/self_attention_of_heads/key_projection/MatMul" for at in (3, 4)]
-    rows = [
-        (name, "MatMul", "output.0", "avg (+3 more)", "2.512345", "2.751234", "1.5e-05", "16500")
-        for name in names
-    ]
-    lines = table([*rows, ("/m/head/Gemm", *rows[0][1:])], COLUMNS, 60)
-    shown = [line.strip() for line in lines]
-    for name in names:
-        (at,) = [at for at, line in enumerate(shown) if name.endswith(line.lstrip(".")) and "layers" in line]
-        assert "16500" in shown[at + 1]
-    assert "head/Gemm" in " ".join(shown)
-    assert max(map(len, lines)) <= 62
+def meant(shown: str, layers: Sequence[str], prefix: str) -> list[str]:
+    """Layers that a name in a report may be: itself, or those with anything in place of three dots."""
+    if shown in layers:
+        return [shown]
+    anything = {"/...": "(?:/[^/]*)+", "_...": "(?:_[^_]*)+", "...": r"(?:\.[^.]*)+\."}
+    text = re.escape(shown.removeprefix(".../"))
+    for dots, parts in anything.items():
+        text = text.replace(re.escape(dots), parts)
+    begin = rf"{re.escape(prefix)}(?:.*[/._])?" if shown.startswith(".../") else ""
+    return [layer for layer in layers if re.fullmatch(begin + text, layer)]
 
 
-def test_a_file_has_names_whole_but_for_what_they_share() -> None:
-    names = NAMES["tf2onnx"]
-    said, _, *rows = table([row(fail(reason(), key=TensorKey(name, "output", 0))) for name in names])
-    prefix = "StatefulPartitionedCall/mobilenetv2_1.00_224/"
-    assert said == f"  these names begin with {prefix}"
-    assert [prefix + line.split()[0] for line in rows] == names
+def check(layers: Sequence[str], most: int, shown: Sequence[str]) -> list[str]:
+    """Lay a table out; each of its names means one layer, and is that of the lines."""
+    names = LayerNames([f"{layer}:output.0" for layer in layers], most)
+    lines = table(rows_of(shown), COLUMNS, names)
+    said = "".join(map(str.strip, names.legend())).removeprefix("names that start with .../ begin with")
+    found = [names.short(layer) for layer in shown]
+    whole = {line.strip() for line in lines}
+    cells = [line.split()[0] for line in lines if not line.startswith("   ")]
+    for layer, text in zip(shown, found, strict=True):
+        assert meant(text, layers, names.prefix) == [layer]
+        assert (text in cells) or text in whole
+        assert not text.startswith(".../") or said.strip() == names.prefix
+        (globbed, *_) = filter(None, (layers_meant([glob], layers) for glob in names.globs(text)))
+        assert globbed == {layer}
+        for words in ("kernel error in {0}:output.0; see", "({0}:input.1, '{0}')", "{0}（轴 1）不同"):
+            assert names.text(words.format(layer)) == words.format(text)
+    assert max(len(line) for line in lines if line.strip() not in found) <= most
+    return found
+
+
+@pytest.mark.parametrize("exporter", NAMES)
+@pytest.mark.parametrize("most", [60, 80, 120])
+def test_a_table_of_long_names_fits_and_names_mean_one_layer(exporter: str, most: int) -> None:
+    layers = NAMES[exporter]
+    others = [name.replace("11", "10").replace("_3", "_4").replace("31", "30") for name in layers]
+    check([*{*layers, *others, "head/Gemm"}], most, layers)
+
+
+PARTS = st.lists(
+    st.sampled_from(["block", "layers.1", "layers.2", "attention_of_many_heads", "MatMul", "x"]), max_size=6
+)
+
+
+@given(
+    st.lists(PARTS, min_size=2, max_size=12, unique_by=tuple),
+    st.sampled_from("/._"),
+    st.sampled_from(["", "/", "model_of_letters/", "/vision_model/"]),
+    st.integers(60, 120),
+)
+@settings(max_examples=150)
+def test_no_two_layers_of_a_model_are_shown_alike(
+    parts: list[list[str]], sign: str, begin: str, most: int
+) -> None:
+    layers = [begin.replace("/", sign) + sign.join(["in", *one, "Add"]) for one in parts]
+    found = check(layers, most, layers)
+    assert len({*found}) == len(layers)
+
+
+def test_a_name_says_what_tells_its_layer_from_those_that_a_table_lacks() -> None:
+    path = "/bert/encoder/transformer_stack/layer.{}/attention/self_output/dense_projection/{}"
+    layers = [path.format(at, kind) for at in range(4) for kind in ("MatMul", "Add", "Tanh")]
+    found = check([*layers, "/bert/embeddings/Gather"], 80, layers[6:9])
+    assert all(name.startswith(".../layer.2/.../") for name in found)
+
+
+def test_a_name_that_cannot_be_short_stands_whole_above_its_row() -> None:
+    layers = [f"/m/decoder/layers.{at}/{'self_attention_of_heads' * at}_{at}/MatMul" for at in (3, 4)]
+    names = LayerNames([f"{layer}:output.0" for layer in layers], 60)
+    lines = table(rows_of(layers), COLUMNS, names)
+    assert [line.strip() for line in lines[1::2]] == [names.short(layer) for layer in layers]
+    assert all("-0.0407578" in line for line in lines[2::2])
+
+
+def test_a_file_has_whole_names() -> None:
+    layers = NAMES["tf2onnx"]
+    _, *rows = table(rows_of(layers))
+    assert [line.split()[0] for line in rows] == layers
 
 
 @pytest.mark.parametrize(
-    ("names", "prefix"),
+    ("layers", "prefix"),
     [
         (["block/conv.1", "block/relu.1"], ""),
         (["encoder/conv.1", "encoder/conv.2"], "encoder/"),
         (["encoder.0.conv1", "encoder.0.conv2"], "encoder.0."),
         (["encoder/layers.10/a", "encoder/layers.11/a"], "encoder/"),
         (["encoder/layer/"], ""),
-        (["encoder/layer/", "encoder/layer/a"], ""),
+        (["encoder/layer/", "encoder/layer/a"], "encoder/layer/"),
+        (["encoder/head/a", "encoder/body/a", "encoder/body/b", "in"], "encoder/"),
+        (["encoder/head/a", "in", "out"], ""),
         ([], ""),
     ],
 )
-def test_a_prefix_ends_with_a_part_and_leaves_each_name_one(names: list[str], prefix: str) -> None:
-    assert common_prefix(names) == prefix
+def test_a_prefix_ends_with_a_part_and_leaves_each_name_one(layers: list[str], prefix: str) -> None:
+    assert LayerNames([f"{layer}:output.0" for layer in layers]).prefix == prefix
 
 
-def test_a_line_is_folded_behind_its_label_and_names_lose_what_a_model_shares() -> None:
-    name = "encoder/layers.11/attention/self/query/MatMul"
-    line = f"source:     {name}:output.0; all statistics before it match; 64 mismatches downstream"
-    assert folded(line, None) == [line]
-    assert folded(line, 80, "encoder/layers.11/") == [
-        "source:     .../attention/self/query/MatMul:output.0; all statistics before it",
-        "            match; 64 mismatches downstream",
+def test_a_line_is_broken_behind_its_label_and_keeps_what_is_to_be_copied() -> None:
+    names = LayerNames(["a:output.0"], 80)
+    words = "all statistics before it match; 64 mismatches downstream"
+    assert names.lines(f"source:     encoder/layers.11/attention/self/MatMul:output.0; {words}") == [
+        "source:     encoder/layers.11/attention/self/MatMul:output.0; all statistics",
+        "            before it match; 64 mismatches downstream",
     ]
-    long = f"/model/encoder/layers.11/attention/{'block/' * 9}query/MatMul"
-    starts = (f"source:     {long}:output.0; its inputs match", f"npudump: kernel error in {long}:output.0")
-    lines = [line for start in starts for line in folded(start, 80, "/model/")]
-    cut = {word.partition(":output.0")[0] for line in lines for word in line.split() if "query" in word}
-    assert cut == {".../encoder/layers.11/.../block/block/block/query/MatMul"}
-    assert cut.pop() in folded(f"npudump: {long}（轴 1）的权重通道顺序不同", 80, "/model/")[0]
-    first, second, *_ = folded("源头:       " + "统计数据" * 20, 60)
+    first, second, *_ = LayerNames((), 60).lines("源头:       " + "统计数据" * 20)
     assert cells(first) == cells(second) == 60
     assert second.startswith(" " * 12 + "统")
-    assert max(map(len, folded(f"npudump: kernel error in {'n' * 200}: wrong", 80))) <= 80
-    path = f"golden/{'test_' * 9}small.yaml"  # is to be copied
-    assert path in folded(f"golden:     {path}; mismatches: 1 of 3 tensors", 80)[0]
+    path = f"golden/{'test_' * 12}small.yaml"
+    assert path in " ".join(names.lines(f"golden:     {path}; mismatches: 1 of 3 tensors"))
+    assert LayerNames().lines("x " * 80) == ["x " * 80]
 
 
-def test_a_name_that_loses_its_middle_keeps_its_last_numbered_scope() -> None:
-    name = "/model/decoder/layers.2/self_attn/attention_core_with_rotary_embedding/MatMul"
-    assert shortened(name, 58) == "/model/decoder/layers.2/self_attn/.../MatMul"
-    assert tail(name, 58) == "/model/decoder/layers.2/self_attn/.../MatMul"
-    assert shortened(name.removeprefix("/model/"), 40) == "decoder/layers.2/self_attn/.../MatMul"
-    assert tail(name.replace("layers.2", "layers"), 50) == ".../attention_core_with_rotary_embedding/MatMul"
-
-
-@pytest.mark.parametrize(
-    ("name", "room", "text"),
-    [
-        ("a/b/c", 5, "a/b/c"),
-        ("aaaa/bbbb/cccc", 13, ".../bbbb/cccc"),
-        ("aaaa/bbbb/cccc", 9, ".../cccc"),
-        ("a" * 20, 9, "aaa...aaa"),
-    ],
-)
-def test_a_short_name_keeps_its_last_parts(name: str, room: int, text: str) -> None:
-    assert tail(name, room) == text
-
-
-def test_three_dots_stand_for_what_is_said_once_where_some_names_do_not_begin_so() -> None:
-    names = ["jax_get_logits/jit_logits/Model/Norm_0/Mul_1", "Unsqueeze__115"]
-    rows = [row(fail(reason(), key=TensorKey(name, "output", 0))) for name in names]
-    _, one, other = table(rows, COLUMNS, 80, "jax_get_logits/jit_logits/")
-    assert one.split()[0] == ".../Model/Norm_0/Mul_1"
-    assert other.split()[0] == names[1]
-    assert begun("jax_get_logits/jit_logits/", 80, dots=True) == [
-        "  .../ at the start of a name: jax_get_logits/jit_logits/"
-    ]
+def test_a_prefix_is_said_where_it_is_used_and_not_broken() -> None:
+    begin = f"/{'deep_model_of_letters_' * 4}/encoder/"
+    layers = [f"{begin}layers.{at}/mlp/projection/MatMul" for at in range(3)]
+    names = LayerNames([f"{layer}:output.0" for layer in layers], 80)
+    assert names.legend() == []
+    table(rows_of(layers[:2]), COLUMNS, names)
+    assert names.legend() == ["  names that start with .../ begin with", f"    {begin}"]
 
 
 def test_a_table_too_wide_for_numbers_goes_without_tolerances() -> None:
     numbers = reason("avg", 0.0074333, 0.000425994, 4.36e-08)
     rows = [row(fail(numbers, key=TensorKey("If_0", "output", place))) for place in (0, 1)]
-    assert max(map(len, table(rows, COLUMNS, 60))) <= 60
-    assert "tolerance" not in table(rows, COLUMNS, 60)[0]
-    assert "tolerance" in table(rows, COLUMNS, 80)[0]
+    assert max(map(len, table(rows, COLUMNS, LayerNames((), 60)))) <= 60
+    assert "tolerance" not in table(rows, COLUMNS, LayerNames((), 60))[0]
+    assert "tolerance" in table(rows, COLUMNS, LayerNames((), 80))[0]
 
 
 def test_markup_and_emoji_codes_in_names_are_names() -> None:

@@ -20,9 +20,10 @@ from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import first_of, terminal_columns
 from pytest_npudump.language.translation import gettext as _, spoken
+from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.origins import mismatches, source_lines
 from pytest_npudump.report.terminal import headline
-from pytest_npudump.report.verdicts import folded, prefix_of_model, shown, tail, times
+from pytest_npudump.report.verdicts import shown, times
 from pytest_npudump.request import KnownNames
 from pytest_npudump.results.acceptance import Pending, approve, pending_of, refuse_idle, reject
 from pytest_npudump.results.entry import ResultsError
@@ -84,15 +85,13 @@ def _chosen(pending: Sequence[Pending], names: Sequence[str], tests: KnownNames)
         )
         chosen |= meant
         if not any(one.entry.test in meant for one in pending):
-            known = first_of(one.entry.test for one in pending) or "none"
+            if not pending:
+                raise ResultsError(_("{name}: no run is pending review").format(name=name))
+            known = first_of(one.entry.test for one in pending)
             raise ResultsError(
                 _("{name} names no run pending review; these are: {known}").format(name=name, known=known)
             )
     return tuple(one for one in pending if one.entry.test in chosen)
-
-
-_NAME = 60
-"""Characters of a tensor's name in the list."""
 
 
 def waiting_lines(waiting: Sequence[Pending]) -> Iterator[str]:
@@ -109,12 +108,10 @@ def _in_short(pending: Pending) -> str:
     comparison = pending.comparison
     if comparison is None:
         return _("no golden file") if pending.golden is None else _("not compared")
-    words, first = _differ(pending), comparison.first
-    return (
-        words
-        if first is None
-        else _("{differ}, first {first}").format(differ=words, first=tail(str(first.key), _NAME))
-    )
+    if comparison.first is None:
+        return _differ(pending)
+    first = LayerNames.of(comparison, screen()).text(str(comparison.first.key))
+    return _("{differ}, first {first}").format(differ=_differ(pending), first=first)
 
 
 def _differ(pending: Pending) -> str:
@@ -154,7 +151,10 @@ def diff(arguments: argparse.Namespace) -> int:
         ],
         chain(
             waiting_lines(waiting.chosen),
-            *(("", *difference(one, arguments.layers, screen())) for one in waiting.chosen),
+            *(
+                ("", *difference(one, LayerNames.of(one.comparison, screen()), arguments.layers))
+                for one in waiting.chosen
+            ),
         ),
     )
     if not waiting.is_readable:
@@ -162,13 +162,13 @@ def diff(arguments: argparse.Namespace) -> int:
     return 1 if waiting.chosen else 0
 
 
-def difference(pending: Pending, layers: Sequence[str] = (), most: int | None = None) -> Iterator[str]:
+def difference(pending: Pending, names: LayerNames, layers: Sequence[str] = ()) -> Iterator[str]:
     """Yield the mismatches of one run.
 
     Args:
         pending: the run.
+        names: of its layers, for the terminal that rows are to fit.
         layers: names or globs of those that are shown; none for all.
-        most: columns of the terminal that rows are to fit; None for whole names.
     """
     yield f"{pending.entry.test} ({shown(pending.path)})"
     for refusal in pending.refusals:
@@ -185,11 +185,10 @@ def difference(pending: Pending, layers: Sequence[str] = (), most: int | None = 
         return
     failing = _failing(pending, layers)
     yield f"  {_differ(pending)}"
-    columns, prefix = most and most - 2, prefix_of_model(comparison)
+    table = verdict_table(failing, names) if failing else []
     for line in source_lines(_sources(pending), brief=False):
-        yield from (f"  {one}" for one in folded(line, columns, prefix))
-    if failing:
-        yield from verdict_table(failing, most)
+        yield from (f"  {one}" for one in names.lines(line, 2))
+    yield from (*names.legend(), *table)
 
 
 def _failing(pending: Pending, layers: Sequence[str]) -> list[Verdict]:
@@ -331,7 +330,8 @@ def _review(waiting: WaitingRuns, reason: str) -> list[tuple[str, str, str]]:
             word, layers = (standing, ()) if standing else _answer(pending, len(waiting.chosen) - number + 1)
             standing = word if word in _FOR_ALL else ""
             if asks and word in {"a", "A", "l"}:
-                reason, asks = _line(_("reason, kept in the goldens (empty for none): ")).strip(), False
+                question, asks = _("reason, kept in the goldens (empty for none): "), False
+                reason = _line(question, "").strip()
             decision = _carry_out(word, waiting, pending, layers, reason, asked=asked)
         some = _("only {layers}; the rest is pending").format(layers=", ".join(layers)) if layers else ""
         decided.append((pending.entry.test, decision, some))
@@ -365,7 +365,8 @@ def _answer(pending: Pending, left: int) -> tuple[str, tuple[str, ...]]:
             if layers and _differ_in(pending, layers):
                 return "l", tuple(layers)
         elif len(words) != 1 or words[0] not in _DECISIONS:
-            emit([_("unknown answer; enter a, r, s, l, w, q, A, R or S")])
+            told = _("unknown answer; enter a, r, s, l, w, q, A, R or S")
+            emit([told if keys else _("{words}; a reason is given by --reason").format(words=told)])
         elif (
             not (keys and words[0] in "ARS" and left > 1)
             or _line(_("all {left}? y: ").format(left=left)) == "y"
@@ -392,20 +393,21 @@ def _why(pending: Pending) -> Iterator[str]:
     failure = pending.entry.data.get("failure") or {}  # earlier results lack it
     result = pending.judged.result
     judged = "" if result is None or result.good else headline(result).removeprefix("npudump: ")
-    prefix = prefix_of_model(pending.comparison) if pending.comparison is not None else ""
+    names = LayerNames.of(pending.comparison, screen())
+    rows = [*difference(pending, names)]  # which give names their room
     for line in filter(None, (failure.get("headline") or judged, *failure.get("why", ()))):
-        yield from folded(spoken(line), screen(), prefix)
-    yield from difference(pending, most=screen())
+        yield from names.lines(spoken(line))
+    yield from rows
     if details := pending.entry.data["details"]:
         yield "  " + _("report: {path}").format(path=shown(Path(str(details))))
 
 
-def _line(question: str) -> str:
+def _line(question: str, at_end: str = "q") -> str:
     end_output()
     try:
         return input(question)
     except EOFError:
-        return "q"
+        return at_end
 
 
 def _key(question: str) -> str:
@@ -429,7 +431,7 @@ def _key(question: str) -> str:
 
 
 def _shown(pending: Pending, number: int, count: int) -> Iterator[str]:
-    run, *lines = difference(pending, most=terminal_columns())
+    run, *lines = difference(pending, LayerNames.of(pending.comparison, terminal_columns()))
     yield _("{number} of {count}: {run}").format(number=number, count=count, run=run)
     yield from lines[:_LINES]
     if len(lines) > _LINES:

@@ -20,6 +20,7 @@ from pytest_npudump.dump.table import STATISTICS
 from pytest_npudump.errors import MissingExtraError, NpudumpError
 from pytest_npudump.language.translation import gettext as _, is_english, ngettext, spoken
 from pytest_npudump.report.charts import (
+    IN_BOX,
     WORDS,
     axes_words,
     errors_svg,
@@ -28,7 +29,8 @@ from pytest_npudump.report.charts import (
     strip_svg,
     values_svg,
 )
-from pytest_npudump.report.verdicts import number, numbers, plain, prefix_of_keys, times
+from pytest_npudump.report.layer_names import LayerNames
+from pytest_npudump.report.verdicts import number, numbers, plain, times
 from pytest_npudump.report.view import (
     BAD,
     GOOD,
@@ -67,7 +69,7 @@ def payload(tensors: Sequence[TensorView], most_statistics: int) -> str:
 
     keys = [plain(str(one.key)) for one in tensors]
     data = {
-        "prefix": prefix_of_keys(keys),
+        "prefix": LayerNames(keys).prefix,
         "names": STATISTICS,
         "states": STATES,
         "key": keys,
@@ -104,6 +106,8 @@ def _share(share: float) -> float | int:
 
 
 _HERE = Path(__file__).parent
+_ACROSS = 72
+"""Columns of lines that names are cut for."""
 _STATISTICS = 10_000
 """Tensors of a page that come with both sides' statistics."""
 _PICTURES = 60
@@ -138,7 +142,7 @@ def write(view: SessionView, folder: Path, name: str = "", /) -> list[Path]:
     return [target]
 
 
-_ENDS = re.compile(r"(?<=[/_])(?=\w)|(?<=::)")
+_ENDS = re.compile(r"(?<=[\w.][/_])(?=[^\W\d])|(?<=::)")
 """Places where a name may be broken: behind ``/``, ``_`` and ``::``."""
 
 
@@ -164,7 +168,7 @@ def page(session: SessionView) -> str:
         "spoken": spoken,
         "parts": lambda name: may_break.join(_ENDS.split(name)),  # a text with names
     }
-    environment.globals |= {"_": _, "ngettext": ngettext}
+    environment.globals |= {"_": _, "ngettext": ngettext, "counted": _counted}
     script = (_HERE / "templates" / "page.js").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     statistics, pictures = _STATISTICS, _PICTURES
@@ -204,10 +208,11 @@ def _jinja2() -> Any:
 
 def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str, Any]:
     """Return the template's data of a test, its charts drawn."""
-    worst, prefix = _worst(test), prefix_of_keys([plain(str(one.key)) for one in test.tensors])
+    keys = [plain(str(one.key)) for one in test.tensors]
+    worst, names, boxes = _worst(test), LayerNames(keys, _ACROSS), LayerNames(keys, _ACROSS)
+    boxes.fit((plain(one.name) for around in test.neighbourhoods for one in around.operators), IN_BOX)
     states = [(state, sum(one.state == state for one in test.tensors)) for state in STATES]
-    words = _("{count} {status}")
-    label = _(", ").join(words.format(count=count, status=_(state)) for state, count in states if count)
+    label = _(", ").join(_counted(state, count) for state, count in states if count)
     return {
         "view": test,
         "id": f"test-{at}",
@@ -221,13 +226,13 @@ def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str,
                 ),
             )
         ),
-        "graphs": [(one, _markup(graph_svg(one))) for one in test.neighbourhoods[:_GRAPHS]],
+        "graphs": [(one, _markup(graph_svg(one, boxes))) for one in test.neighbourhoods[:_GRAPHS]],
         "elements": [_elements(one) for one in test.elements[:pictures]],
         "elements_left": max(0, len(test.elements) - pictures),
         "data": payload(test.tensors, statistics) if test.tensors else "",
         "worst": worst,
-        "headline": _dotted(plain(spoken(test.headline)), prefix),
-        "why": [_labelled(_dotted(plain(spoken(sentence)), prefix)) for sentence in test.why],
+        "headline": names.text(plain(spoken(test.headline))),
+        "why": [_labelled(names.text(plain(spoken(sentence)))) for sentence in test.why],
         "differs": any(golden not in {None, actual} for _name, golden, actual in test.producers),
         "off": times(worst.share) if worst is not None and math.isfinite(worst.share) else "",
         "commands": [_way_out(line) for line in test.ways_out],
@@ -236,9 +241,11 @@ def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str,
     }
 
 
-def _dotted(text: str, prefix: str) -> str:
-    """Return a sentence whose names lack what all names of the model begin with, which the table tells."""
-    return re.sub(rf"(?<![\w./-]){re.escape(prefix)}", ".../", text) if prefix else text
+def _counted(state: str, count: int) -> str:
+    """Return how many tensors have a state."""
+    if state == SOURCE:
+        return ngettext("{count} source", "{count} sources", count).format(count=count)
+    return _("{count} {status}").format(count=count, status=_(state))
 
 
 def _way_out(line: str) -> tuple[str, str, bool]:

@@ -74,7 +74,7 @@ def test_a_terminal_has_no_line_wider_than_it_but_what_is_to_be_copied(
     monkeypatch.setenv("COLUMNS", "80")
     fitted = golden_command("diff").out.splitlines()
     assert [line for line in fitted if len(line) > 80] == []
-    assert any(line.startswith("  matmul_2  ") for line in fitted)
+    assert any(line.startswith("  .../matmul_2  ") for line in fitted)
 
 
 def test_diff_shows_each_layer_and_by_how_much(waiting: Repository, golden_command: Verb) -> None:
@@ -102,6 +102,8 @@ def test_a_name_of_no_waiting_run_is_an_error(waiting: Repository, golden_comman
         done = golden_command(verb, "test_a.py::test_good")
         assert (done.code, "names no run pending review" in done.err) == (2, True)
     assert waiting.values("test_good") == GOLDEN
+    golden_command("reject")
+    assert golden_command("diff", "test_a.py::x").err == "npudump: test_a.py::x: no run is pending review\n"
 
 
 def test_a_test_that_was_run_is_meant_alone_though_its_id_is_a_glob_of_another(

@@ -91,11 +91,11 @@ def test_rows_fit_the_terminal_and_why_shows_whole_names(
     repository.approve("test_a", dict.fromkeys(names, 1.0))
     repository.keep("test_a", dict.fromkeys(names, 2.0))
     lines = review("q").out.splitlines()
-    assert "  these names begin with" in lines
+    assert "  names that start with .../ begin with" in lines
     assert f"    {prefix}" in lines
     head = next(index for index, line in enumerate(lines) if line.startswith("  layer"))
     rows = lines[head : head + 3]
-    assert rows[-1].startswith("  fc ")
+    assert rows[-1].startswith("  .../fc ")
     assert max(map(len, rows)) <= 80
     monkeypatch.delenv("COLUMNS")
     assert any(line.startswith(f"  {names[0]} ") for line in review("w", "q").out.splitlines())
@@ -131,6 +131,12 @@ def test_layers_may_be_named_as_a_table_shows_them(repository: Repository, revie
     review("l conv", "q")
     review("l .../fc", "q")
     assert repository.values("test_a") == dict(zip(names, (2.0, 1.0, 2.0), strict=True))
+
+
+def test_a_pipe_has_no_line_for_a_reason(waiting: Repository, review: Run) -> None:
+    done = review("a", "as conv is another one", "S")
+    assert "unknown answer; enter a, r, s, l, w, q, A, R or S; a reason is given by --reason" in done.out
+    assert list(waiting.decisions().values()).count("accepted") == 1
 
 
 def test_layers_that_are_misspelt_are_asked_for_again(waiting: Repository, review: Run) -> None:

@@ -87,7 +87,7 @@
       this.more.addEventListener("click", () => { this.most += 2 * STEP; this.draw(); });
       this.search.addEventListener("input", () => { this.most = STEP; this.draw(); });
       this.filter.addEventListener("change", () => { this.most = STEP; this.draw(); });
-      if (data.prefix) host.append(make("p", { className: "aside" }, t("  .../ at the start of a name: {prefix}", { prefix: data.prefix })));
+      if (data.prefix) host.append(make("p", { className: "aside" }, t("  names that start with .../ begin with {prefix}", { prefix: data.prefix })));
       host.append(
         make("div", { className: "tools" }, this.search, this.filter, this.shown),
         make("div", { className: "rows", tabIndex: 0 }, make("table", { className: "list" }, make("thead", {}, row), this.body)),
