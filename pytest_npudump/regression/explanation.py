@@ -14,9 +14,11 @@ from functools import cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from pytest_npudump.compare.judge import judge_tables
 from pytest_npudump.compare.patterns.pattern_search import SEARCHED, find_pattern
-from pytest_npudump.compare.stats.alignment import ABSENT
+from pytest_npudump.compare.stats.alignment import ABSENT, Alignment
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, GRAPH_INPUT, aligned_keys
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tensors.element_verdict import BYTES, ELEMENTS, SPECIAL
@@ -24,6 +26,9 @@ from pytest_npudump.compare.tensors.picture import describe_tensor, draw, draw_a
 from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
+from pytest_npudump.dump.stats.compact_projections import as_printed
+from pytest_npudump.dump.stats.projections import project
+from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import JUDGED, StatsTable
 from pytest_npudump.dump.tree.keys import is_eager
 from pytest_npudump.errors import DumpError, GoldenError, NpudumpError, said
@@ -33,6 +38,7 @@ from pytest_npudump.explain.matches import NameMap
 from pytest_npudump.explain.operator_alone import UNKNOWN, Alone, JudgedOperator, Search
 from pytest_npudump.explain.reference_model import ReferenceModel
 from pytest_npudump.golden.stored_tensors import TensorStore, read_tensors
+from pytest_npudump.graph.sources import relative_differences
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.run_folder import (
     RunFolder,
@@ -63,8 +69,6 @@ from pytest_npudump.runtime.aten.kept_calls import CallKeepingRuntime, WantedOut
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
-
-    import numpy as np
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.explain.reference import Reference
@@ -531,12 +535,13 @@ def _isolated(
     suspects = [key for key in plan.suspects if key not in begun and str(key.sanitised) not in healthy]
     own, inputs = records
     dumped = [*(record for record in own if record.op_type != GRAPH_INPUT), *inputs]
-    by_model, ended, notes = _by_model(context, suspects, dumped) if suspects else ((), "", ())
+    changes = _changes(first, own)
+    by_model, ended, notes = _by_model(context, suspects, dumped, changes) if suspects else ((), "", ())
     by_call: tuple[JudgedOperator, ...] = ()
     if context.calls is not None:
         archive = CallArchive(calls_folder(run), context.limit)
         bench = CallBench(run_of_data(context.calls), context.recompute, context.hf32, archive)
-        by_call = bench.isolate(_calls_among(first, suspects, healthy), own, progress)
+        by_call = bench.isolate(_calls_among(first, suspects, healthy), own, progress, changes)
         notes = (*notes, *archive.notes)
     calls = {one.key: one for one in by_call}
     kept = [
@@ -549,8 +554,53 @@ def _isolated(
     return tuple(one for one in isolated if str(one.key.sanitised) not in healthy), ended, tuple(notes)
 
 
+def _changes(
+    first: Result, records: Sequence[TensorRecord]
+) -> Callable[[TensorKey], Callable[[np.ndarray, np.ndarray], tuple[float, float]] | None]:
+    """Return what tells of an output how far it is off the golden, and how far another in its place would be.
+
+    The latter is infinite where it says nothing of who is wrong: of other numerics, of a golden that does not
+    repeat, and of elements that are in another order in the dump.
+    """
+    before = first.comparison
+    if before is None:
+        return lambda _: None
+    numerics, alignment = first.numerics, before.alignment
+    alike = numerics is not None and numerics.bounds == SAME and not numerics.differs
+    rows = aligned_keys(before.golden, before.actual, alignment)
+    places = {str(key.sanitised): at for at, (key, _) in enumerate(rows)}
+    dumped = {str(record.key.sanitised): record for record in records}
+    differences = cache(partial(relative_differences, before))
+
+    def changes(name: str, output: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+        at, record = places.get(name), dumped.get(name)
+        if at is None or record is None or at in before.within_noise:
+            return 0.0, math.inf
+        changed, device = float(differences()[at]), _loaded(record)
+        if (
+            not (alike and before.repeats)
+            or device is None
+            or not np.array_equal(device.ravel(), output.ravel(), equal_nan=True)
+        ):
+            return changed, math.inf
+        stats = replace(tensor_stats(other), projections=project(other))
+        told = [replace(record, stats=stats)]
+        table = StatsTable.from_records(as_printed(told) if before.actual.summed else told)
+        here = Alignment(alignment.golden[[at]], np.zeros(1, np.intp))
+        return changed, float(relative_differences(replace(before, actual=table, alignment=here))[0])
+
+    return lambda key: partial(changes, str(key.sanitised))
+
+
+def _same_order(one: np.ndarray, other: np.ndarray) -> bool:
+    return np.array_equal(one.ravel(), other.ravel(), equal_nan=one.dtype.kind not in "iub")
+
+
 def _by_model(
-    context: RunContext, suspects: Sequence[TensorKey], records: Sequence[TensorRecord]
+    context: RunContext,
+    suspects: Sequence[TensorKey],
+    records: Sequence[TensorRecord],
+    changes: Callable[[TensorKey], Callable[[np.ndarray, np.ndarray], tuple[float, float]] | None],
 ) -> tuple[Sequence[JudgedOperator], str, Sequence[str]]:
     """Judge suspects by the test's reference, else by the ONNX models that ran, or lie beside what ran.
 
@@ -599,7 +649,7 @@ def _by_model(
                     edges=edges() if converted else None,
                 )
             failing = [key for key in first.failing_keys if key.io == "output" and file_of(key) == file]
-            found += bench.isolate(own, here, layers, changed, others=failing, search=search)
+            found += bench.isolate(own, here, layers, changed, others=failing, search=search, changes=changes)
         except NpudumpError as error:
             notes.append(f"no operator was recomputed: {error}")
     return found, str(search), notes
