@@ -136,7 +136,7 @@ class Alone:
     @property
     def near(self) -> bool:
         """Whether it is so little off that another order of sums, or a fusion, is enough to explain it."""
-        return self.verdict == CONVICTED and not self.why and self.apart <= _FUSED * self.allowed
+        return self.verdict == CONVICTED and self.apart <= _FUSED * self.allowed
 
     def unless(self, why: str) -> Alone:
         """Return the verdict, unknown where there is a reason against a conviction."""
@@ -226,7 +226,7 @@ def judge_alone(operator: Recomputable, changes: Changes | None = None) -> Alone
                 apart = min(distance(one, form.astype(np.float64), largest) for one, form in forms)
                 alone = _by_distance(apart, bounds, operator)
             if changes is not None and alone.verdict != CONVICTED and math.isfinite(apart):
-                return _by_golden(alone, operator, expected, changes)
+                alone = _by_golden(alone, operator, expected, changes)
         if alone.verdict == CONVICTED:
             return alone.unless(operator.excuse(actual, expected, alone.apart))
     except NotRecomputedError as error:
@@ -235,7 +235,7 @@ def judge_alone(operator: Recomputable, changes: Changes | None = None) -> Alone
 
 
 def _by_golden(alone: Alone, operator: Recomputable, expected: Array, changes: Changes) -> Alone:
-    """Judge an output that healthy operators may be as far off, by the golden as well.
+    """Judge an output that healthy operators may be as far off by the golden as well.
 
     Most of a change that is much greater than the distance came in with the inputs. A smaller one is the
     operator's where what its inputs give is the golden.
@@ -244,17 +244,20 @@ def _by_golden(alone: Alone, operator: Recomputable, expected: Array, changes: C
     changed, expected_changed = changes(output, expected.astype(output.dtype).reshape(output.shape))
     if not changed or alone.apart <= changed / MARGIN:
         return alone
-    again = operator.healthy(expected).again
-    if alone.apart > again and expected_changed <= changed / MARGIN:
-        numbers = {"apart": f"{alone.apart:.2g}", "limit": f"{again:.2g}"}
-        why = said("relative L2 error {apart}, limit {limit}; the golden matches", **numbers)
-        return Alone(CONVICTED, alone.apart, again, why)
+    limit = operator.healthy(expected).again
+    if alone.apart > limit and expected_changed <= changed / MARGIN:
+        why = said(
+            "relative L2 error {apart}, limit {limit}; the golden matches",
+            apart=f"{alone.apart:.2g}",
+            limit=f"{limit:.2g}",
+        )
+        return Alone(CONVICTED, alone.apart, limit, why)
     why = said(
         "its statistics changed by {changed}, and a healthy error may be {most}",
         changed=f"{changed:.2g}",
         most=f"{alone.allowed:.2g}",
     )
-    return Alone(UNKNOWN, alone.apart, alone.allowed, alone.why or why)
+    return replace(alone, verdict=UNKNOWN, why=alone.why or why)
 
 
 def _by_distance(apart: float, bounds: Healthy, operator: Recomputable) -> Alone:

@@ -292,13 +292,14 @@ def conclude(item: pytest.Item, test: CaseSession) -> None:
 
 def _recorded_failure(item: pytest.Item, test: CaseSession) -> str:
     """Write the report files of a failing test, keep its result, and return its text."""
-    from pytest_npudump.report.terminal import failure_text, short_lines  # noqa: PLC0415 - for failures
+    from pytest_npudump.report.terminal import failure_lines, subject  # noqa: PLC0415 - for failures
 
     result, verbose = test.result, item.config.option.verbose > 0
     details = write_details(result)
     _keep_result(item, test, result, result_json(result, details))
-    item.stash[RESULT]["short"] = short_lines(result, details)
-    text = failure_text(result, details, verbose=verbose)
+    whole, item.stash[RESULT]["short"] = failure_lines(result, details, verbose=verbose)
+    item.stash[RESULT]["subject"] = subject(result)
+    text = "\n".join(whole)
     item.stash[RESULT].update(spoken_failure(result, details, text, test.case.settings.lang, verbose=verbose))
     item.stash[BAD] = text
     return text

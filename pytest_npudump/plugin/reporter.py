@@ -78,6 +78,7 @@ class Reporter:
         self._bring_in = bring_in
         self._lines_left = _BUDGET if config.option.verbose <= 0 else None
         self._spoken: list[tuple[pytest.CollectReport | pytest.TestReport, list[str]]] = []
+        self._about: list[tuple[pytest.TestReport, str]] = []
         self._refused = False
         self._problems: list[Callable[[], str]] = []
         self._lines: list[tuple[int, str]] = []
@@ -141,6 +142,8 @@ class Reporter:
         file, line, _ = report.location
         # A plugin that repeats tests may log several of an item: the last one counts.
         self.tests[item] = Reported(report.nodeid, result, report.failed, file, line or 0)
+        if report.failed and (layer := result.get("subject")):
+            self._about.append((report, layer))
         short = report.failed and "short" in result and self._shortened(report, result)
         if report.failed and (spoken := result.get("spoken")):
             behind = report.longreprtext.splitlines()[int(spoken["lines"]) :]
@@ -213,6 +216,11 @@ class Reporter:
             terminal = self.config.pluginmanager.get_plugin("terminalreporter")
             for report, lines in self._spoken:
                 speak(report, lines, terminal)
+        if self._about:
+            from pytest_npudump.plugin.terminal import name_in_summary  # noqa: PLC0415 - for failures
+
+            for report, layer in self._about:
+                name_in_summary(report, layer)
 
     def _ended(self) -> str:
         """Return that the session was ended in a test, which was not compared."""

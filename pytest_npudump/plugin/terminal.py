@@ -6,11 +6,13 @@ passed, with which of them are new.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from time import monotonic
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,12 +23,16 @@ from pytest_npudump.language.text import cut, hung, inert, terminal_columns
 from pytest_npudump.language.translation import gettext as _, is_english, ngettext, speaking, spoken
 from pytest_npudump.regression.result import GOOD, Result
 from pytest_npudump.report.files import ReportFiles
-from pytest_npudump.report.verdicts import plain, shown
+from pytest_npudump.report.verdicts import plain, shown, tail
 
 
 def fitted(reporter: Any, line: str) -> list[str]:
-    """Return a line as pytest's terminal is to show it: several where that is narrow, one in a log."""
-    return hung(inert(line), terminal_columns() if getattr(reporter, "isatty", False) else None)
+    """Return a line as pytest's terminal is to show it: several where that is narrow, one in a log.
+
+    ``COLUMNS`` says how wide what is no terminal is.
+    """
+    told = "COLUMNS" in os.environ or getattr(reporter, "isatty", False)
+    return hung(inert(line), terminal_columns() if told else None)
 
 
 PATIENCE = 2.0
@@ -117,12 +123,11 @@ def spoken_failure(
     """
     if chosen(language) == ENGLISH:
         return {}
-    from pytest_npudump.report.terminal import failure_text, short_lines  # noqa: PLC0415 - for failures
+    from pytest_npudump.report.terminal import failure_lines  # noqa: PLC0415 - for failures
 
     with speaking(language):
-        text = failure_text(result, details, verbose=verbose)
-        short = short_lines(result, details)
-    return {"spoken": {"lines": len(english.splitlines()), "text": text.splitlines(), "short": short}}
+        text, short = failure_lines(result, details, verbose=verbose)
+    return {"spoken": {"lines": len(english.splitlines()), "text": text, "short": short}}
 
 
 class _Failure:
@@ -134,7 +139,7 @@ class _Failure:
 
     def __init__(self, lines: list[str], crash: Any) -> None:
         self._lines = lines
-        self.reprcrash = type(crash)(crash.path, crash.lineno, lines[0])
+        self.reprcrash = crash
 
     def __str__(self) -> str:
         """Return all lines."""
@@ -196,8 +201,30 @@ def speak(report: pytest.CollectReport | pytest.TestReport, lines: list[str], re
     if lines == known:
         return
     crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is not None:
+        crash = type(crash)(crash.path, crash.lineno, lines[0])
     failure: Any = "\n".join(lines) if crash is None else _Failure(lines, crash)
     report.longrepr = failure
+
+
+_SUBJECT = 24
+"""Characters that the name of a layer may take in pytest's short summary, at least."""
+
+
+def name_in_summary(report: pytest.TestReport, layer: str) -> None:
+    """Have the line of pytest's short summary begin with a layer where it would be cut before that name."""
+    failure: Any = report.longrepr
+    crash = getattr(failure, "reprcrash", None)
+    told = str(failure if crash is None else crash.message).partition("\n")[0]
+    room = terminal_columns() - len(f"FAILED {report.nodeid} - ")
+    if len(told) <= room or layer.rpartition("/")[2] in told[: room - 3]:
+        return
+    words = told.removeprefix("Failed: ").removeprefix("npudump: ")
+    message = f"{tail(plain(layer), max(_SUBJECT, room // 2))}: {words}"
+    if crash is None:
+        report.longrepr = _Failure(str(failure).splitlines(), SimpleNamespace(message=message))  # type: ignore[assignment]
+    else:
+        crash.message = message
 
 
 _NOTES = 5

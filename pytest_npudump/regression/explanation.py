@@ -317,10 +317,11 @@ def _against_golden(
         if (key := str(verdict.key.sanitised)) in same
     }
     here = [records[key] for f in findings if (key := str(f.key.sanitised)) in records and key not in again]
+    findings = [
+        replace(one, now=status.OUTSIDE) if str(one.key.sanitised) in again else one for one in findings
+    ]
     if not here:
-        return tuple(
-            replace(one, now=status.OUTSIDE) if str(one.key.sanitised) in again else one for one in findings
-        )
+        return tuple(findings)
     measured = tolerances.with_measured(first.measured)
     after = judge_tables(before.golden, StatsTable.from_records(here), measured)
     reasons = {str(verdict.key.sanitised): verdict.reasons for verdict in before.failing}
@@ -330,14 +331,11 @@ def _against_golden(
     found = []
     for finding in findings:
         key, difference = str(finding.key.sanitised), finding.difference
-        if key in again:
-            found.append(replace(finding, now=status.OUTSIDE))
-            continue
         at, verdict = places.get(key, (ABSENT, None))
         known = {"dtype", "shape", "count", *((ELEMENTS, SPECIAL, BYTES) if difference is not None else ())}
         row = int(after.alignment.actual[at]) if verdict is not None else ABSENT
         known |= {name for name in JUDGED if row != ABSENT and after.actual.tells(name)[row]}
-        if row == ABSENT or verdict is None or verdict.status == EXTRA:
+        if row == ABSENT or verdict is None or verdict.status == EXTRA or key in again:
             found.append(finding)
         elif verdict.status == FAIL or (difference is not None and difference.outside):
             found.append(replace(finding, now=status.OUTSIDE))

@@ -140,6 +140,7 @@ def isolated_lines(
     begins: Collection[TensorKey] = (),
     most: int | None = None,
     models: ModelChange | None = None,
+    fed: Collection[str] = (),
     ended: str = "",
 ) -> list[str]:
     """Return a line for each operator that is convicted, then one for all that match, then the undecided.
@@ -152,6 +153,7 @@ def isolated_lines(
         begins: where changes begin: what is said of these tensors comes before others.
         most: lines of one kind; None for as many as that takes.
         models: how the models differ from the golden's; None where that is not known.
+        fed: keys of those whose inputs are the golden's.
         ended: where the search for a cause ended.
     """
     convicted = [one for one in isolated if one.alone.verdict == CONVICTED]
@@ -166,7 +168,7 @@ def isolated_lines(
     ]
     if matching:  # behind suspects that are undecided, unless it tells of another suspect
         at = len(others) if matching[0].upstream else 0
-        others.insert(at, _matching(matching, models, brief=brief, cause=bool(convicted)))
+        others.insert(at, _matching(matching, models, fed, brief=brief, cause=bool(convicted)))
     changed = models is not None and any(models.names(one.key.name_text) for one in matching)
     if ended and others and not convicted and not changed:
         others[0] += _("; {ended}").format(ended=spoken(ended))
@@ -175,7 +177,7 @@ def isolated_lines(
     shown = convicted[:most]
     lines = [_convicted(one) for one in shown]
     if any(one.inputs == FED for one in shown):
-        lines[-1] += _("; {option} in the marker tells").format(option=_INPUTS)
+        lines[-1] += _("; to tell which, set {option} in the marker").format(option=_INPUTS)
     if len(convicted) > len(shown) > 0:
         lines[-1] += _(" (and {left} more)").format(left=len(convicted) - len(shown))
     for one in shown:
@@ -198,7 +200,12 @@ def _error(one: JudgedOperator) -> str:
 
 
 def _matching(
-    matching: Sequence[JudgedOperator], models: ModelChange | None, *, brief: bool, cause: bool
+    matching: Sequence[JudgedOperator],
+    models: ModelChange | None,
+    fed: Collection[str],
+    *,
+    brief: bool,
+    cause: bool,
 ) -> str:
     """Tell of all that gave what their inputs give; without a cause, what that means of the first."""
     first = matching[0]
@@ -213,6 +220,8 @@ def _matching(
         return words
     if models is not None and models.names(first.key.name_text):
         return words
+    if str(first.key) in fed:
+        return _("{words}; {key} differs by the golden's kernel").format(words=words, key=first.key)
     whole = models is not None and not models.files and models.read == ALL
     if whole and not first.call:
         means = _("{words}; {key} differs by its inputs, or by the golden's kernel")
@@ -230,7 +239,7 @@ def _convicted(one: JudgedOperator) -> str:
     if one.converted:
         wrong = _("{wrong} or the conversion").format(wrong=wrong)
     if one.alone.near:
-        wrong = _("another order or a fusion explains it, or {wrong}").format(wrong=wrong)
+        wrong = _("a fusion or another order of sums may explain it, or {wrong}").format(wrong=wrong)
     if one.inputs == FED:
         words = _(
             "recomputed: {key} differs from {by} on the upstream outputs ({off}): {wrong} must be wrong, or "
@@ -263,7 +272,7 @@ def conviction(isolated: Sequence[JudgedOperator]) -> str:
     if first.inputs == FED:
         kind = _("{kind} or overwritten tensor").format(kind=kind)
     if first.alone.near:
-        kind = _("fusion, other order or {kind}").format(kind=kind)
+        kind = _("possible {kind}").format(kind=kind)
     words = _("{kind} in {key}: {off}").format(kind=kind, key=first.key, off=_off(first))
     return words + (
         _("; and in {named}").format(named=first_of((one.key for one in others), 2)) if others else ""

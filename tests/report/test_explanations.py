@@ -25,6 +25,7 @@ def one(alone: Alone, name: str = "conv", *, own: bool = False, **given: Any) ->
 
 PASSED, WRONG = Alone("acquitted", 2e-7, 4.8e-6), Alone("convicted", 1e-3, 4.8e-6)
 LOOP = Alone("unknown", why="Loop computes with graphs inside of it")
+WHICH = "to tell which, set acl_json="
 OFF = "relative L2 error 0.001, limit 4.8e-06"
 
 
@@ -65,10 +66,12 @@ def test_a_conviction_names_all_that_may_have_done_it(given: dict[str, Any], kin
     assert line.startswith("recomputed: b:output.0 differs from ")
     fed = given.get("inputs") == "upstream"
     wrote = (
-        "or something wrote to its input or output; acl_json=" if fed else "or something wrote to its output"
+        "or something wrote to its input or output; to tell which, set acl_json="
+        if fed
+        else "or something wrote to its output"
     )
     assert wrote in line
-    assert [words.count("marker tells") for words in isolated_lines(found, brief=False, most=3)][:3] == [
+    assert [words.count(WHICH) for words in isolated_lines(found, brief=False, most=3)][:3] == [
         0,
         0,
         fed,
