@@ -197,7 +197,8 @@ def speak(report: pytest.CollectReport | pytest.TestReport, lines: list[str], re
     """
     known = report.longreprtext.splitlines()
     plain_lines = vars(report).get(SPOKEN) or known
-    lines = lines or [one for line in plain_lines for one in fitted(reporter, line)]
+    columns = terminal_columns() if getattr(reporter, "isatty", False) else None
+    lines = lines or [one for line in plain_lines for one in hung(inert(line), columns)]
     if lines == known:
         return
     crash = getattr(report.longrepr, "reprcrash", None)
@@ -212,12 +213,12 @@ _SUBJECT = 24
 
 
 def name_in_summary(report: pytest.TestReport, layer: str) -> None:
-    """Have the line of pytest's short summary begin with a layer where it would be cut before that name."""
+    """Have the line of pytest's short summary begin with a layer where it ends before that name."""
     failure: Any = report.longrepr
     crash = getattr(failure, "reprcrash", None)
     told = str(failure if crash is None else crash.message).partition("\n")[0]
     room = terminal_columns() - len(f"FAILED {report.nodeid} - ")
-    if len(told) <= room or layer.rpartition("/")[2] in told[: room - 3]:
+    if layer.rpartition("/")[2] in (told if len(told) <= room else told[: room - 3]):
         return
     words = told.removeprefix("Failed: ").removeprefix("npudump: ")
     message = f"{tail(plain(layer), max(_SUBJECT, room // 2))}: {words}"
