@@ -292,13 +292,13 @@ def conclude(item: pytest.Item, test: CaseSession) -> None:
 
 def _recorded_failure(item: pytest.Item, test: CaseSession) -> str:
     """Write the report files of a failing test, keep its result, and return its text."""
-    from pytest_npudump.report.terminal import failure_lines, subject  # noqa: PLC0415 - for failures
+    from pytest_npudump.report.terminal import failure_lines, named  # noqa: PLC0415 - for failures
 
     result, verbose = test.result, item.config.option.verbose > 0
     details = write_details(result)
     _keep_result(item, test, result, result_json(result, details))
     whole, item.stash[RESULT]["short"] = failure_lines(result, details, verbose=verbose)
-    item.stash[RESULT]["subject"] = subject(result)
+    item.stash[RESULT]["subject"] = next(iter(named(result)), "")
     text = "\n".join(whole)
     item.stash[RESULT].update(spoken_failure(result, details, text, test.case.settings.lang, verbose=verbose))
     item.stash[BAD] = text

@@ -78,7 +78,6 @@ class Reporter:
         self._bring_in = bring_in
         self._lines_left = _BUDGET if config.option.verbose <= 0 else None
         self._spoken: list[tuple[pytest.CollectReport | pytest.TestReport, list[str]]] = []
-        self._about: list[tuple[pytest.TestReport, str]] = []
         self._refused = False
         self._problems: list[Callable[[], str]] = []
         self._lines: list[tuple[int, str]] = []
@@ -142,8 +141,6 @@ class Reporter:
         file, line, _ = report.location
         # A plugin that repeats tests may log several of an item: the last one counts.
         self.tests[item] = Reported(report.nodeid, result, report.failed, file, line or 0)
-        if report.failed and (layer := result.get("subject")):
-            self._about.append((report, layer))
         short = report.failed and "short" in result and self._shortened(report, result)
         if report.failed and (spoken := result.get("spoken")):
             behind = report.longreprtext.splitlines()[int(spoken["lines"]) :]
@@ -211,16 +208,13 @@ class Reporter:
     def _speak(self) -> None:
         """Have the terminal show failures in its reader's language: all other readers have had theirs."""
         if self._spoken:
-            from pytest_npudump.plugin.terminal import speak  # noqa: PLC0415 - for failures
+            from pytest_npudump.plugin.terminal import name_in_summary, speak  # noqa: PLC0415 - for failures
 
             terminal = self.config.pluginmanager.get_plugin("terminalreporter")
             for report, lines in self._spoken:
                 speak(report, lines, terminal)
-        if self._about:
-            from pytest_npudump.plugin.terminal import name_in_summary  # noqa: PLC0415 - for failures
-
-            for report, layer in self._about:
-                name_in_summary(report, layer)
+                if layer := vars(report).get("npudump", {}).get("subject"):
+                    name_in_summary(report, layer)
 
     def _ended(self) -> str:
         """Return that the session was ended in a test, which was not compared."""

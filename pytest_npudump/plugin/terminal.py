@@ -212,7 +212,7 @@ _SUBJECT = 24
 """Characters that the name of a layer may take in pytest's short summary, at least."""
 
 
-def name_in_summary(report: pytest.TestReport, layer: str) -> None:
+def name_in_summary(report: pytest.CollectReport | pytest.TestReport, layer: str) -> None:
     """Have the line of pytest's short summary begin with a layer where it ends before that name."""
     failure: Any = report.longrepr
     crash = getattr(failure, "reprcrash", None)

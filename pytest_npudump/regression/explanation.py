@@ -560,38 +560,28 @@ def _changes(
     The latter is infinite where it says nothing of who is wrong: of other numerics, of a golden that does not
     repeat, and of elements that are in another order in the dump.
     """
-    before = first.comparison
+    before, numerics = first.comparison, first.numerics
     if before is None:
         return lambda _: None
-    numerics, alignment = first.numerics, before.alignment
-    alike = numerics is not None and numerics.bounds == SAME and not numerics.differs
+    alike = before.repeats and numerics is not None and numerics.bounds == SAME and not numerics.differs
+    alignment, differences = before.alignment, cache(partial(relative_differences, before))
     rows = aligned_keys(before.golden, before.actual, alignment)
     places = {str(key.sanitised): at for at, (key, _) in enumerate(rows)}
     dumped = {str(record.key.sanitised): record for record in records}
-    differences = cache(partial(relative_differences, before))
 
     def changes(name: str, output: np.ndarray, other: np.ndarray) -> tuple[float, float]:
         at, record = places.get(name), dumped.get(name)
         if at is None or record is None or at in before.within_noise:
             return 0.0, math.inf
         changed, device = float(differences()[at]), _loaded(record)
-        if (
-            not (alike and before.repeats)
-            or device is None
-            or not np.array_equal(device.ravel(), output.ravel(), equal_nan=True)
-        ):
+        if not alike or device is None or not np.array_equal(device.ravel(), output.ravel(), equal_nan=True):
             return changed, math.inf
-        stats = replace(tensor_stats(other), projections=project(other))
-        told = [replace(record, stats=stats)]
+        told = [replace(record, stats=replace(tensor_stats(other), projections=project(other)))]
         table = StatsTable.from_records(as_printed(told) if before.actual.summed else told)
         here = Alignment(alignment.golden[[at]], np.zeros(1, np.intp))
         return changed, float(relative_differences(replace(before, actual=table, alignment=here))[0])
 
     return lambda key: partial(changes, str(key.sanitised))
-
-
-def _same_order(one: np.ndarray, other: np.ndarray) -> bool:
-    return np.array_equal(one.ravel(), other.ravel(), equal_nan=one.dtype.kind not in "iub")
 
 
 def _by_model(

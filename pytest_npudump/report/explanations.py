@@ -328,8 +328,12 @@ def reference_lines(
             against=against, compared=result.compared, layers=result.layers
         )
     ]
-    if failing:
-        lines += [] if brief else [f"{_INDENT}{_first(result, sources)}"]
+    if (first := found.first) is not None:
+        reason = _("an input of the graph: the device has other values there than the reference was fed")
+        if first.op_type != GRAPH_INPUT:
+            reason = explain_first(found, feeds_seen=feeds_are_seen(sources, first))
+        words = _("first: {key}; {reason}").format(key=first.key, reason=reason)
+        lines += [] if brief else [f"{_INDENT}{words}"]
         lines += source_lines(sources, brief=rows is not None)
         lines = [one for line in lines for one in folded(line, columns)]
         lines += table([row(verdict) for verdict in failing[:rows]], _COLUMNS, columns)
@@ -379,17 +383,6 @@ def whose_error(result: ReferenceResult) -> list[str]:
         else ""
     )
     return [_("whose error: {words}{several}").format(words=words, several=several)]
-
-
-def _first(result: ReferenceResult, sources: Sources | None) -> str:
-    comparison = result.comparison
-    assert comparison is not None  # noqa: S101 - checked by the caller
-    first = comparison.first
-    if first is not None and first.op_type == GRAPH_INPUT:
-        reason = _("an input of the graph: the device has other values there than the reference was fed")
-    else:
-        reason = explain_first(comparison, feeds_seen=feeds_are_seen(sources, first))
-    return _("first: {key}; {reason}").format(key=first.key, reason=reason) if first is not None else ""
 
 
 def way_out(result: Result) -> str:

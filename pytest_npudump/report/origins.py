@@ -171,23 +171,23 @@ def model_line(result: Result, *, brief: bool, cause: bool) -> list[str]:
     models = result.models
     if models is None or (brief and models.changed):
         return []
-    words = what_changed(result, None)
-    if not models.files and models.read == PARAMETERS:
-        words = _(
+    words, whole = what_changed(result, None), not models.changed
+    if whole and models.files:
+        whole = models.read == ALL
+        weights = _("{names} differs, its weights do not")
+        words = _("{names} differs, its weights and attributes do not") if whole else weights
+    elif whole:
+        whole = models.read != PARAMETERS
+        code = _(
             "its parameters are identical to the golden's; the code, a kernel, the driver or an input differs"
         )
-    elif not models.files:
-        words = _("identical to the golden's")
-    elif not models.changed and models.read == ALL:
-        words = _("{names} differs, its weights and attributes do not")
-    elif not models.changed:
-        words = _("{names} differs, its weights do not")
-    if not models.changed and models.read == ALL and not cause:
+        words = _("identical to the golden's") if whole else code
+    if whole and not cause:
         first = result.comparison.first if result.comparison is not None else None
+        means = _("{words}; a kernel, the driver or an input differs")
         if first is not None and str(first.key) in fed_by_golden(result):
-            words = _("{words}; the kernel or the driver differs").format(words=words)
-        else:
-            words = _("{words}; a kernel, the driver or an input differs").format(words=words)
+            means = _("{words}; the kernel or the driver differs")
+        words = means.format(words=words)
     return [_("model:      {words}").format(words=words.format(names=first_of(models.files)))]
 
 

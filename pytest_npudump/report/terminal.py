@@ -108,13 +108,15 @@ def _cause(result: Result) -> str:
     return conviction(result.escalation.isolated) if result.escalation is not None else ""
 
 
-def subject(result: Result) -> str:
-    """Return the layer that a failure is about: of the cause, else of the first mismatch; "" for none."""
+def named(result: Result) -> list[str]:
+    """Return the layers that the headline names: the cause first, the mismatch last."""
     isolated = result.escalation.isolated if result.escalation is not None else ()
-    keys = [one.key for one in isolated if one.alone.verdict == CONVICTED]
+    sources = result.sources.independent if result.sources is not None else ()
     first = result.comparison.first if result.comparison is not None else None
+    keys = [one.key for one in isolated if one.alone.verdict == CONVICTED]
+    keys += [source.begins or source.key for source in sources]
     keys += [first.key] if first is not None else []
-    return keys[0].layer if keys else ""
+    return [*dict.fromkeys(key.layer for key in keys)]
 
 
 def failure_lines(result: Result, details: ReportFiles, *, verbose: bool) -> tuple[list[str], list[str]]:
@@ -260,19 +262,10 @@ def _body(
 
 
 def _code_lines(result: Result, *, brief: bool) -> list[str]:
-    """Return the source lines of the layers that the headline names: the cause first, the mismatch last."""
-    if not result.code:
-        return []
-    isolated = result.escalation.isolated if result.escalation is not None else ()
-    sources = result.sources.independent if result.sources is not None else ()
-    first = result.comparison.first if result.comparison is not None else None
-    keys = [one.key for one in isolated if one.alone.verdict == CONVICTED]
-    keys += [source.begins or source.key for source in sources]
-    keys += [first.key] if first is not None else []
-    line, layers = _("code:       {layer}: {code}"), dict.fromkeys(key.layer for key in keys)
-    known = [layer for layer in layers if sanitise(layer) in result.code]
-    known = known[: 1 if brief else None]
-    return [line.format(layer=layer, code=result.code[sanitise(layer)]) for layer in known]
+    """Return the source lines of the layers that the headline names."""
+    known = [layer for layer in named(result) if sanitise(layer) in result.code] if result.code else []
+    line = _("code:       {layer}: {code}")
+    return [line.format(layer=one, code=result.code[sanitise(one)]) for one in known[: 1 if brief else None]]
 
 
 def _rows(
