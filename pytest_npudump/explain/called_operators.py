@@ -258,7 +258,7 @@ class CallBench:
         suspects: Sequence[TensorKey],
         records: Sequence[TensorRecord],
         report: Callable[[int, int], None] | None = None,
-        changes: Callable[[TensorKey], Changes | None] = lambda _: None,
+        changes: Changes | None = None,
     ) -> tuple[JudgedOperator, ...]:
         """Judge outputs by what their calls were given.
 

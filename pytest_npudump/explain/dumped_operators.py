@@ -58,7 +58,7 @@ from pytest_npudump.onnxmodels.variation import Variation, Varying
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges, Port
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from pytest_npudump.explain.operator_alone import Changes
     from pytest_npudump.onnxmodels.tensor_types import Tensor
@@ -522,7 +522,7 @@ class ModelBench:
         *,
         others: Sequence[TensorKey] = (),
         search: Search | None = None,
-        changes: Callable[[TensorKey], Changes | None] = lambda _: None,
+        changes: Changes | None = None,
     ) -> tuple[JudgedOperator, ...]:
         """Judge outputs by what the inputs of their operators give, and what lies upstream of the acquitted.
 

@@ -16,6 +16,7 @@ import sys
 import time
 from collections import deque
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import TensorKey
 
     Array = np.ndarray[Any, np.dtype[Any]]
-    Changes = Callable[[Array, Array], tuple[float, float]]
+    Changes = Callable[[TensorKey, Array, Array], tuple[float, float]]
     """How far an output, and another in its place, are off the golden: relative L2, or 0 where unknown."""
 
 CONVICTED = "convicted"
@@ -189,7 +190,9 @@ class Recomputable(Protocol):
         """Say why an output that is wrong may be a healthy operator's all the same; "" where it may not."""
 
 
-def judge_alone(operator: Recomputable, changes: Changes | None = None) -> Alone:
+def judge_alone(
+    operator: Recomputable, changes: Callable[[Array, Array], tuple[float, float]] | None = None
+) -> Alone:
     """Hold an operator's output against what its inputs give; the nearest way to compute that counts.
 
     Args:
@@ -234,7 +237,12 @@ def judge_alone(operator: Recomputable, changes: Changes | None = None) -> Alone
     return alone
 
 
-def _by_golden(alone: Alone, operator: Recomputable, expected: Array, changes: Changes) -> Alone:
+def _by_golden(
+    alone: Alone,
+    operator: Recomputable,
+    expected: Array,
+    changes: Callable[[Array, Array], tuple[float, float]],
+) -> Alone:
     """Judge an output that healthy operators may be as far off by the golden as well.
 
     Most of a change that is much greater than the distance came in with the inputs. A smaller one is the
@@ -400,7 +408,7 @@ def isolate(
     others: Sequence[TensorKey] = (),
     size: Callable[[TensorKey], int] = lambda _: 0,
     search: Search | None = None,
-    changes: Callable[[TensorKey], Changes | None] = lambda _: None,
+    changes: Changes | None = None,
 ) -> tuple[JudgedOperator, ...]:
     """Judge outputs by what the inputs of their operators give, and what lies upstream of the acquitted.
 
@@ -425,7 +433,8 @@ def isolate(
         found: Sequence[Found] = ()
         try:
             found = operators(key)
-            alones = [judge_alone(operator, changes(key)) for operator in found]
+            of_key = None if changes is None else partial(changes, key)
+            alones = [judge_alone(operator, of_key) for operator in found]
             if len({alone.verdict for alone in alones}) > 1:
                 name = found[0].name
                 raise NotAtHandError(f"{name} gave these values {len(found)} times, not all of them rightly")

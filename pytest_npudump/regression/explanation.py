@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
+    from pytest_npudump.explain.operator_alone import Changes
     from pytest_npudump.explain.reference import Reference
     from pytest_npudump.record.record import Record
     from pytest_npudump.regression.attempt import Attempt
@@ -552,43 +553,42 @@ def _isolated(
     return tuple(one for one in isolated if str(one.key.sanitised) not in healthy), ended, tuple(notes)
 
 
-def _changes(
-    first: Result, records: Sequence[TensorRecord]
-) -> Callable[[TensorKey], Callable[[np.ndarray, np.ndarray], tuple[float, float]] | None]:
+def _changes(first: Result, records: Sequence[TensorRecord]) -> Changes | None:
     """Return what tells of an output how far it is off the golden, and how far another in its place would be.
 
-    The latter is infinite where it says nothing of who is wrong: of other numerics, of a golden that does not
-    repeat, and of elements that are in another order in the dump.
+    The latter is infinite where it says nothing of who is wrong: of tensors that are not known to have
+    changed, and of elements that are in another order in the dump.
     """
-    before, numerics = first.comparison, first.numerics
+    before, known = first.comparison, _changed(first)
     if before is None:
-        return lambda _: None
-    alike = before.repeats and numerics is not None and numerics.bounds == SAME and not numerics.differs
+        return None
     alignment, differences = before.alignment, cache(partial(relative_differences, before))
     rows = aligned_keys(before.golden, before.actual, alignment)
     places = {str(key.sanitised): at for at, (key, _) in enumerate(rows)}
     dumped = {str(record.key.sanitised): record for record in records}
 
-    def changes(name: str, output: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+    def changes(key: TensorKey, output: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+        name = str(key.sanitised)
         at, record = places.get(name), dumped.get(name)
         if at is None or record is None or at in before.within_noise:
             return 0.0, math.inf
         changed, device = float(differences()[at]), _loaded(record)
-        if not alike or device is None or not np.array_equal(device.ravel(), output.ravel(), equal_nan=True):
+        same = device is not None and np.array_equal(device.ravel(), output.ravel(), equal_nan=True)
+        if name not in known or not same:
             return changed, math.inf
         told = [replace(record, stats=replace(tensor_stats(other), projections=project(other)))]
         table = StatsTable.from_records(as_printed(told) if before.actual.summed else told)
         here = Alignment(alignment.golden[[at]], np.zeros(1, np.intp))
         return changed, float(relative_differences(replace(before, actual=table, alignment=here))[0])
 
-    return lambda key: partial(changes, str(key.sanitised))
+    return changes
 
 
 def _by_model(
     context: RunContext,
     suspects: Sequence[TensorKey],
     records: Sequence[TensorRecord],
-    changes: Callable[[TensorKey], Callable[[np.ndarray, np.ndarray], tuple[float, float]] | None],
+    changes: Changes | None,
 ) -> tuple[Sequence[JudgedOperator], str, Sequence[str]]:
     """Judge suspects by the test's reference, else by the ONNX models that ran, or lie beside what ran.
 
@@ -646,7 +646,9 @@ def _by_model(
 def _changed(first: Result) -> frozenset[str]:
     """Return the sanitised keys of tensors that changed, of a golden that repeats in the run's numerics."""
     comparison, numerics = first.comparison, first.numerics
-    if comparison is None or not comparison.repeats or numerics is None or numerics.bounds != SAME:
+    if comparison is None or not comparison.repeats or numerics is None:
+        return frozenset()
+    if numerics.bounds != SAME or numerics.differs:
         return frozenset()
     rows = aligned_keys(comparison.golden, comparison.actual, comparison.alignment)
     differing = comparison.differing - comparison.unsteady

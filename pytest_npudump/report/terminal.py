@@ -144,10 +144,15 @@ def _behind(result: Result, details: ReportFiles) -> list[str]:
 
 
 def hand_over(result: Result, details: ReportFiles) -> str:
-    """Return the command that hands over an operator that is wrong by itself; "" without such a one."""
+    """Return the command that hands over an operator that is wrong by itself; "" without such a one.
+
+    One that is wrong by the golden has to be out of tolerance: nothing else tells where it is run alone.
+    """
     isolated = result.escalation.isolated if result.escalation is not None else ()
     convicted = [one for one in isolated if one.alone.verdict == CONVICTED]
     if details.problem or not any(one.saved is not None or not one.call for one in convicted):
+        return ""
+    if convicted[0].alone.why and convicted[0].key not in result.failing_keys:
         return ""
     folder = shown(details.text.parent, result.origin.here)
     return f"npudump repro {typed(folder)} -o DIR"

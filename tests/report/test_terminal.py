@@ -123,6 +123,17 @@ def test_every_line_fits_but_for_paths_and_commands(
         assert any(names[0] in line for line in full_lines(test))
 
 
+@pytest.mark.parametrize(("name", "there"), [("net/layer_0", True), ("net/before", False)])
+def test_an_operator_that_only_the_golden_tells_is_handed_over_where_it_is_out_of_tolerance(
+    failed: Callable[..., Result], name: str, *, there: bool
+) -> None:
+    alone = Alone(CONVICTED, 4e-6, 4.8e-7, "the golden matches")
+    one = JudgedOperator(TensorKey(name, "output", 0), "Tanh", "net.onnx", own=True, alone=alone)
+    lines = text_of(failed(1, escalation=Escalation((), (name,), isolated=(one,))))
+    assert lines[0].startswith(f"npudump: possible kernel error in {name}:output.0: ")
+    assert any(line.startswith("hand over: ") for line in lines) is there
+
+
 def test_the_first_line_is_where_the_change_begins(failed: Callable[..., Result]) -> None:
     first, begins = TensorKey("net/layer_0", "output", 0), TensorKey("net/before", "output", 0)
     found = Sources((Source(first, "", 3, begins=begins, share=0.3),), 3, (), "model.onnx")
