@@ -26,13 +26,13 @@ from pytest_npudump.report.files import ReportFiles
 from pytest_npudump.report.verdicts import plain, shown, tail
 
 
-def fitted(reporter: Any, line: str) -> list[str]:
+def fitted(reporter: Any, line: str, *, note: bool = False) -> list[str]:
     """Return a line as pytest's terminal is to show it: several where that is narrow, one in a log.
 
-    ``COLUMNS`` says how wide what is no terminal is.
+    A ``note`` without an absolute path is as wide as ``COLUMNS`` says there, too.
     """
-    told = "COLUMNS" in os.environ or getattr(reporter, "isatty", False)
-    return hung(inert(line), terminal_columns() if told else None)
+    wide = note and "COLUMNS" in os.environ and " /" not in line
+    return hung(inert(line), terminal_columns() if wide or getattr(reporter, "isatty", False) else None)
 
 
 PATIENCE = 2.0
@@ -197,8 +197,7 @@ def speak(report: pytest.CollectReport | pytest.TestReport, lines: list[str], re
     """
     known = report.longreprtext.splitlines()
     plain_lines = vars(report).get(SPOKEN) or known
-    columns = terminal_columns() if getattr(reporter, "isatty", False) else None
-    lines = lines or [one for line in plain_lines for one in hung(inert(line), columns)]
+    lines = lines or [one for line in plain_lines for one in fitted(reporter, line)]
     if lines == known:
         return
     crash = getattr(report.longrepr, "reprcrash", None)
