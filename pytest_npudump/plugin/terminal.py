@@ -207,8 +207,8 @@ def speak(report: pytest.CollectReport | pytest.TestReport, lines: list[str], re
     report.longrepr = failure
 
 
-_SUBJECT = 24
-"""Characters that the name of a layer may take in pytest's short summary, at least."""
+_SUBJECT, _CAUSE = 24, 20
+"""Characters that a layer may take in pytest's short summary at least, and that it leaves to its cause."""
 
 
 def name_in_summary(report: pytest.CollectReport | pytest.TestReport, layer: str) -> None:
@@ -220,7 +220,7 @@ def name_in_summary(report: pytest.CollectReport | pytest.TestReport, layer: str
     if layer.rpartition("/")[2] in (told if len(told) <= room else told[: room - 3]):
         return
     words = told.removeprefix("Failed: ").removeprefix("npudump: ")
-    message = f"{tail(plain(layer), max(_SUBJECT, room // 2))}: {words}"
+    message = f"{tail(plain(layer), max(_SUBJECT, room - _CAUSE))}: {words}"
     if crash is None:
         report.longrepr = _Failure(str(failure).splitlines(), SimpleNamespace(message=message))  # type: ignore[assignment]
     else:

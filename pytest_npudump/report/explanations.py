@@ -72,13 +72,9 @@ def finding_lines(finding: Finding, *, brief: bool) -> list[str]:
         if pattern is not None:
             lines.append(_("pattern: {pattern}").format(pattern=spoken(str(pattern))))
     tensor = finding.description
-    if tensor is not None and finding.reference is None:
-        odd = tensor.first_nan is not None or tensor.first_inf is not None
-        words = tensor_words(tensor)
-        if not brief:
-            lines.append(f"{words}, {_(_NO_GOLDEN)}")
-        elif odd:
-            lines.append(words)
+    odd = tensor is not None and (tensor.first_nan is not None or tensor.first_inf is not None)
+    if tensor is not None and finding.reference is None and (odd or not brief):
+        lines.append(tensor_words(tensor) + ("" if brief else f", {_(_NO_GOLDEN)}"))
     if finding.note and not brief:
         lines.append(spoken(finding.note))
     return [_("elements:   {key}: {line}").format(key=finding.key, line=line) for line in lines]
@@ -95,12 +91,13 @@ def _difference_lines(difference: TensorDifference, side: str, *, brief: bool) -
     measures = _("max abs error {max_abs}, max rel error {max_rel}, cosine similarity {cosine}").format(
         max_abs=number(d.max_abs), max_rel=number(d.max_rel), cosine=number(d.cosine)
     )
+    share = _("{share:.4g} % of {count} within tolerance of the {side} tensor; {measures}")
+    if not d.outside:  # what fails is held to another tolerance than the elements
+        share = _("all {count} within rtol={rtol:g} atol={atol:g} of the {side} tensor; {measures}")
+    measures = places[0] if brief and places else measures
     lines = [
-        _("{share:.4g} % of {count} within tolerance of the {side} tensor; {measures}").format(
-            share=100 * d.within,
-            count=d.count,
-            side=words,
-            measures=places[0] if brief and places else measures,
+        share.format(
+            share=100 * d.within, count=d.count, rtol=d.rtol, atol=d.atol, side=words, measures=measures
         )
     ]
     if not d.special_equal:
@@ -115,8 +112,10 @@ def tensor_words(tensor: TensorDescription) -> str:
     """Return where the remarkable elements of a tensor lie."""
     parts = [f"{tensor.dtype} {list(tensor.shape)}"]
     if tensor.max_at is not None and tensor.min_at is not None:
-        parts.append(_("max {max} at {max_at}").format(max=number(tensor.max), max_at=list(tensor.max_at)))
-        parts.append(_("min {min} at {min_at}").format(min=number(tensor.min), min_at=list(tensor.min_at)))
+        parts += [
+            _("max {max} at {max_at}").format(max=number(tensor.max), max_at=list(tensor.max_at)),
+            _("min {min} at {min_at}").format(min=number(tensor.min), min_at=list(tensor.min_at)),
+        ]
     if tensor.first_nan is not None:
         parts.append(
             _("{nan} NaN, first at {first_nan}").format(nan=tensor.nan, first_nan=list(tensor.first_nan))
@@ -216,19 +215,16 @@ def _matching(
     keys = first_of((one.key for one in matching), _SHOWN if brief else None)
     by = first_of(dict.fromkeys(map(_by, matching)), _SHOWN)
     words = words.format(key=keys, by=by, error=_error(first), count=len(matching))
-    if cause or first.upstream:
+    if cause or first.upstream or (models is not None and models.names(first.key.name_text)):
         return words
-    if models is not None and models.names(first.key.name_text):
-        return words
-    if str(first.key) in fed:
-        return _("{words}; {key} differs by the golden's kernel").format(words=words, key=first.key)
-    whole = models is not None and not models.files and models.read == ALL
-    if whole and not first.call:
-        means = _("{words}; {key} differs by its inputs, or by the golden's kernel")
-        return means.format(words=words, key=first.key)
     means = _("{words}; {key} differs by its inputs, type, weights or attributes, or by the golden's kernel")
-    words = means.format(words=words, key=first.key)
-    return words + (_(" (reference= narrows it down)") if first.own and not first.call else "")
+    if str(first.key) in fed:
+        means = _("{words}; {key} differs by the golden's kernel")
+    elif models is not None and not models.files and models.read == ALL and not first.call:
+        means = _("{words}; {key} differs by its inputs, or by the golden's kernel")
+    elif first.own and not first.call:
+        means += _(" (reference= narrows it down)")
+    return means.format(words=words, key=first.key)
 
 
 def _convicted(one: JudgedOperator) -> str:

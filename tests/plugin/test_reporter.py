@@ -231,7 +231,7 @@ DEEP = "/bert/encoder/layer.0/attention/dense/Tanh"
         (
             "Failed: npudump: possible kernel error or overwritten tensor in\n  /bert/...",
             DEEP,
-            "/bert/encoder/layer.0/.../Tanh: possible kernel error or overwritten tensor in",
+            "/bert/encoder/layer.0/attention/dense/Tanh: possible kernel error or overwritten tensor in",
         ),
         ("Failed: npudump: the attributes of .../dense/Tanh changed; and more and more", DEEP, None),
         ("Failed: npudump: conv:output.0 max 1.5, expected 1 (16700x tolerance)", "conv", None),

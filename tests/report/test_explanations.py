@@ -7,9 +7,11 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pytest_npudump.compare.patterns.pattern_search import Pattern
+from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.explain.operator_alone import Alone, JudgedOperator
 from pytest_npudump.language.translation import carried, carrying, restored, speaking, spoken
@@ -129,6 +131,22 @@ def test_operators_that_were_recomputed(
     assert len(found) == len(lines)
     for line, words in zip(found, lines, strict=True):
         assert fnmatchcase(line, f"recomputed: {words}"), line
+
+
+def test_elements_within_a_wider_tolerance_than_what_fails_are_not_said_to_be_within_tolerance() -> None:
+    golden = np.linspace(-1, 1, 64, dtype=np.float32)
+    key, actual = TensorKey("conv", "output", 0), golden * np.float32(1.000004)
+    for rtol, words in (
+        (2e-5, "all 64 within rtol=2e-05 atol=0 of the golden tensor; "),
+        (1e-7, " within tolerance of "),
+    ):
+        finding = Finding(
+            key, reproduced=True, difference=compare_tensors(golden, actual, rtol=rtol, atol=0.0)
+        )
+        for brief in (True, False):
+            line = finding_lines(finding, brief=brief)[0]
+            assert words in line
+            assert ("within tolerance" in line) is ("all" not in words)
 
 
 def test_a_pattern_of_a_convicted_operator_is_told_without_a_golden_tensor() -> None:
