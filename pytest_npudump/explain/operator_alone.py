@@ -228,7 +228,7 @@ def judge_alone(
                 forms = operator.floats(actual, expected, bounds)
                 apart = min(distance(one, form.astype(np.float64), largest) for one, form in forms)
                 alone = _by_distance(apart, bounds, operator)
-            if changes is not None and alone.verdict != CONVICTED and math.isfinite(apart):
+            if changes is not None and alone.verdict != CONVICTED and 0 < apart < math.inf:
                 alone = _by_golden(alone, operator, expected, changes)
         if alone.verdict == CONVICTED:
             return alone.unless(operator.excuse(actual, expected, alone.apart))

@@ -559,27 +559,34 @@ def _changes(first: Result, records: Sequence[TensorRecord]) -> Changes | None:
     The latter is infinite where it says nothing of who is wrong: of tensors that are not known to have
     changed, and of elements that are in another order in the dump.
     """
-    before, known = first.comparison, _changed(first)
+    before = first.comparison
     if before is None:
         return None
-    alignment, differences = before.alignment, cache(partial(relative_differences, before))
-    rows = aligned_keys(before.golden, before.actual, alignment)
-    places = {str(key.sanitised): at for at, (key, _) in enumerate(rows)}
+    known, alignment = cache(partial(_changed, first)), before.alignment
     dumped = {str(record.key.sanitised): record for record in records}
+
+    @cache
+    def places() -> Mapping[str, int]:
+        rows = aligned_keys(before.golden, before.actual, alignment)
+        return {str(key.sanitised): at for at, (key, _) in enumerate(rows)}
+
+    def off(table: StatsTable, at: int, row: int) -> float:
+        here = Alignment(alignment.golden[[at]], np.array([row]))
+        return float(relative_differences(replace(before, actual=table, alignment=here))[0])
 
     def changes(key: TensorKey, output: np.ndarray, other: np.ndarray) -> tuple[float, float]:
         name = str(key.sanitised)
-        at, record = places.get(name), dumped.get(name)
+        at, record = places().get(name), dumped.get(name)
         if at is None or record is None or at in before.within_noise:
             return 0.0, math.inf
-        changed, device = float(differences()[at]), _loaded(record)
+        changed, device = off(before.actual, at, int(alignment.actual[at])), _loaded(record)
         same = device is not None and np.array_equal(device.ravel(), output.ravel(), equal_nan=True)
-        if name not in known or not same:
+        if name not in known() or not same:
             return changed, math.inf
         told = [replace(record, stats=replace(tensor_stats(other), projections=project(other)))]
-        table = StatsTable.from_records(as_printed(told) if before.actual.summed else told)
-        here = Alignment(alignment.golden[[at]], np.zeros(1, np.intp))
-        return changed, float(relative_differences(replace(before, actual=table, alignment=here))[0])
+        return changed, off(
+            StatsTable.from_records(as_printed(told) if before.actual.summed else told), at, 0
+        )
 
     return changes
 
