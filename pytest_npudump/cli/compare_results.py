@@ -100,7 +100,7 @@ def _test_lines(pair: ResultPair, shared: Mapping[str, tuple[str, str]], *, verb
     yield from _origin_lines(own, "  ")
     yield from (f"  {spoken(problem)}" for problem in pair.problems)
     if comparison.numerics is not None and failing:
-        yield "  " + _("bounds {numerics}").format(numerics=comparison.numerics.describe())
+        yield "  " + _("preset {numerics}").format(numerics=comparison.numerics.describe())
     yield from ("  " + _("note: {note}").format(note=spoken(note)) for note in comparison.notes)
     shown = failing if verbose else failing[:_SHOWN]
     if shown:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.records import TensorKey, TensorRecord
+    from pytest_npudump.explain.operator_alone import Changes
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -125,7 +126,7 @@ class CalledOperator:
         inner = max(_INNER_ROUNDING.get(dtype, 0.0), native if math.isfinite(native) else 0.0)
         if MARGIN * inner <= bounds.most:
             return bounds
-        return Healthy(bounds.usual, MARGIN * inner, f"rounding to {dtype} between its steps")
+        return replace(bounds, most=MARGIN * inner, means=f"rounding to {dtype} between its steps")
 
     def floats(self, actual: Array, expected: Array, bounds: Healthy) -> Iterator[tuple[Array, Array]]:
         """Yield the output and what it may be, by each way in which a device may hold what it is given."""
@@ -257,6 +258,7 @@ class CallBench:
         suspects: Sequence[TensorKey],
         records: Sequence[TensorRecord],
         report: Callable[[int, int], None] | None = None,
+        changes: Changes | None = None,
     ) -> tuple[JudgedOperator, ...]:
         """Judge outputs by what their calls were given.
 
@@ -264,6 +266,7 @@ class CallBench:
             suspects: the outputs of eager calls.
             records: the tensors of the run, those of the suspects' layers among them, in execution order.
             report: called with (outputs judged, outputs in all).
+            changes: what the golden tells of an output.
         """
 
         def isolated(key: TensorKey, operators: Sequence[CalledOperator], alone: Alone) -> JudgedOperator:
@@ -278,7 +281,13 @@ class CallBench:
                 key, "", "", own=False, alone=alone, call=name, saved=saved, inputs=DUMPED if name else ""
             )
 
-        return isolate(suspects, lambda key: self._operators(key, records), isolated, report=report)
+        return isolate(
+            suspects,
+            lambda key: self._operators(key, records),
+            isolated,
+            report=report,
+            changes=changes,
+        )
 
     def _operators(self, key: TensorKey, records: Sequence[TensorRecord]) -> list[CalledOperator]:
         """Return the results that have the values of a dumped tensor, all of one call."""

@@ -60,6 +60,7 @@ from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges, Port
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from pytest_npudump.explain.operator_alone import Changes
     from pytest_npudump.onnxmodels.tensor_types import Tensor
 
     Array = np.ndarray[Any, np.dtype[Any]]
@@ -521,6 +522,7 @@ class ModelBench:
         *,
         others: Sequence[TensorKey] = (),
         search: Search | None = None,
+        changes: Changes | None = None,
     ) -> tuple[JudgedOperator, ...]:
         """Judge outputs by what the inputs of their operators give, and what lies upstream of the acquitted.
 
@@ -532,6 +534,7 @@ class ModelBench:
                 suspects a device's own way to compute convicts no operator that is none of these.
             others: outputs that are judged besides, as those upstream are.
             search: what is spent on all that are no suspects, and where that ended.
+            changes: what the golden tells of an output.
 
         Raises:
             DumpError: the header of a tensor file cannot be read.
@@ -572,6 +575,7 @@ class ModelBench:
             others=others,
             size=found.size,
             search=search,
+            changes=changes,
         )
         if search is not None and CONVICTED not in {one.alone.verdict for one in judged}:
             for one in (one for one in judged if one.key in suspects or one.key not in others):

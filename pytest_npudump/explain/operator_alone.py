@@ -16,11 +16,13 @@ import sys
 import time
 from collections import deque
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
+from pytest_npudump.compare.tolerances.presets import ROUNDED_ALONE
 from pytest_npudump.dump.table import squeezed
 from pytest_npudump.errors import NpudumpError, said
 from pytest_npudump.explain.rounding import largest_of
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import TensorKey
 
     Array = np.ndarray[Any, np.dtype[Any]]
+    Changes = Callable[[TensorKey, Array, Array], tuple[float, float]]
+    """How far an output, and another in its place, are off the golden: relative L2, or 0 where unknown."""
 
 CONVICTED = "convicted"
 ACQUITTED = "acquitted"
@@ -78,11 +82,13 @@ class Healthy:
         usual: with accumulators and operands of float32.
         most: with what a device may use instead.
         means: what that is; "" where nothing is known to be.
+        again: how far it is off what it gave before, on the same inputs in the same numerics.
     """
 
     usual: float
     most: float
     means: str = ""
+    again: float = 0.0
 
 
 HEALTHY: Mapping[str, Healthy] = MappingProxyType(
@@ -106,10 +112,10 @@ def healthy(dtype: str, noise: float, *, plain: bool, matrix: bool) -> Healthy:
             mantissa.
     """
     known = HEALTHY[dtype]
-    usual = MARGIN * max(known.usual, noise)
+    usual, again = MARGIN * max(known.usual, noise), max(ROUNDED_ALONE[dtype], MARGIN * noise)
     if plain or not known.means or (dtype == "float32" and not matrix):
-        return Healthy(usual, usual)
-    return Healthy(usual, MARGIN * max(known.most, _HALF_STEP * noise), known.means)
+        return Healthy(usual, usual, again=again)
+    return Healthy(usual, MARGIN * max(known.most, _HALF_STEP * noise), known.means, again)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +190,15 @@ class Recomputable(Protocol):
         """Return why a healthy operator may give a wrong output; "" where none may."""
 
 
-def judge_alone(operator: Recomputable) -> Alone:
-    """Hold an operator's output against what its inputs give; the nearest way to compute that counts."""
+def judge_alone(
+    operator: Recomputable, changes: Callable[[Array, Array], tuple[float, float]] | None = None
+) -> Alone:
+    """Hold an operator's output against what its inputs give; the nearest way to compute that counts.
+
+    Args:
+        operator: with its output.
+        changes: how far the output, and what its inputs give, are off the golden; None without one.
+    """
     output = operator.output
     try:
         expected = operator.expected()
@@ -209,16 +222,50 @@ def judge_alone(operator: Recomputable) -> Alone:
             actual = actual.astype(np.float64)
             apart = distance(actual, expected.astype(np.float64), largest)
             if apart <= usual:  # the bounds take more runs, and are no narrower
-                return Alone(ACQUITTED, apart, usual)
-            bounds = operator.healthy(expected)
-            forms = operator.floats(actual, expected, bounds)
-            apart = min(distance(one, form.astype(np.float64), largest) for one, form in forms)
-            alone = _by_distance(apart, bounds, operator)
+                alone = Alone(ACQUITTED, apart, usual)
+            else:
+                bounds = operator.healthy(expected)
+                forms = operator.floats(actual, expected, bounds)
+                apart = min(distance(one, form.astype(np.float64), largest) for one, form in forms)
+                alone = _by_distance(apart, bounds, operator)
+            if changes is not None and alone.verdict != CONVICTED and 0 < apart < math.inf:
+                alone = _by_golden(alone, operator, expected, changes)
         if alone.verdict == CONVICTED:
             return alone.unless(operator.excuse(actual, expected, alone.apart))
     except NotRecomputedError as error:
         return Alone(UNKNOWN, why=str(error))
     return alone
+
+
+def _by_golden(
+    alone: Alone,
+    operator: Recomputable,
+    expected: Array,
+    changes: Callable[[Array, Array], tuple[float, float]],
+) -> Alone:
+    """Judge an output that healthy operators may be as far off by the golden as well.
+
+    Most of a change that is much greater than the distance came in with the inputs. A smaller one is the
+    operator's where what its inputs give is the golden.
+    """
+    output = operator.output
+    changed, expected_changed = changes(output, expected.astype(output.dtype).reshape(output.shape))
+    if not changed or alone.apart <= changed / MARGIN:
+        return alone
+    limit = operator.healthy(expected).again
+    if alone.apart > limit and expected_changed <= changed / MARGIN:
+        why = said(
+            "relative L2 error {apart}, limit {limit}; the golden matches",
+            apart=f"{alone.apart:.2g}",
+            limit=f"{limit:.2g}",
+        )
+        return Alone(CONVICTED, alone.apart, limit, why)
+    why = said(
+        "its statistics changed by {changed}, and a healthy error may be {most}",
+        changed=f"{changed:.2g}",
+        most=f"{alone.allowed:.2g}",
+    )
+    return replace(alone, verdict=UNKNOWN, why=alone.why or why)
 
 
 def _by_distance(apart: float, bounds: Healthy, operator: Recomputable) -> Alone:
@@ -361,6 +408,7 @@ def isolate(
     others: Sequence[TensorKey] = (),
     size: Callable[[TensorKey], int] = lambda _: 0,
     search: Search | None = None,
+    changes: Changes | None = None,
 ) -> tuple[JudgedOperator, ...]:
     """Judge outputs by what the inputs of their operators give, and what lies upstream of the acquitted.
 
@@ -374,6 +422,7 @@ def isolate(
         others: outputs to be judged besides, if they can be: faults may be there that those of suspects hide.
         size: bytes that are read to judge an output.
         search: what is spent beside suspects; None for no bound but numbers.
+        changes: what the golden tells of an output.
     """
     judged: dict[TensorKey, JudgedOperator] = {}
     search = search or Search(sys.maxsize)
@@ -384,7 +433,8 @@ def isolate(
         found: Sequence[Found] = ()
         try:
             found = operators(key)
-            alones = [judge_alone(operator) for operator in found]
+            of_key = None if changes is None else partial(changes, key)
+            alones = [judge_alone(operator, of_key) for operator in found]
             if len({alone.verdict for alone in alones}) > 1:
                 name = found[0].name
                 raise NotAtHandError(f"{name} gave these values {len(found)} times, not all of them rightly")

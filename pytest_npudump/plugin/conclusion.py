@@ -290,15 +290,22 @@ def conclude(item: pytest.Item, test: CaseSession) -> None:
     _keep_result(item, test, result, result_json(result, None))
 
 
+_SUMMARY = 60
+"""Columns that pytest's short summary has for a layer and words about it, beside the test."""
+
+
 def _recorded_failure(item: pytest.Item, test: CaseSession) -> str:
     """Write the report files of a failing test, keep its result, and return its text."""
-    from pytest_npudump.report.terminal import failure_text, short_lines  # noqa: PLC0415 - for failures
+    from pytest_npudump.report.layer_names import LayerNames  # noqa: PLC0415 - for failures
+    from pytest_npudump.report.terminal import failure_lines, named  # noqa: PLC0415 - the same
 
     result, verbose = test.result, item.config.option.verbose > 0
     details = write_details(result)
     _keep_result(item, test, result, result_json(result, details))
-    item.stash[RESULT]["short"] = short_lines(result, details)
-    text = failure_text(result, details, verbose=verbose)
+    whole, item.stash[RESULT]["short"] = failure_lines(result, details, verbose=verbose)
+    for layer in named(result)[:1]:
+        item.stash[RESULT]["subject"] = layer, LayerNames.of(result.comparison, _SUMMARY).short(layer)
+    text = "\n".join(whole)
     item.stash[RESULT].update(spoken_failure(result, details, text, test.case.settings.lang, verbose=verbose))
     item.stash[BAD] = text
     return text

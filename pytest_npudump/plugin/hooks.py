@@ -147,7 +147,7 @@ def pytest_report_header(config: pytest.Config) -> list[str] | None:
         )
     with speaking(settings.lang):
         line = spoken(said("npudump: {flag}: {what}", flag=settings.approval_flag, what=what))
-        return fitted(config.pluginmanager.get_plugin("terminalreporter"), line)
+        return fitted(config.pluginmanager.get_plugin("terminalreporter"), line, note=True)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -208,11 +208,13 @@ class Reporter:
     def _speak(self) -> None:
         """Have the terminal show failures in its reader's language: all other readers have had theirs."""
         if self._spoken:
-            from pytest_npudump.plugin.terminal import speak  # noqa: PLC0415 - for failures
+            from pytest_npudump.plugin.terminal import name_in_summary, speak  # noqa: PLC0415 - for failures
 
             terminal = self.config.pluginmanager.get_plugin("terminalreporter")
             for report, lines in self._spoken:
                 speak(report, lines, terminal)
+                if subject := vars(report).get("npudump", {}).get("subject"):
+                    name_in_summary(report, *subject)
 
     def _ended(self) -> str:
         """Report that the session was ended in a test, which was not compared."""
@@ -242,7 +244,7 @@ class Reporter:
 
         with speaking(self.settings.lang):
             for _, line in sorted(self._lines, key=lambda placed: placed[0]):
-                self._print(terminalreporter, f"npudump: {spoken(line)}")
+                self._print(terminalreporter, f"npudump: {spoken(line)}", note=True)
             if self.tests:
                 from pytest_npudump.report.summary import PAGE, remarks, summary_line  # noqa: PLC0415 - the same
 
@@ -254,10 +256,10 @@ class Reporter:
                 self._print(terminalreporter, f"npudump: {self._ended()}", red=True)
             hook.pytest_npudump_summary(reporter=self, terminalreporter=terminalreporter)
 
-    def _print(self, terminalreporter: Any, line: str, **markup: bool) -> None:
+    def _print(self, terminalreporter: Any, line: str, *, note: bool = False, **markup: bool) -> None:
         from pytest_npudump.plugin.terminal import fitted  # noqa: PLC0415 - where there is something to say
 
-        for one in fitted(terminalreporter, line):
+        for one in fitted(terminalreporter, line, note=note):
             terminalreporter.write_line(one, **markup)
 
     def pytest_unconfigure(self) -> None:

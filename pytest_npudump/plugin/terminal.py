@@ -6,11 +6,13 @@ passed, with which of them are new.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from time import monotonic
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,9 +26,13 @@ from pytest_npudump.report.files import ReportFiles
 from pytest_npudump.report.verdicts import plain, shown
 
 
-def fitted(reporter: Any, line: str) -> list[str]:
-    """Return a line as pytest's terminal is to show it: several where that is narrow, one in a log."""
-    return hung(inert(line), terminal_columns() if getattr(reporter, "isatty", False) else None)
+def fitted(reporter: Any, line: str, *, note: bool = False) -> list[str]:
+    """Return a line as pytest's terminal is to show it: several where that is narrow, one in a log.
+
+    A ``note`` without an absolute path is as wide as ``COLUMNS`` says there, too.
+    """
+    wide = note and "COLUMNS" in os.environ and " /" not in line
+    return hung(inert(line), terminal_columns() if wide or getattr(reporter, "isatty", False) else None)
 
 
 PATIENCE = 2.0
@@ -117,12 +123,11 @@ def spoken_failure(
     """
     if chosen(language) == ENGLISH:
         return {}
-    from pytest_npudump.report.terminal import failure_text, short_lines  # noqa: PLC0415 - for failures
+    from pytest_npudump.report.terminal import failure_lines  # noqa: PLC0415 - for failures
 
     with speaking(language):
-        text = failure_text(result, details, verbose=verbose)
-        short = short_lines(result, details)
-    return {"spoken": {"lines": len(english.splitlines()), "text": text.splitlines(), "short": short}}
+        text, short = failure_lines(result, details, verbose=verbose)
+    return {"spoken": {"lines": len(english.splitlines()), "text": text, "short": short}}
 
 
 class _Failure:
@@ -134,7 +139,7 @@ class _Failure:
 
     def __init__(self, lines: list[str], crash: Any) -> None:
         self._lines = lines
-        self.reprcrash = type(crash)(crash.path, crash.lineno, lines[0])
+        self.reprcrash = crash
 
     def __str__(self) -> str:
         """Return all lines."""
@@ -196,8 +201,36 @@ def speak(report: pytest.CollectReport | pytest.TestReport, lines: list[str], re
     if lines == known:
         return
     crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is not None:
+        crash = type(crash)(crash.path, crash.lineno, lines[0])
     failure: Any = "\n".join(lines) if crash is None else _Failure(lines, crash)
     report.longrepr = failure
+
+
+_SUBJECT, _CAUSE = 24, 20
+"""Characters that a layer may take in pytest's short summary at least, and that it leaves to its cause."""
+
+
+def name_in_summary(report: pytest.CollectReport | pytest.TestReport, layer: str, short: str) -> None:
+    """Have the line of pytest's short summary begin with a layer where it ends before that name.
+
+    Args:
+        report: of a test that failed.
+        layer: which its text is about.
+        short: its name where that is too long.
+    """
+    failure: Any = report.longrepr
+    crash = getattr(failure, "reprcrash", None)
+    told = str(failure if crash is None else crash.message).partition("\n")[0]
+    room = terminal_columns() - len(f"FAILED {report.nodeid} - ")
+    if layer.rpartition("/")[2] in (told if len(told) <= room else told[: room - 3]):
+        return
+    words = told.removeprefix("Failed: ").removeprefix("npudump: ")
+    message = f"{plain(layer if len(layer) <= max(_SUBJECT, room - _CAUSE) else short)}: {words}"
+    if crash is None:
+        report.longrepr = _Failure(str(failure).splitlines(), SimpleNamespace(message=message))  # type: ignore[assignment]
+    else:
+        crash.message = message
 
 
 _NOTES = 5

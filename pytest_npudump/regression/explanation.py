@@ -14,9 +14,11 @@ from functools import cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from pytest_npudump.compare.judge import judge_tables
 from pytest_npudump.compare.patterns.pattern_search import SEARCHED, find_pattern
-from pytest_npudump.compare.stats.alignment import ABSENT
+from pytest_npudump.compare.stats.alignment import ABSENT, Alignment
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, GRAPH_INPUT, aligned_keys
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tensors.element_verdict import BYTES, ELEMENTS, SPECIAL
@@ -24,6 +26,9 @@ from pytest_npudump.compare.tensors.picture import describe_tensor, draw, draw_a
 from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
+from pytest_npudump.dump.stats.compact_projections import as_printed
+from pytest_npudump.dump.stats.projections import project
+from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import JUDGED, StatsTable
 from pytest_npudump.dump.tree.keys import is_eager
 from pytest_npudump.errors import DumpError, GoldenError, NpudumpError, said
@@ -33,6 +38,7 @@ from pytest_npudump.explain.matches import NameMap
 from pytest_npudump.explain.operator_alone import UNKNOWN, Alone, JudgedOperator, Search
 from pytest_npudump.explain.reference_model import ReferenceModel
 from pytest_npudump.golden.stored_tensors import TensorStore, read_tensors
+from pytest_npudump.graph.sources import relative_differences
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.run_folder import (
     RunFolder,
@@ -64,9 +70,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
-    import numpy as np
-
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
+    from pytest_npudump.explain.operator_alone import Changes
     from pytest_npudump.explain.reference import Reference
     from pytest_npudump.record.record import Record
     from pytest_npudump.regression.attempt import Attempt
@@ -313,10 +318,11 @@ def _against_golden(
         if (key := str(verdict.key.sanitised)) in same
     }
     here = [records[key] for f in findings if (key := str(f.key.sanitised)) in records and key not in again]
+    findings = [
+        replace(one, now=status.OUTSIDE) if str(one.key.sanitised) in again else one for one in findings
+    ]
     if not here:
-        return tuple(
-            replace(one, now=status.OUTSIDE) if str(one.key.sanitised) in again else one for one in findings
-        )
+        return tuple(findings)
     measured = tolerances.with_measured(first.measured)
     after = judge_tables(before.golden, StatsTable.from_records(here), measured)
     reasons = {str(verdict.key.sanitised): verdict.reasons for verdict in before.failing}
@@ -326,14 +332,11 @@ def _against_golden(
     found = []
     for finding in findings:
         key, difference = str(finding.key.sanitised), finding.difference
-        if key in again:
-            found.append(replace(finding, now=status.OUTSIDE))
-            continue
         at, verdict = places.get(key, (ABSENT, None))
         known = {"dtype", "shape", "count", *((ELEMENTS, SPECIAL, BYTES) if difference is not None else ())}
         row = int(after.alignment.actual[at]) if verdict is not None else ABSENT
         known |= {name for name in JUDGED if row != ABSENT and after.actual.tells(name)[row]}
-        if row == ABSENT or verdict is None or verdict.status == EXTRA:
+        if row == ABSENT or verdict is None or verdict.status == EXTRA or key in again:
             found.append(finding)
         elif verdict.status == FAIL or (difference is not None and difference.outside):
             found.append(replace(finding, now=status.OUTSIDE))
@@ -531,12 +534,13 @@ def _isolated(
     suspects = [key for key in plan.suspects if key not in begun and str(key.sanitised) not in healthy]
     own, inputs = records
     dumped = [*(record for record in own if record.op_type != GRAPH_INPUT), *inputs]
-    by_model, ended, notes = _by_model(context, suspects, dumped) if suspects else ((), "", ())
+    changes = _changes(first, own)
+    by_model, ended, notes = _by_model(context, suspects, dumped, changes) if suspects else ((), "", ())
     by_call: tuple[JudgedOperator, ...] = ()
     if context.calls is not None:
         archive = CallArchive(calls_folder(run), context.limit)
         bench = CallBench(run_of_data(context.calls), context.recompute, context.hf32, archive)
-        by_call = bench.isolate(_calls_among(first, suspects, healthy), own, progress)
+        by_call = bench.isolate(_calls_among(first, suspects, healthy), own, progress, changes)
         notes = (*notes, *archive.notes)
     calls = {one.key: one for one in by_call}
     kept = [
@@ -549,8 +553,49 @@ def _isolated(
     return tuple(one for one in isolated if str(one.key.sanitised) not in healthy), ended, tuple(notes)
 
 
+def _changes(first: Result, records: Sequence[TensorRecord]) -> Changes | None:
+    """Return what tells of an output how far it is off the golden, and how far another in its place would be.
+
+    The latter is infinite where it says nothing of who is wrong: of tensors that are not known to have
+    changed, and of elements that are in another order in the dump.
+    """
+    before = first.comparison
+    if before is None:
+        return None
+    known, alignment = cache(partial(_changed, first)), before.alignment
+    dumped = {str(record.key.sanitised): record for record in records}
+
+    @cache
+    def places() -> Mapping[str, int]:
+        rows = aligned_keys(before.golden, before.actual, alignment)
+        return {str(key.sanitised): at for at, (key, _) in enumerate(rows)}
+
+    def off(table: StatsTable, at: int, row: int) -> float:
+        here = Alignment(alignment.golden[[at]], np.array([row]))
+        return float(relative_differences(replace(before, actual=table, alignment=here))[0])
+
+    def changes(key: TensorKey, output: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+        name = str(key.sanitised)
+        at, record = places().get(name), dumped.get(name)
+        if at is None or record is None or at in before.within_noise:
+            return 0.0, math.inf
+        changed, device = off(before.actual, at, int(alignment.actual[at])), _loaded(record)
+        same = device is not None and np.array_equal(device.ravel(), output.ravel(), equal_nan=True)
+        if name not in known() or not same:
+            return changed, math.inf
+        told = [replace(record, stats=replace(tensor_stats(other), projections=project(other)))]
+        return changed, off(
+            StatsTable.from_records(as_printed(told) if before.actual.summed else told), at, 0
+        )
+
+    return changes
+
+
 def _by_model(
-    context: RunContext, suspects: Sequence[TensorKey], records: Sequence[TensorRecord]
+    context: RunContext,
+    suspects: Sequence[TensorKey],
+    records: Sequence[TensorRecord],
+    changes: Changes | None,
 ) -> tuple[Sequence[JudgedOperator], str, Sequence[str]]:
     """Judge suspects by the test's reference, else by the ONNX models that ran, or lie beside what ran.
 
@@ -599,7 +644,7 @@ def _by_model(
                     edges=edges() if converted else None,
                 )
             failing = [key for key in first.failing_keys if key.io == "output" and file_of(key) == file]
-            found += bench.isolate(own, here, layers, changed, others=failing, search=search)
+            found += bench.isolate(own, here, layers, changed, others=failing, search=search, changes=changes)
         except NpudumpError as error:
             notes.append(f"no operator was recomputed: {error}")
     return found, str(search), notes
@@ -608,7 +653,9 @@ def _by_model(
 def _changed(first: Result) -> frozenset[str]:
     """Return the sanitised keys of tensors that changed, of a golden that repeats in the run's numerics."""
     comparison, numerics = first.comparison, first.numerics
-    if comparison is None or not comparison.repeats or numerics is None or numerics.bounds != SAME:
+    if comparison is None or not comparison.repeats or numerics is None:
+        return frozenset()
+    if numerics.bounds != SAME or numerics.differs:
         return frozenset()
     rows = aligned_keys(comparison.golden, comparison.actual, comparison.alignment)
     differing = comparison.differing - comparison.unsteady

@@ -72,13 +72,9 @@ def finding_lines(finding: Finding, *, brief: bool) -> list[str]:
         if pattern is not None:
             lines.append(_("pattern: {pattern}").format(pattern=spoken(str(pattern))))
     tensor = finding.description
-    if tensor is not None and finding.reference is None:
-        odd = tensor.first_nan is not None or tensor.first_inf is not None
-        words = tensor_words(tensor)
-        if not brief:
-            lines.append(f"{words}, {_(_NO_GOLDEN)}")
-        elif odd:
-            lines.append(words)
+    odd = tensor is not None and (tensor.first_nan is not None or tensor.first_inf is not None)
+    if tensor is not None and finding.reference is None and (odd or not brief):
+        lines.append(tensor_words(tensor) + ("" if brief else f", {_(_NO_GOLDEN)}"))
     if finding.note and not brief:
         lines.append(spoken(finding.note))
     return [_("elements:   {key}: {line}").format(key=finding.key, line=line) for line in lines]
@@ -95,12 +91,13 @@ def _difference_lines(difference: TensorDifference, side: str, *, brief: bool) -
     measures = _("max abs error {max_abs}, max rel error {max_rel}, cosine similarity {cosine}").format(
         max_abs=number(d.max_abs), max_rel=number(d.max_rel), cosine=number(d.cosine)
     )
+    share = _("{share:.4g} % of {count} within tolerance of the {side} tensor; {measures}")
+    if not d.outside:  # what fails is held to another tolerance than the elements
+        share = _("all {count} within rtol={rtol:g} atol={atol:g} of the {side} tensor; {measures}")
+    measures = places[0] if brief and places else measures
     lines = [
-        _("{share:.4g} % of {count} within tolerance of the {side} tensor; {measures}").format(
-            share=100 * d.within,
-            count=d.count,
-            side=words,
-            measures=places[0] if brief and places else measures,
+        share.format(
+            share=100 * d.within, count=d.count, rtol=d.rtol, atol=d.atol, side=words, measures=measures
         )
     ]
     if not d.special_equal:
@@ -115,8 +112,10 @@ def tensor_words(tensor: TensorDescription) -> str:
     """Describe the places of a tensor's remarkable elements."""
     parts = [f"{tensor.dtype} {list(tensor.shape)}"]
     if tensor.max_at is not None and tensor.min_at is not None:
-        parts.append(_("max {max} at {max_at}").format(max=number(tensor.max), max_at=list(tensor.max_at)))
-        parts.append(_("min {min} at {min_at}").format(min=number(tensor.min), min_at=list(tensor.min_at)))
+        parts += [
+            _("max {max} at {max_at}").format(max=number(tensor.max), max_at=list(tensor.max_at)),
+            _("min {min} at {min_at}").format(min=number(tensor.min), min_at=list(tensor.min_at)),
+        ]
     if tensor.first_nan is not None:
         parts.append(
             _("{nan} NaN, first at {first_nan}").format(nan=tensor.nan, first_nan=list(tensor.first_nan))
@@ -140,6 +139,7 @@ def isolated_lines(
     begins: Collection[TensorKey] = (),
     most: int | None = None,
     models: ModelChange | None = None,
+    fed: Collection[str] = (),
     ended: str = "",
 ) -> list[str]:
     """Return a line for each operator that is convicted, then one for all that match, then the undecided.
@@ -152,6 +152,7 @@ def isolated_lines(
         begins: where changes begin: what is said of these tensors comes before others.
         most: lines of one kind; None for as many as that takes.
         models: how the models differ from the golden's; None where that is not known.
+        fed: keys of those whose inputs are the golden's.
         ended: where the search for a cause ended.
     """
     convicted = [one for one in isolated if one.alone.verdict == CONVICTED]
@@ -166,7 +167,7 @@ def isolated_lines(
     ]
     if matching:  # behind suspects that are undecided, unless it tells of another suspect
         at = len(others) if matching[0].upstream else 0
-        others.insert(at, _matching(matching, models, brief=brief, cause=bool(convicted)))
+        others.insert(at, _matching(matching, models, fed, brief=brief, cause=bool(convicted)))
     changed = models is not None and any(models.names(one.key.name_text) for one in matching)
     if ended and others and not convicted and not changed:
         others[0] += _("; {ended}").format(ended=spoken(ended))
@@ -175,7 +176,7 @@ def isolated_lines(
     shown = convicted[:most]
     lines = [_convicted(one) for one in shown]
     if any(one.inputs == FED for one in shown):
-        lines[-1] += _("; {option} in the marker tells").format(option=_INPUTS)
+        lines[-1] += _("; to tell which, set {option} in the marker").format(option=_INPUTS)
     if len(convicted) > len(shown) > 0:
         lines[-1] += _(" (and {left} more)").format(left=len(convicted) - len(shown))
     for one in shown:
@@ -198,7 +199,12 @@ def _error(one: JudgedOperator) -> str:
 
 
 def _matching(
-    matching: Sequence[JudgedOperator], models: ModelChange | None, *, brief: bool, cause: bool
+    matching: Sequence[JudgedOperator],
+    models: ModelChange | None,
+    fed: Collection[str],
+    *,
+    brief: bool,
+    cause: bool,
 ) -> str:
     """Describe operators whose recomputation matches; without a cause, the meaning for the first."""
     first = matching[0]
@@ -209,17 +215,16 @@ def _matching(
     keys = first_of((one.key for one in matching), _SHOWN if brief else None)
     by = first_of(dict.fromkeys(map(_by, matching)), _SHOWN)
     words = words.format(key=keys, by=by, error=_error(first), count=len(matching))
-    if cause or first.upstream:
+    if cause or first.upstream or (models is not None and models.names(first.key.name_text)):
         return words
-    if models is not None and models.names(first.key.name_text):
-        return words
-    whole = models is not None and not models.files and models.read == ALL
-    if whole and not first.call:
-        means = _("{words}; {key} differs by its inputs, or by the golden's kernel")
-        return means.format(words=words, key=first.key)
     means = _("{words}; {key} differs by its inputs, type, weights or attributes, or by the golden's kernel")
-    words = means.format(words=words, key=first.key)
-    return words + (_(" (reference= narrows it down)") if first.own and not first.call else "")
+    if str(first.key) in fed:
+        means = _("{words}; {key} differs by the golden's kernel")
+    elif models is not None and not models.files and models.read == ALL and not first.call:
+        means = _("{words}; {key} differs by its inputs, or by the golden's kernel")
+    elif first.own and not first.call:
+        means += _(" (reference= narrows it down)")
+    return means.format(words=words, key=first.key)
 
 
 def _convicted(one: JudgedOperator) -> str:
@@ -230,7 +235,7 @@ def _convicted(one: JudgedOperator) -> str:
     if one.converted:
         wrong = _("{wrong} or the conversion").format(wrong=wrong)
     if one.alone.near:
-        wrong = _("another order or a fusion explains it, or {wrong}").format(wrong=wrong)
+        wrong = _("a fusion or another order of sums may explain it, or {wrong}").format(wrong=wrong)
     if one.inputs == FED:
         words = _(
             "recomputed: {key} differs from {by} on the upstream outputs ({off}): {wrong} must be wrong, or "
@@ -263,7 +268,7 @@ def conviction(isolated: Sequence[JudgedOperator]) -> str:
     if first.inputs == FED:
         kind = _("{kind} or overwritten tensor").format(kind=kind)
     if first.alone.near:
-        kind = _("fusion, other order or {kind}").format(kind=kind)
+        kind = _("possible {kind}").format(kind=kind)
     words = _("{kind} in {key}: {off}").format(kind=kind, key=first.key, off=_off(first))
     return words + (
         _("; and in {named}").format(named=first_of((one.key for one in others), 2)) if others else ""
@@ -319,8 +324,12 @@ def reference_lines(
             against=against, compared=result.compared, layers=result.layers
         )
     ]
-    if failing:
-        lines += [] if brief else [f"{_INDENT}{_first(result, sources)}"]
+    if (first := found.first) is not None:
+        reason = _("an input of the graph: the device has other values there than the reference was fed")
+        if first.op_type != GRAPH_INPUT:
+            reason = explain_first(found, feeds_seen=feeds_are_seen(sources, first))
+        words = _("first: {key}; {reason}").format(key=first.key, reason=reason)
+        lines += [] if brief else [f"{_INDENT}{words}"]
         lines += source_lines(sources, brief=rows is not None)
         names = LayerNames.of(found, columns)
         laid = table([row(verdict) for verdict in failing[:rows]], _COLUMNS, names)
@@ -371,17 +380,6 @@ def whose_error(result: ReferenceResult) -> list[str]:
         else ""
     )
     return [_("whose error: {words}{several}").format(words=words, several=several)]
-
-
-def _first(result: ReferenceResult, sources: Sources | None) -> str:
-    comparison = result.comparison
-    assert comparison is not None  # noqa: S101 - checked by the caller
-    first = comparison.first
-    if first is not None and first.op_type == GRAPH_INPUT:
-        reason = _("an input of the graph: the device has other values there than the reference was fed")
-    else:
-        reason = explain_first(comparison, feeds_seen=feeds_are_seen(sources, first))
-    return _("first: {key}; {reason}").format(key=first.key, reason=reason) if first is not None else ""
 
 
 def way_out(result: Result) -> str:

@@ -155,9 +155,13 @@ class LayerNames:
             rest = wrapped(" ".join(rest), columns - _INDENT)
         return [f"{label}{first}", *(" " * _INDENT + one for one in rest)]
 
-    def legend(self) -> list[str]:
-        """Say once, where it has been used, what ``.../`` stands for; a prefix is never broken."""
-        if not self._used or self._told or self.columns is None:
+    def legend(self, *, again: bool = False) -> list[str]:
+        """Say once, where it has been used, what ``.../`` stands for; a prefix is never broken.
+
+        Args:
+            again: whether to say it once more, for another text.
+        """
+        if not self._used or (self._told and not again) or self.columns is None:
             return []
         self._told = True
         words = _("  names that start with .../ begin with {prefix}")

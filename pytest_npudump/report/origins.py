@@ -60,8 +60,8 @@ def origin_lines(
     if comparison.count(FAIL) and comparison.compared >= _SEVERAL:
         lines.append(
             _(
-                "sources:    unknown, as nothing tells the inputs of the mismatches "
-                '(graph= or acl_json={"dump_mode": "all"} in the marker)'
+                "sources:    unknown, as the inputs of the mismatches are not known; set graph= or "
+                'acl_json={"dump_mode": "all"} in the marker'
             )
         )
     return lines
@@ -94,11 +94,10 @@ def source_lines(sources: Sources | None, *, brief: bool, reason: str = "", trac
     if walked and traced:
         lines.append(_("traced to:  {words}").format(words=first_of(map(_traced, walked), limit)))
     if sources.unplaced:
-        words = _("{count} of {failing} mismatches, whose inputs are not all known; first: {unplaced}")
-        words = words.format(
-            count=len(sources.unplaced), failing=sources.failing, unplaced=sources.unplaced[0]
+        words = _("inputs:     not all known for {count} of {failing} mismatches; first: {unplaced}")
+        lines.append(
+            words.format(count=len(sources.unplaced), failing=sources.failing, unplaced=sources.unplaced[0])
         )
-        lines.append(_("unplaced:   {words}").format(words=words))
     return lines
 
 
@@ -164,21 +163,37 @@ def _model_changes(models: ModelChange, most: int | None) -> Iterator[str]:
         yield _("the model's graph changed: connections, types or versions of operators")
 
 
-def model_line(result: Result, *, brief: bool) -> list[str]:
-    """Describe changes of the models, where the headline does not."""
+def model_line(result: Result, *, brief: bool, cause: bool) -> list[str]:
+    """Describe changes of the models, where the headline does not.
+
+    Without a ``cause`` that is known it says what else may differ.
+    """
     models = result.models
     if models is None or (brief and models.changed):
         return []
-    words = what_changed(result, None)
-    if not models.files and models.read == PARAMETERS:
-        words = _("its parameters are the golden's: code, kernel, driver or input")
-    elif not models.files:
-        words = _("the golden's, byte for byte: kernel, driver or input")
-    elif not models.changed and models.read == ALL:
-        words = _("{names} differs, its weights and attributes do not: kernel, driver or input")
-    elif not models.changed:
-        words = _("{names} differs, its weights do not")
+    words, whole = what_changed(result, None), not models.changed
+    if whole and models.files:
+        whole = models.read == ALL
+        weights = _("{names} differs, its weights do not")
+        words = _("{names} differs, its weights and attributes do not") if whole else weights
+    elif whole:
+        whole = models.read != PARAMETERS
+        code = _(
+            "its parameters are identical to the golden's; the code, a kernel, the driver or an input differs"
+        )
+        words = _("identical to the golden's") if whole else code
+    if whole and not cause:
+        first = result.comparison.first if result.comparison is not None else None
+        means = _("{words}; a kernel, the driver or an input differs")
+        if first is not None and str(first.key) in fed_by_golden(result):
+            means = _("{words}; the kernel or the driver differs")
+        words = means.format(words=words)
     return [_("model:      {words}").format(words=words.format(names=first_of(models.files)))]
+
+
+def fed_by_golden(result: Result) -> frozenset[str]:
+    """Return the keys of tensors that are known to have changed while their inputs are the golden's."""
+    return result.comparison.tolerances.alone if result.comparison is not None else frozenset()
 
 
 def where_it_begins(result: Result) -> str:

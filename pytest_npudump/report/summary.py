@@ -37,19 +37,7 @@ def summary_line(results: Sequence[Mapping[str, Any]], *, approval: str = "", pa
     compared, expected = (sum(result.get(name, 0) for result in results) for name in ("compared", "expected"))
     if expected:
         words = _("{compared} of {expected} tensors compared")
-        notes: dict[Any, None] = dict.fromkeys(note for result in results for note in result.get("notes", ()))
-        template = getattr(not_dumped_inside(0, "", ""), "template", None)
-        unseen = [note.values for note in notes if getattr(note, "template", "") == template]
-        if unseen:
-            words = _(
-                "{compared} of {expected} dumped tensors compared; {count} operators inside {kinds} are "
-                "not dumped"
-            )
-        kinds = dict.fromkeys(kind for values in unseen for kind in str(values["kinds"]).split(", "))
-        count = sum(int(values["count"]) for values in unseen)
-        parts.append(
-            words.format(compared=compared, expected=expected, count=count, kinds=_(", ").join(kinds))
-        )
+        parts.append(words.format(compared=compared, expected=expected))
     against = [result["reference"] for result in results if result.get("reference")]
     if against:
         layers = [sum(found[name] for found in against) for name in ("compared", "layers")]
@@ -107,6 +95,13 @@ _REMARKS = (
 def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return further facts of a session's tensors, each in a sentence."""
     found = []
+    notes: dict[Any, None] = dict.fromkeys(note for result in results for note in result.get("notes", ()))
+    template = getattr(not_dumped_inside(0, "", ""), "template", None)
+    if unseen := [note.values for note in notes if getattr(note, "template", "") == template]:
+        kinds = dict.fromkeys(kind for values in unseen for kind in str(values["kinds"]).split(", "))
+        count = sum(int(values["count"]) for values in unseen)
+        told = _("operators that were not dumped nor compared: {count}, inside {kinds}")
+        found.append(told.format(count=count, kinds=_(", ").join(kinds)))
     expected = sum(result.get("expected", 0) for result in results)
     for name, words in _REMARKS:
         having = [result for result in results if result.get(name)]
@@ -130,8 +125,8 @@ def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
     found += [
         counted(
             wide[name],
-            "{count} test was compared with the tolerances for {name} numerics",
-            "{count} tests were compared with the tolerances for {name} numerics",
+            "{count} test was compared with the preset {name}",
+            "{count} tests were compared with the preset {name}",
             name=name,
         )
         for name in sorted(wide)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from pytest_npudump.report.explanations import (
 )
 from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.origins import (
+    fed_by_golden,
     first_change,
     mismatches,
     model_line,
@@ -34,7 +36,15 @@ from pytest_npudump.report.origins import (
     where_it_begins,
 )
 from pytest_npudump.report.scenes import can_be_approved, finding_details, finding_sentence
-from pytest_npudump.report.verdicts import COLUMNS, deciding_rule, plain, row, sentence, shown, table
+from pytest_npudump.report.verdicts import (
+    COLUMNS,
+    deciding_rule,
+    plain,
+    row,
+    sentence,
+    shown,
+    table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,6 +67,10 @@ _DETAILS = 10
 """Findings of a scene, and lines of one, shown without ``-v``."""
 _ALONE = 4
 """Operators alone of which a page tells."""
+_DOTTED = re.compile(r"(^|\s)\.\.\./")
+"""A name without what the names of a model begin with."""
+WHOLE, SHORT, BOTH = "whole", "short", "both"
+"""Texts that have a line: a short one is shown where the budget of the run is spent."""
 
 
 def headline(result: Result) -> str:
@@ -94,20 +108,30 @@ def _cause(result: Result) -> str:
     return conviction(result.escalation.isolated) if result.escalation is not None else ""
 
 
-def failure_text(result: Result, details: ReportFiles, *, verbose: bool) -> str:
-    """Return the text of a failing test: what has to be known, or with ``verbose`` everything."""
-    columns = terminal_columns()
-    lines = _body(result, MOST_ROWS if verbose else ROWS, columns, brief=not verbose, rest=details.text.name)
-    return "\n".join(_cut(lines, brief=not verbose) + _behind(result, details))
+def named(result: Result) -> list[str]:
+    """Return the layers that the headline names: the cause first, the mismatch last."""
+    isolated = result.escalation.isolated if result.escalation is not None else ()
+    sources = result.sources.independent if result.sources is not None else ()
+    first = result.comparison.first if result.comparison is not None else None
+    keys = [one.key for one in isolated if one.alone.verdict == CONVICTED]
+    keys += [source.begins or source.key for source in sources]
+    keys += [first.key] if first is not None else []
+    return [*dict.fromkeys(key.layer for key in keys)]
 
 
-def short_lines(result: Result, details: ReportFiles) -> list[str]:
-    """Return the text of a failure that comes when the budget of the run is spent: that without rows."""
-    return _cut(_body(result, 0, terminal_columns(), brief=True), brief=True) + _behind(result, details)
+def failure_lines(result: Result, details: ReportFiles, *, verbose: bool) -> tuple[list[str], list[str]]:
+    """Return the text of a failing test: what has to be known, or with ``verbose`` everything.
+
+    Also that of a failure that comes when the budget of the run is spent, which goes without rows.
+    """
+    rows, behind = MOST_ROWS if verbose else ROWS, _behind(result, details)
+    body = _body(result, rows, terminal_columns(), brief=not verbose, rest=details.text.name)
+    whole, short = (_cut(body, kind, brief=not verbose) + behind for kind in (WHOLE, SHORT))
+    return whole, short
 
 
-def _cut(lines: list[str], *, brief: bool) -> list[str]:
-    return [plain(cut(line, WIDTH) if brief else line) for line in lines]
+def _cut(lines: list[tuple[str, str]], kind: str = WHOLE, *, brief: bool) -> list[str]:
+    return [plain(cut(line, WIDTH) if brief else line) for text, line in lines if text in (kind, BOTH)]
 
 
 def _behind(result: Result, details: ReportFiles) -> list[str]:
@@ -120,10 +144,15 @@ def _behind(result: Result, details: ReportFiles) -> list[str]:
 
 
 def hand_over(result: Result, details: ReportFiles) -> str:
-    """Return the command that hands over an operator that is wrong by itself; "" without such a one."""
+    """Return the command that hands over an operator that is wrong by itself; "" without such a one.
+
+    One that is wrong by the golden has to be out of tolerance: nothing else tells where it is run alone.
+    """
     isolated = result.escalation.isolated if result.escalation is not None else ()
     convicted = [one for one in isolated if one.alone.verdict == CONVICTED]
     if details.problem or not any(one.saved is not None or not one.call for one in convicted):
+        return ""
+    if convicted[0].alone.why and convicted[0].key not in result.failing_keys:
         return ""
     folder = shown(details.text.parent, result.origin.here)
     return f"npudump repro {typed(folder)} -o DIR"
@@ -155,6 +184,7 @@ def _reasons(result: Result) -> Iterator[str]:
         begins=begins,
         most=_ALONE,
         models=result.models,
+        fed=fed_by_golden(result),
         ended=escalation.ended,
     )
     for finding in telling[:ROWS]:
@@ -183,71 +213,73 @@ def verdict_lines(result: Result, *, verbose: bool, margin: int = 0) -> list[str
 
 def full_lines(result: Result) -> list[str]:
     """Return everything, for a file."""
-    return [plain(line) for line in [*_body(result, MOST_ROWS, None, brief=False), *ways_out(result)]]
+    return [*_cut(_body(result, MOST_ROWS, None, brief=False), brief=False), *map(plain, ways_out(result))]
 
 
-def _body(result: Result, rows: int, columns: int | None, *, brief: bool, rest: str = "") -> list[str]:
-    """Return all but the last lines.
+def _body(
+    result: Result, rows: int, columns: int | None, *, brief: bool, rest: str = ""
+) -> list[tuple[str, str]]:
+    """Return all but the last lines, each behind the text that has it.
 
     Args:
         result: of a test.
-        rows: failing tensors to list; 0 leaves out whatever is no cause.
+        rows: failing tensors to list.
         columns: of the terminal; None for a file.
         brief: whether to tell the most important only.
         rest: the file that has the other rows; "" for none.
     """
-    limit = (_LISTED if rows else 0) if brief else None
+    limit = _LISTED if brief else None
     compared = result.comparison is not None and bool(result.comparison.failing)
     hidden = 0 if compared or result.findings else 1
     problems = result.problems[hidden:]
     names, first = LayerNames.of(result.comparison, columns), headline(result)
     words = _comparison_lines(result, rows, names, rest, brief=brief) if compared else []  # gives names room
     by_verdict = compared or not (result.findings or result.problems)
-    lines = names.lines(first) if by_verdict else [first]
-    lines += _listed(mark("also"), problems, limit if rows else _LISTED)
-    lines += _scene_lines(result.findings, _DETAILS if brief else None)
-    lines += _code_lines(result, brief=brief)
-    lines += [one for line in words for one in ([line] if line.startswith("  ") else names.lines(line))]
+    head = names.lines(first) if by_verdict else [first]
+    head += _listed(mark("also"), problems, limit)
+    head += _scene_lines(result.findings, _DETAILS if brief else None)
+    head += _code_lines(result, brief=brief)
+    lines = [(BOTH, line) for line in head]
+    lines += [
+        (text, one)
+        for text, line in words
+        for one in ([line] if line.startswith("  ") else names.lines(line))
+    ]
     if not compared:
         lines += _rows(result.changes, rows, names, rest)  # where the test fails for changes
-    legend, sources = len(lines), None if compared else result.sources
+    behind, sources = len(lines), None if compared else result.sources
     most = rows if rows < MOST_ROWS else None
-    lines += reference_lines(
-        result.reference, most, sources, brief=brief and (compared or not rows), columns=columns
-    )
+    for kind, shown_rows, few in ((WHOLE, most, brief and compared), (SHORT, 0, True)):
+        told = reference_lines(result.reference, shown_rows, sources, brief=few, columns=columns)
+        lines += [(kind, line) for line in told]
     if result.escalation is not None:
         words = _escalation_lines(result, result.escalation, brief=brief, notes=limit)
-        lines += [one for line in words for one in names.lines(line)]
-    lines[legend:legend] = names.legend()
-    return lines + _listed(mark("note"), result.notes, limit)
+        lines += [(text, one) for text, line in words for one in names.lines(line)]
+    begun = any(_DOTTED.search(line) for text, line in lines if text != WHOLE)
+    legends = ((WHOLE, names.legend()), (SHORT, names.legend(again=True) if begun else []))
+    lines[behind:behind] = [(kind, line) for kind, legend in legends for line in legend]
+    return lines + [(WHOLE, line) for line in _listed(mark("note"), result.notes, limit)]
 
 
 def _code_lines(result: Result, *, brief: bool) -> list[str]:
-    """Return the source lines of the layers that the headline names: the cause first, the mismatch last."""
-    if not result.code:
-        return []
-    isolated = result.escalation.isolated if result.escalation is not None else ()
-    sources = result.sources.independent if result.sources is not None else ()
-    first = result.comparison.first if result.comparison is not None else None
-    keys = [one.key for one in isolated if one.alone.verdict == CONVICTED]
-    keys += [source.begins or source.key for source in sources]
-    keys += [first.key] if first is not None else []
-    line, layers = _("code:       {layer}: {code}"), dict.fromkeys(key.layer for key in keys)
-    known = [layer for layer in layers if sanitise(layer) in result.code]
-    known = known[: 1 if brief else None]
-    return [line.format(layer=layer, code=result.code[sanitise(layer)]) for layer in known]
+    """Return the source lines of the layers that the headline names."""
+    known = [layer for layer in named(result) if sanitise(layer) in result.code] if result.code else []
+    line = _("code:       {layer}: {code}")
+    return [line.format(layer=one, code=result.code[sanitise(one)]) for one in known[: 1 if brief else None]]
 
 
-def _rows(verdicts: Sequence[Verdict], rows: int, names: LayerNames, rest: str) -> list[str]:
-    """Return a table of the first verdicts, and how many more there are."""
-    if not rows or not verdicts:
+def _rows(verdicts: Sequence[Verdict], rows: int, names: LayerNames, rest: str) -> list[tuple[str, str]]:
+    """Return a table of the first verdicts, and how many more there are, which a short text says of all."""
+    if not verdicts:
         return []
-    lines = table([row(verdict) for verdict in verdicts[:rows]], COLUMNS, names)
+    laid = table([row(one) for one in verdicts[:rows]], COLUMNS, names)
+    lines = [(WHOLE, line) for line in (*names.legend(), *laid)]
+    where = "report.json" if rows == MOST_ROWS else rest
+    words = _("  ... {left} more in {where}") if where else "  " + _("... and {left} more")
     if (left := len(verdicts) - rows) > 0:
-        where = "report.json" if rows == MOST_ROWS else rest
-        words = _("  ... {left} more in {where}") if where else "  " + _("... and {left} more")
-        lines.append(words.format(left=left, where=where))
-    return [*names.legend(), *lines]
+        lines.append((WHOLE, words.format(left=left, where=where)))
+    words = ngettext("  ... {left} row in {where}", "  ... {left} rows in {where}", len(verdicts))
+    return [*lines, (SHORT, words.format(left=len(verdicts), where=where))]
 
 
 def _scene_lines(findings: Sequence[SceneFinding], limit: int | None) -> list[str]:
@@ -272,57 +304,63 @@ def _listed(label: str, items: Sequence[str], limit: int | None) -> list[str]:
     return lines
 
 
-def _comparison_lines(result: Result, rows: int, names: LayerNames, rest: str, *, brief: bool) -> list[str]:
+def _comparison_lines(
+    result: Result, rows: int, names: LayerNames, rest: str, *, brief: bool
+) -> list[tuple[str, str]]:
     comparison = result.comparison
     assert comparison is not None  # noqa: S101 - checked by the caller
     failing = comparison.failing
-    told = where_it_begins(result) or _cause(result)
-    lines = origin_lines(result.sources, comparison, brief=brief, traced=not (brief and told))
+    cause = _cause(result)
+    traced = not (brief and (cause or where_it_begins(result)))
+    first, *others = origin_lines(result.sources, comparison, brief=brief, traced=traced)
+    others += model_line(result, brief=brief, cause=bool(cause))
+    others += [] if brief else first_change(result)
     golden = _("golden:     {golden}; {mismatches}").format(
         golden=shown(result.golden, result.origin.here), mismatches=mismatches(comparison)
     )
-    if not rows:
-        return [*lines[:1], golden]
-    lines += model_line(result, brief=brief)
-    lines += [] if brief else first_change(result)
-    lines.append(golden)
+    lines = [(BOTH, first), *((WHOLE, line) for line in others), (BOTH, golden)]
     numerics, rule = result.numerics, deciding_rule(comparison.first)
     lines += _rows(failing, rows, names, rest)
     if rule:
-        lines.append(_("tolerance:  {rule}").format(rule=spoken(rule)))
+        lines.append((BOTH, _("tolerance:  {rule}").format(rule=spoken(rule))))
     if numerics is not None and not (brief and numerics.bounds == SAME and not numerics.differs):
-        lines.append(_("bounds:     {numerics}").format(numerics=numerics.describe()))
+        lines.append((WHOLE, _("preset:     {numerics}").format(numerics=numerics.describe())))
     if result.measured is not None and result.measured.noise:
         measured = result.measured.describe(result.measured_bounds)
-        lines.append(_("measured:   {measured}").format(measured=measured))
+        lines.append((WHOLE, _("measured:   {measured}").format(measured=measured)))
     return lines
 
 
-def _escalation_lines(result: Result, escalation: Escalation, *, brief: bool, notes: int | None) -> list[str]:
+def _escalation_lines(
+    result: Result, escalation: Escalation, *, brief: bool, notes: int | None
+) -> list[tuple[str, str]]:
     if escalation.problem in result.problems:
         return []  # the headline says it
     if escalation.problem:
-        return [_("second run: {problem}").format(problem=spoken(escalation.problem))]
-    findings, listed = escalation.findings, _listed(mark("note"), escalation.notes, notes)
-    if not findings and not result.failing_keys:
+        return [(BOTH, _("second run: {problem}").format(problem=spoken(escalation.problem)))]
+    behind = [(WHOLE, line) for line in _listed(mark("note"), escalation.notes, notes)]
+    if not escalation.findings and not result.failing_keys:
         words = _("second run: {layers} dumped as tensors, to be kept with the golden on an update")
-        return [words.format(layers=_layers(escalation)), *listed]
-    lines = [
-        _("second run: {reproduction}; {layers} dumped as tensors").format(
-            reproduction=_reproduction(result, escalation), layers=_layers(escalation)
-        )
-    ]
+        return [(BOTH, words.format(layers=_layers(escalation))), *behind]
+    words = _("second run: {reproduction}; {layers} dumped as tensors").format(
+        reproduction=_reproduction(result, escalation), layers=_layers(escalation)
+    )
     telling, begins = _in_order(result, escalation)
     described = (finding_lines(finding, brief=brief) for finding in telling)
-    if brief:
-        described = (found for found in [next(filter(None, described), [])] if notes != 0)
-    lines += [line for found in described for line in found]
-    lines += isolated_lines(
-        escalation.isolated, brief=brief, begins=begins, models=result.models, ended=escalation.ended
+    found = [next(filter(None, described), [])] if brief else described
+    alone = isolated_lines(
+        escalation.isolated,
+        brief=brief,
+        begins=begins,
+        models=result.models,
+        fed=fed_by_golden(result),
+        ended=escalation.ended,
     )
-    lines = [*dict.fromkeys(lines)]  # the golden's tensor may show the pattern that recomputation shows
+    # The golden's tensor may show the pattern that recomputation shows.
+    lines = dict.fromkeys((line for lines in found for line in lines), WHOLE) | dict.fromkeys(alone, BOTH)
     place = shown(escalation.directory, result.origin.here)
-    return [*lines, *listed, *([] if brief else [_("tensors:    {directory}").format(directory=place)])]
+    behind += [] if brief else [(WHOLE, _("tensors:    {directory}").format(directory=place))]
+    return [(BOTH, words), *((kind, line) for line, kind in lines.items()), *behind]
 
 
 def _reproduction(result: Result, escalation: Escalation) -> str:

@@ -402,8 +402,8 @@ def _of_statistics(golden: Record) -> tuple[str, ...]:
         return ()
     return (
         said(
-            "recorded with statistics; --npudump-update-golden records small tensors if the marker "
-            "leaves it open"
+            "recorded with statistics; --npudump-update-golden also records tensors, if they are small and "
+            "the marker sets no dump_data"
         ),
     )
 

@@ -94,9 +94,7 @@ def _test(folder: ResultsFolder, entry: Entry, terms: Overrides) -> TestView:
         counts={name: data["counts"][name] for name in COUNTS if name in data["counts"]},
         notes=tuple(dict.fromkeys(map(str, notes))),
         golden=str(data["golden"]["judged_with"] or data["golden"]["file"]),
-        preset=_("{preset} ({numerics} numerics)").format(preset=preset, numerics=numerics)
-        if numerics and preset == "default"
-        else str(preset),
+        preset=str(numerics if numerics and preset == "default" else preset),
         when=str(data["time"]),
         producers=tuple((fact, before.get(fact), actual.get(fact)) for fact in {**before, **actual}),
         **told,

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from pytest_npudump.compare.tolerances.presets import ROUNDED_ALONE
 from pytest_npudump.explain.dumped_operators import DumpedOperator
 from pytest_npudump.explain.operator_alone import (
     ACQUITTED,
@@ -57,11 +58,13 @@ def judged(
     *,
     plain: bool = False,
     finite: bool = True,
+    changes: tuple[float, float] | None = None,
 ) -> Alone:
     results: Any = readings[0], readings[-1], readings[0] if moved is None else moved
     node = Node(Operator("y", op_type, (), ("y",), 1), ())
     feeds = {"x": np.array([1.0 if finite else np.nan])}
-    return judge_alone(Computed(results, node, "y", feeds, output, dtype, "name", plain))
+    told = None if changes is None else lambda *_: changes
+    return judge_alone(Computed(results, node, "y", feeds, output, dtype, "name", plain), told)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
@@ -116,6 +119,36 @@ def test_between_float32_and_what_a_device_may_use_instead_nothing_is_claimed(
     found = judged(op_type, dtype, (EXACT * noise).astype(kind), [WIDE], plain=plain)
     assert found.verdict == verdict
     assert bool(found.why) is (verdict == UNKNOWN)
+
+
+@pytest.mark.each(
+    ("op_type", "size", "changed", "expected_changed", "verdict"),
+    [
+        ("Tanh", 4e-6, 4e-6, 0.0, CONVICTED),  # healthy ones may be as far off, but none moves by as much
+        ("Tanh", 4e-6, 4e-6, 9e-7, CONVICTED),
+        ("Tanh", 4e-6, 4e-6, 3e-6, UNKNOWN),  # what its inputs give is not the golden either
+        ("Tanh", 4e-6, 4e-6, math.inf, UNKNOWN),  # the golden says nothing of who is wrong
+        ("Tanh", 3e-7, 5e-7, 0.0, UNKNOWN),  # as another order of sums
+        ("Tanh", 4e-6, 1e-4, 1e-4, ACQUITTED),  # nearly all of the change came in with its inputs
+        ("Tanh", 4e-6, 0.0, math.inf, ACQUITTED),  # it did not change
+        ("Tanh", 1e-5, 1e-5, 1e-5, CONVICTED),
+        ("MatMul", 5e-4, 5e-4, 0.0, CONVICTED),  # HF32 would have been the golden's, too
+        ("MatMul", 5e-4, 5e-4, math.inf, UNKNOWN),
+    ],
+)
+def test_a_change_within_what_healthy_operators_are_off_is_judged_by_the_golden(
+    op_type: str, size: float, changed: float, expected_changed: float, verdict: str
+) -> None:
+    off = (EXACT * (1 + size)).astype(np.float32)
+    found = judged(op_type, "float32", off, [WIDE], changes=(changed, expected_changed))
+    assert found.verdict == verdict
+    assert found.apart == pytest.approx(size, rel=0.1)
+    if verdict == CONVICTED and expected_changed < changed:
+        assert found.allowed == ROUNDED_ALONE["float32"]
+        assert found.near is (op_type == "Tanh")
+        assert found.why.endswith("; the golden matches")
+    if verdict == UNKNOWN:
+        assert found.why.startswith("HF32" if op_type == "MatMul" else "its statistics changed by")
 
 
 def test_a_sum_that_cancels_may_be_as_far_off_as_its_inputs_make_it() -> None:

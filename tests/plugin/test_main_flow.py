@@ -306,12 +306,12 @@ def other_producer(project: Project, **facts: str) -> None:
 def test_numerics_decide_which_bounds_hold_and_that_is_said(project: Project) -> None:
     project.recorded()
     other_producer(project, onnxruntime="0.1")
-    project.run(passed=1, shows="npudump: 1 test was compared with the tolerances for other numerics")
+    project.run(passed=1, shows="npudump: 1 test was compared with the preset other")
     project.model(change=0.5)
     for options, bounds in {
-        (): "bounds:     for other numerics: onnxruntime 0.1 -> *",
-        ("-onpudump_preset=same",): "bounds:     for the same numerics, from option*(onnxruntime 0.1*",
-        ("-onpudump_preset=hf32",): "bounds:     for HF32 numerics, from option*",
+        (): "preset:     other: onnxruntime 0.1 -> *",
+        ("-onpudump_preset=same",): "preset:     same, from option*(onnxruntime 0.1*",
+        ("-onpudump_preset=hf32",): "preset:     hf32, from option*",
     }.items():
         project.run("-onpudump_escalate=off", *options, failed=1, shows=bounds)
     project.model(change=0.0005)

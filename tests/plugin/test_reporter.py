@@ -7,9 +7,13 @@ import re
 import shutil
 from pathlib import Path
 from textwrap import dedent
+from types import SimpleNamespace
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+
+from pytest_npudump.plugin.terminal import name_in_summary
 
 ROW = "Output,0,16,DT_FLOAT,ND,4,{maximum},-1,0.25,4,0,0,0\n"
 HEADER = (
@@ -104,7 +108,8 @@ def test_of_many_failing_tests_the_later_ones_lose_their_rows_and_no_way_out(
         assert re.match(r"report:     .*report\.txt$", text[-2])
         assert re.match(r"to accept:  pytest --npudump-update-golden '.*\]'$", text[-1])
         assert any(line.startswith("golden:     ") for line in text)
-        assert text in whole or len(text) == 5
+        assert any(line.startswith("tolerance:  ") for line in text)
+        assert text in whole or text[3:-3] == ["  ... 4 rows in report.txt"]
 
 
 def test_failures_of_other_tests_are_left_as_they_are(regressed: pytest.Pytester) -> None:
@@ -170,14 +175,14 @@ def test_the_locale_decides_where_no_option_does(
     chinese: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
-    chinese.runpytest_inprocess("-k", "0").stdout.fnmatch_lines(["首个差异：*"])
+    chinese.runpytest_inprocess("-k", "0").stdout.fnmatch_lines(["首个不匹配：*"])
     chinese.runpytest_inprocess("-k", "0", "-onpudump_lang=en").stdout.fnmatch_lines(["first: *"])
 
 
 @pytest.mark.e2e
 def test_workers_of_xdist_tell_the_controller(chinese: pytest.Pytester) -> None:
     result = chinese.runpytest_inprocess("-onpudump_lang=zh", "-n1", "-k", "0")
-    result.stdout.fnmatch_lines(["首个差异：*", "npudump: *"])
+    result.stdout.fnmatch_lines(["首个不匹配：*", "npudump: *"])
 
 
 def test_what_programs_read_is_the_same_in_every_language(chinese: pytest.Pytester) -> None:
@@ -215,3 +220,33 @@ def test_what_refuses_a_run_or_a_test_is_chinese_and_english_in_junit(pytester: 
     assert "rtol：不允许 'a'，应为 a finite number, 0 or greater" in marked.stdout.str()
     english = pytester.runpytest_inprocess("test_marker.py")
     assert "rtol: 'a' is not allowed, expected a finite number, 0 or greater" in english.stdout.str()
+
+
+DEEP = "/bert/encoder/layer.0/attention/dense/Tanh"
+
+
+@pytest.mark.each(
+    ("message", "layer", "line"),
+    [
+        (
+            "Failed: npudump: possible kernel error or overwritten tensor in\n  /bert/...",
+            DEEP,
+            "/bert/encoder/layer.0/attention/dense/Tanh: possible kernel error or overwritten tensor in",
+        ),
+        ("Failed: npudump: the attributes of .../dense/Tanh changed; and more and more", DEEP, None),
+        ("Failed: npudump: conv:output.0 max 1.5, expected 1 (16700x tolerance)", "conv", None),
+        ("Failed: npudump: the golden is missing", "", None),
+    ],
+)
+def test_the_line_of_the_summary_has_the_layer_where_it_would_be_cut(
+    message: str, layer: str, line: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "90")
+    crash = SimpleNamespace(message=message)
+    for failure in (SimpleNamespace(reprcrash=crash), message.removeprefix("Failed: ")):
+        report: Any = SimpleNamespace(nodeid="test_k.py::test_k", longrepr=failure)
+        name_in_summary(report, layer)
+        told = getattr(report.longrepr, "reprcrash", None)
+        assert (told.message if told else report.longrepr).removeprefix("Failed: ") == (
+            line or message.removeprefix("Failed: ")
+        )

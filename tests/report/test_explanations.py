@@ -7,9 +7,11 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pytest_npudump.compare.patterns.pattern_search import Pattern
+from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.explain.operator_alone import Alone, JudgedOperator
 from pytest_npudump.language.translation import carried, carrying, restored, speaking, spoken
@@ -25,6 +27,7 @@ def one(alone: Alone, name: str = "conv", *, own: bool = False, **given: Any) ->
 
 PASSED, WRONG = Alone("acquitted", 2e-7, 4.8e-6), Alone("convicted", 1e-3, 4.8e-6)
 LOOP = Alone("unknown", why="Loop computes with graphs inside of it")
+WHICH = "to tell which, set acl_json="
 OFF = "relative L2 error 0.001, limit 4.8e-06"
 
 
@@ -65,10 +68,12 @@ def test_a_conviction_names_all_that_may_have_done_it(given: dict[str, Any], kin
     assert line.startswith("recomputed: b:output.0 differs from ")
     fed = given.get("inputs") == "upstream"
     wrote = (
-        "or something wrote to its input or output; acl_json=" if fed else "or something wrote to its output"
+        "or something wrote to its input or output; to tell which, set acl_json="
+        if fed
+        else "or something wrote to its output"
     )
     assert wrote in line
-    assert [words.count("marker tells") for words in isolated_lines(found, brief=False, most=3)][:3] == [
+    assert [words.count(WHICH) for words in isolated_lines(found, brief=False, most=3)][:3] == [
         0,
         0,
         fed,
@@ -126,6 +131,22 @@ def test_operators_that_were_recomputed(
     assert len(found) == len(lines)
     for line, words in zip(found, lines, strict=True):
         assert fnmatchcase(line, f"recomputed: {words}"), line
+
+
+def test_elements_within_a_wider_tolerance_than_what_fails_are_not_said_to_be_within_tolerance() -> None:
+    golden = np.linspace(-1, 1, 64, dtype=np.float32)
+    key, actual = TensorKey("conv", "output", 0), golden * np.float32(1.000004)
+    for rtol, words in (
+        (2e-5, "all 64 within rtol=2e-05 atol=0 of the golden tensor; "),
+        (1e-7, " within tolerance of "),
+    ):
+        finding = Finding(
+            key, reproduced=True, difference=compare_tensors(golden, actual, rtol=rtol, atol=0.0)
+        )
+        for brief in (True, False):
+            line = finding_lines(finding, brief=brief)[0]
+            assert words in line
+            assert ("within tolerance" in line) is ("all" not in words)
 
 
 def test_a_pattern_of_a_convicted_operator_is_told_without_a_golden_tensor() -> None:

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 FIRST, BEFORE = TensorKey("net/layer_0", "output", 0), TensorKey("net/before", "output", 0)
 RIGHT, WRONG = Alone("acquitted", 0.0, 4.8e-6), Alone("convicted", 0.02, 4.8e-6)
 NEAR = Alone("convicted", 3.4e-5, 4.8e-6)
+SMALL = Alone("convicted", 4e-6, 4.8e-7, "4e-06, limit 4.8e-07; the golden matches")
+TOO_SMALL = Alone(
+    "unknown", 4e-6, 4.8e-6, "its statistics changed by 4e-06, and a healthy error may be 4.8e-06"
+)
 UNDECIDED = Alone("unknown", why="Loop computes with graphs inside of it")
 
 
@@ -55,9 +59,22 @@ SENTENCES = [
     ("its output was overwritten", {"isolated": [operator(WRONG)]},
      "kernel must be wrong, or something wrote to its output", "on the upstream outputs"),
     ("an optimised graph gave it", {"isolated": [operator(NEAR)]},
-     "npudump: fusion, other order or kernel error in", "npudump: kernel error in"),
+     "npudump: possible kernel error in", "npudump: kernel error in"),
+    ("the golden is what its inputs give", {"isolated": [operator(SMALL)]},
+     "npudump: possible kernel error in net/layer_0:output.0: 4e-06, limit 4.8e-07; the golden matches",
+     "net/layer_0:output.0 matches"),
+    ("a healthy operator may be as far off", {"isolated": [operator(TOO_SMALL)]},
+     "is undecided: its statistics changed by 4e-06, and a healthy error may be 4.8e-06", "golden's kernel"),
+    ("the model is known and the kernel wrong",
+     {"models": ModelChange(read=ALL), "isolated": [operator(WRONG)]},
+     "identical to the golden's", "driver or an input differs"),
+    ("the same om, of which nothing can be read", {"models": ModelChange()},
+     "identical to the golden's; a kernel, the driver or an input differs", "weights do not"),
+    ("its inputs are known to be the golden's",
+     {"models": ModelChange(read=ALL), "isolated": [operator(RIGHT)], "fed": {str(FIRST)}},
+     "differs by the golden's kernel", "an input differs"),
     ("a graph is known, of other tensors", {},
-     "nothing tells the inputs of the mismatches", "no graph is known"),
+     "the inputs of the mismatches are not known", "no graph is known"),
     ("the reference has other weights", {"isolated": [operator(WRONG, own=False)]},
      "npudump: operator error in", "kernel error in"),
     ("the om was made of another model", {"isolated": [operator(WRONG, converted=True)]},
@@ -91,7 +108,7 @@ SENTENCES = [
      "no tensor was compared before it",
      "including those of its inputs"),
     ("the code of its modules changed", {"models": ModelChange(read=PARAMETERS)},
-     "its parameters are the golden's: code, kernel", "byte for byte"),
+     "its parameters are identical to the golden's; the code, a kernel, the driver", "byte for byte"),
     ("a module's code changed, whose inputs are known",
      {"models": ModelChange(read=PARAMETERS), "isolated": [operator(RIGHT)]},
      "differs by its inputs, type, weights or attributes", "byte for byte"),
@@ -144,6 +161,10 @@ def test_what_would_be_false_is_not_said(
     if numerics := given.get("numerics"):
         assert test.comparison is not None
         test = replace(test, comparison=replace(test.comparison, numerics=Numerics(numerics, {})))
+    if fed := given.get("fed"):
+        assert test.comparison is not None
+        tolerances = replace(test.comparison.tolerances, alone=frozenset(fed))
+        test = replace(test, comparison=replace(test.comparison, tolerances=tolerances))
     test = replace(
         test, escalation=Escalation(layers=("a",), isolated=isolated, ended=given.get("ended", ""))
     )

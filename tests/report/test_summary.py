@@ -38,10 +38,7 @@ BAD = {**GOOD, "status": "failed", "compared": 8, "first": "net/conv:output.0"}
                 {**GOOD, "notes": [not_dumped_inside(count, count, kinds), "other"]}
                 for count, kinds in ((344, "If"), (344, "If"), (2, "If, Loop"))  # twice of one model
             ],
-            (
-                "npudump: 3 of 3 tests passed; 30 of 30 dumped tensors compared; "
-                "346 operators inside If, Loop are not dumped (acl)"
-            ),
+            ("npudump: 3 of 3 tests passed; 30 of 30 tensors compared (acl)"),
         ),
         (
             [{"status": "not compared", "test": "t"}],
@@ -73,7 +70,11 @@ def test_line_says_what_was_compared_of_what_was_expected(results: list[dict[str
         ({"wavering": 1}, "1 tensor differs as it did between the recorded runs"),
         ({"wavering": 2}, "2 tensors differ as they did between the recorded runs"),
         ({"calibrated": 1}, "1 tensor has a measured tolerance wider than the preset's"),
-        ({"bounds": "hf32"}, "1 test was compared with the tolerances for hf32 numerics"),
+        (
+            {"notes": [not_dumped_inside(344, 344, "If"), not_dumped_inside(2, 2, "If, Loop"), "other"]},
+            "operators that were not dumped nor compared: 346, inside If, Loop",
+        ),
+        ({"bounds": "hf32"}, "1 test was compared with the preset hf32"),
     ],
 )
 def test_what_else_is_known_of_a_session_is_a_sentence_each(more: dict[str, Any], words: str) -> None:

@@ -21,7 +21,7 @@ from pytest_npudump.regression.result import WITHIN, Escalation, Finding
 from pytest_npudump.report import terminal
 from pytest_npudump.report.files import ReportFiles
 from pytest_npudump.report.result_json import full_json
-from pytest_npudump.report.terminal import failure_text, full_lines, headline, short_lines
+from pytest_npudump.report.terminal import failure_lines, full_lines, headline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,7 @@ LINES = 40
 
 def text_of(test: Result, *, verbose: bool = False) -> list[str]:
     details = ReportFiles(test.origin.directory / "report.txt", test.origin.directory / "report.json")
-    return failure_text(test, details, verbose=verbose).split("\n")
+    return failure_lines(test, details, verbose=verbose)[0]
 
 
 def findings(count: int, *, reproduced: bool = True) -> tuple[Finding, ...]:
@@ -61,7 +61,9 @@ def test_small_failure_is_told_in_full(failed: Callable[..., Result]) -> None:
     lines = text_of(failed(2))
     assert lines[0] == "npudump: net/layer_0:output.0 max 1.5, expected 1 (16700x tolerance)"
     assert lines[1] == "first:      net/layer_0:output.0; no tensor was compared before it; its own"
-    assert lines[3].startswith("sources:    unknown, as nothing tells the inputs of the mismatches ")
+    assert lines[3].startswith(
+        "sources:    unknown, as the inputs of the mismatches are not known; set graph="
+    )
     assert lines[5] == "golden:     golden/test_a/test_b.yaml; mismatches: 2 of 2 tensors"
     assert lines[6].split() == [
         "layer",
@@ -105,7 +107,7 @@ def test_every_line_fits_but_for_paths_and_commands(
     for isolated in ((), operators[1:], operators):
         test = replace(whole, escalation=Escalation((told,), tuple(names), isolated=isolated))
         details = ReportFiles(test.origin.directory / "report.txt", test.origin.directory / "report.json")
-        short = short_lines(test, details)
+        _, short = failure_lines(test, details, verbose=False)
         for lines in (text_of(test), text_of(test, verbose=True), short):
             free = [line for line in lines if not line.startswith(("report: ", "hand over: ", "to accept: "))]
             assert max(map(len, free)) <= columns, free
@@ -114,10 +116,22 @@ def test_every_line_fits_but_for_paths_and_commands(
             assert lines[-1].startswith("to accept: ")
             assert "quantized_MatMul_0:output.0" in lines[0]
         assert not [line for line in short if " 1.5  " in line]
+        assert "  ... 6 rows in report.txt" in short
         labels = {line.split(":")[0] for line in short if not line.startswith(" ")}
-        assert labels >= {"npudump", "first", "second run", "report", "to accept"}
+        assert labels >= {"npudump", "first", "golden", "tolerance", "second run", "report", "to accept"}
         assert ("recomputed" in labels) is bool(isolated)
         assert any(names[0] in line for line in full_lines(test))
+
+
+@pytest.mark.parametrize(("name", "there"), [("net/layer_0", True), ("net/before", False)])
+def test_an_operator_that_only_the_golden_tells_is_handed_over_where_it_is_out_of_tolerance(
+    failed: Callable[..., Result], name: str, *, there: bool
+) -> None:
+    alone = Alone(CONVICTED, 4e-6, 4.8e-7, "the golden matches")
+    one = JudgedOperator(TensorKey(name, "output", 0), "Tanh", "net.onnx", own=True, alone=alone)
+    lines = text_of(failed(1, escalation=Escalation((), (name,), isolated=(one,))))
+    assert lines[0].startswith(f"npudump: possible kernel error in {name}:output.0: ")
+    assert any(line.startswith("hand over: ") for line in lines) is there
 
 
 def test_the_first_line_is_where_the_change_begins(failed: Callable[..., Result]) -> None:
@@ -151,7 +165,11 @@ GRAPH = "the model's graph changed: connections, types or versions of operators;
 @pytest.mark.each(
     ("models", "first", "line"),
     [
-        (ModelChange(read="all"), "net/layer_0", "the golden's, byte for byte: kernel, driver or input"),
+        (
+            ModelChange(read="all"),
+            "net/layer_0",
+            "identical to the golden's; a kernel, the driver or an input differs",
+        ),
         (
             ModelChange(("m.onnx",), read="all"),
             "net/layer_0",
@@ -219,7 +237,7 @@ def test_ten_thousand_failing_layers_with_everything_else_stay_within_forty_line
     test = replace(test, comparison=compared)
     lines = text_of(test)
     assert len(lines) <= LINES
-    assert any(line.startswith("unplaced: ") for line in lines) is (sources is not None)
+    assert any(line.startswith("inputs: ") for line in lines) is (sources is not None)
     assert sum(line.startswith("  net/layer_") and " max" in line for line in lines) >= 2
     text = "\n".join(lines)
     assert "mismatches: 10000 of 10000 tensors" in text
@@ -227,7 +245,7 @@ def test_ten_thousand_failing_layers_with_everything_else_stay_within_forty_line
     assert "also: ... and 998 more" in text
     assert "note: ... and 998 more" in text
     assert ("second run: reproduced; 10000 layers dumped as tensors" in text) is reproduced
-    assert "bounds:     for other numerics: soc Ascend910B3 -> Ascend310P3" in text
+    assert "preset:     other: soc Ascend910B3 -> Ascend310P3" in text
     assert lines[-1] == "to accept:  pytest --npudump-update-golden test_a.py::test_b"
 
 
@@ -331,6 +349,6 @@ def test_report_files_that_could_not_be_written_are_told(
     failed: Callable[..., Result], tmp_path: Path
 ) -> None:
     details = ReportFiles(tmp_path / "a", tmp_path / "b", "the report files could not be written: disk full")
-    lines = failure_text(failed(1), details, verbose=False).split("\n")
+    lines, _ = failure_lines(failed(1), details, verbose=False)
     assert "the report files could not be written: disk full" in lines
     assert not any(line.startswith("report:") for line in lines)

@@ -219,19 +219,12 @@ class Numerics:
         untold = (
             _("; unknown on one side: {names}").format(names=", ".join(self.untold)) if self.untold else ""
         )
-        if self.preset:
-            words = _("of the preset {preset}, whatever the numerics").format(preset=self.preset)
+        if self.preset or self.fixed:
+            words = _("{words}, from {who}").format(words=self.bounds, who=_(self.fixed))
+            words = _("{preset}, as set").format(preset=self.preset) if self.preset else words
             return words + (f" ({differs})" if differs else "")
-        words = {
-            SAME: _("for the same numerics"),
-            OTHER: _("for other numerics"),
-            HF32: _("for HF32 numerics"),
-        }[self.bounds]
-        if self.fixed:
-            said = _("{words}, from {who}").format(words=words, who=_(self.fixed))
-            return said + (f" ({differs})" if differs else "")
-        reason = differs or _("the producers are alike")
-        return _("{words}: {reason}{untold}").format(words=words, reason=reason, untold=untold)
+        reason = differs or _("same environment")
+        return _("{words}: {reason}{untold}").format(words=self.bounds, reason=reason, untold=untold)
 
     def to_json(self) -> dict[str, object]:
         """Plain JSON data."""

@@ -46,6 +46,10 @@ _OF_ELEMENTS = ("max", "min", PROJECTIONS)
 _PLACES = ("layer", "op_type", "dtype", "statistic")
 
 
+OF_ONE = said("its inputs are the golden's")
+"""Why one operator's rounding is the bound of projections."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One tolerance.
@@ -259,7 +263,7 @@ class Tolerances:
     def _of_preset(self, dtype: str, statistic: str, key: str) -> Rule:
         """The preset's rule for a statistic, as wide as what the tensor was computed from makes it."""
         if key in self.alone and statistic == PROJECTIONS and dtype in ROUNDED_ALONE:
-            source = f"preset {self.preset}: " + said("its inputs are the golden's")
+            source = f"preset {self.preset}: " + OF_ONE
             return replace(
                 _preset_rule(self.preset, dtype, statistic), rtol=ROUNDED_ALONE[dtype], source=source
             )

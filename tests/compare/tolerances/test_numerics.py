@@ -52,18 +52,18 @@ def test_a_preset_goes_before_the_option_and_both_before_the_facts() -> None:
 
 def test_the_reason_names_what_differs_and_what_is_not_told() -> None:
     found = numerics_of({"cann": ("9.0.0", "9.1.0"), "driver": ("-", "25.0")}, {})
-    assert found.describe() == "for other numerics: cann 9.0.0 -> 9.1.0; unknown on one side: driver"
-    assert numerics_of({}, {}).describe() == "for the same numerics: the producers are alike"
+    assert found.describe() == "other: cann 9.0.0 -> 9.1.0; unknown on one side: driver"
+    assert numerics_of({}, {}).describe() == "same: same environment"
 
 
 def test_a_preset_that_was_named_decides_and_not_the_numerics() -> None:
-    named = "of the preset other, whatever the numerics"
+    named = "other, as set"
     assert numerics_of({}, {}, preset="other").describe() == named
     assert numerics_of({}, {}, preset="other").bounds == "other"
     assert numerics_of({}, {}, preset="torch").bounds == "same"
     facts = {"cann": ("9.0.0", "9.1.0")}
     assert numerics_of(facts, {}, preset="other").describe() == f"{named} (cann 9.0.0 -> 9.1.0)"
-    assert numerics_of(facts, {}, preset="default").describe() == "for other numerics: cann 9.0.0 -> 9.1.0"
+    assert numerics_of(facts, {}, preset="default").describe() == "other: cann 9.0.0 -> 9.1.0"
 
 
 KEY = "conv:output.0"

@@ -85,6 +85,16 @@ def test_changed_weights_fail_alone_against_the_golden_and_the_old_ones_pass(
     assert run_alone(made, tmp_path / "right") == 0
 
 
+def test_a_kernel_that_is_wrong_by_little_more_than_rounding_fails_alone_against_the_golden(
+    project: Path, plant: Callable[[str], None], repro: Repro, tmp_path: Path
+) -> None:
+    plant("second=1.000004")
+    failed = fail(project, "second=1.000004")
+    assert repro(failed) == 0
+    assert repro.out.startswith("second: fails by itself, held against its golden: ")
+    assert run_alone(repro.made, tmp_path / "right") == 0
+
+
 def test_changed_weights_fail_alone_against_a_reference_that_has_the_right_ones(
     project: Path, repro: Repro, tmp_path: Path
 ) -> None:

@@ -73,7 +73,7 @@ def test_one_golden_serves_eager_compiled_and_captured(
     project.runpytest_inprocess("--npudump-update-golden").assert_outcomes(passed=1)
     told = {
         "weight": "npudump: the weights of blocks.5.mlp.2 changed (1 of *",
-        "kernel": "model: *its parameters are the golden's: code, kernel, driver or input",
+        "kernel": "model: *its parameters are identical to the golden's; the code, a kernel*",
     }
     cases = [
         ("", "", ""),
