@@ -23,6 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -328,24 +329,6 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
-def demonstration(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """What ``npudump demo`` leaves in its folder, and prints on a terminal of 120 columns, under CI."""
-    folder = tmp_path_factory.mktemp("demonstration")
-    command = "import sys; from pytest_npudump.cli import main; sys.exit(main(['demo']))"
-    environment = {"CI": "true", "COLUMNS": "120", "PY_COLORS": "1", "PYTHONWARNINGS": "default"}
-    done = subprocess.run(
-        [sys.executable, "-c", command],
-        cwd=folder,
-        env={**os.environ, **environment},
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
-    return folder / "npudump-demo", done.stdout
-
-
 @dataclass(frozen=True)
 class Warm:
     """A process that has imported what sessions import, and is forked for each: see ``data/warm.py``."""
@@ -398,16 +381,53 @@ def _warm(*modules: str, **variables: str) -> Iterator[Warm]:
     shutil.rmtree(folder)
 
 
+_DEMONSTRATED = """
+import subprocess, sys, warnings
+warnings.simplefilter("default")
+from pytest_npudump.cli import demo, main
+client, words = sys.argv[1:], ["-m", "pytest"]
+class Forked:
+    def run(command, **how):
+        assert command[1:3] == words, command
+        return subprocess.run([*client, "-mpytest", *command[3:]], **how)
+demo.subprocess = Forked
+sys.exit(main(["demo"]))
+"""
+
+
+@pytest.fixture(scope="session")
+def demonstration(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> tuple[Path, str]:
+    """What ``npudump demo`` leaves in its folder, and prints on a terminal of 120 columns, under CI."""
+    folder = tmp_path_factory.mktemp("demonstration")
+    environment = {"CI": "true", "COLUMNS": "120", "PY_COLORS": "1"}
+    done = subprocess.run(
+        [*warm.client, "-c", _DEMONSTRATED, *warm.client],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    return folder / "npudump-demo", done.stdout
+
+
 @pytest.fixture
 def collects(warm: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Collections of commands are processes of their own that are forked, and not started from nothing."""
+    """Sessions that commands start are processes of their own that are forked, not started from nothing."""
+    from pytest_npudump.cli import demo
     from pytest_npudump.cli.common import project
 
-    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+    def run(
+        command: list[str], cwd: Path = Path(), env: dict[str, str] | None = None, **_: object
+    ) -> subprocess.CompletedProcess[str]:
         assert command[:3] == [sys.executable, "-m", "pytest"]
-        return subprocess.CompletedProcess(command, *warm.run("-mpytest", *command[3:]))
+        with pytest.MonkeyPatch.context() as patch, mock.patch.dict(os.environ, env or {}, clear=bool(env)):
+            patch.chdir(cwd)
+            return subprocess.CompletedProcess(command, *warm.run("-mpytest", *command[3:]))
 
-    monkeypatch.setattr(project, "subprocess", SimpleNamespace(run=run, DEVNULL=None))
+    for module in (demo, project):
+        monkeypatch.setattr(module, "subprocess", SimpleNamespace(run=run, DEVNULL=None))
 
 
 @pytest.fixture(scope="session")
@@ -435,19 +455,16 @@ def on_real_torch(warm_torch: Warm) -> Callable[..., Any]:
 
 
 @pytest.fixture(scope="session")
-def where_killed() -> Callable[..., Any]:
+def where_killed(warm: Warm) -> Callable[..., Any]:
     """Return what runs a script that kills work by ``data/killed.py``, and returns the JSON it prints."""
     if not hasattr(signal, "SIGKILL"):
         pytest.skip("nothing is killed like that here")
 
     def run(script: str, *words: object) -> Any:
-        command = [sys.executable, "-c", script, *map(str, words)]
-        environment = {**os.environ, "PYTHONPATH": str(TESTS / "data")}
-        done = subprocess.run(
-            command, capture_output=True, text=True, env=environment, check=False, timeout=300
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        with mock.patch.dict(os.environ, PYTHONPATH=str(TESTS / "data")):
+            code, printed, errors = warm.run("-c", script, *map(str, words))
+        assert code == 0, errors
+        return json.loads(printed)
 
     return run
 

@@ -103,7 +103,6 @@ def fork_workers(path: str) -> None:
 def fork_children(path: str) -> None:
     """Have the processes of isolated tests forked from the first one on, by a process of this one's."""
     import subprocess
-    from types import SimpleNamespace
 
     from pytest_npudump.plugin.features.isolation import parent, server
 
@@ -148,14 +147,21 @@ def fork_children(path: str) -> None:
             self.close()  # a new one is forked with the variables of today
         return ready(self, cwd)
 
-    def in_this_memory(task: Task, *rest: Any) -> tuple[bool, str]:
-        kept = {name: getattr(task, name) for name in ("write", "socket", "directory", "run")}
-        return run_child(SimpleNamespace(other_memory=False, **kept), *rest)  # else a new interpreter starts
-
-    run_child, parent._run = parent._run, in_this_memory  # type: ignore[assignment]
+    parent._run = in_this_memory(parent._run)  # type: ignore[assignment]
     server.ServerProcess.is_ready = is_ready  # type: ignore[method-assign]
     server.ServerProcess._start = start  # type: ignore[method-assign]
     server.ServerProcess._modules = property(lambda _: ("os",), lambda *_: None)  # type: ignore[assignment]
+
+
+def in_this_memory(run_child: Callable[..., tuple[bool, str]]) -> Callable[..., tuple[bool, str]]:
+    """Return what forks the run in other memory too, for which a new interpreter would start."""
+    from types import SimpleNamespace
+
+    def run(task: Task, *rest: Any) -> tuple[bool, str]:
+        kept = {name: getattr(task, name) for name in ("write", "socket", "directory", "run")}
+        return run_child(SimpleNamespace(other_memory=False, **kept), *rest)
+
+    return run
 
 
 def known_distributions() -> Callable[..., object]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -164,18 +162,15 @@ def test_the_process_of_an_isolated_test_has_its_parent_s_device(project: Projec
     assert _used(project) == ["(1, 2)"]
 
 
-def test_a_run_that_was_killed_leaves_its_device_free(project: Project) -> None:
+def test_a_run_that_was_killed_leaves_its_device_free(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = "import os\ndef test_it(npu_device):\n    os.environ.get('DIE') and os.kill(os.getpid(), 9)\n"
     project.test_file(source)
     options = ["-q", "-onpudump_devices=0", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options],
-        cwd=project.path,
-        env={**os.environ, "DIE": "1"},
-        check=False,
-        capture_output=True,
-    )
-    assert done.returncode == -9
+    monkeypatch.setenv("DIE", "1")
+    assert project.pytester.runpytest_subprocess(*options).ret == -9
+    monkeypatch.delenv("DIE")
     project.run("-onpudump_devices=0").assert_outcomes(passed=1)
 
 

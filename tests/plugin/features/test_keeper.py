@@ -6,7 +6,6 @@ import importlib
 import json
 import re
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -230,7 +229,7 @@ def test_a_session_that_is_killed_loses_nothing_that_had_ended(
     project.test_file(TWO + project.body + die)
     project.record()
     monkeypatch.setenv("DIE", "1")
-    project.pytester.run(sys.executable, "-m", "pytest", "--npudump-runtime=emulator", KEEP)
+    project.pytester.runpytest_subprocess("--npudump-runtime=emulator", KEEP)
     assert [line["test"][-2] for line in lines(project)] == ["a", "b"]
     capsys.readouterr()
     assert main(["check", "results"]) == 2
