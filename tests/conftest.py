@@ -77,7 +77,7 @@ def _same_numbers_in_any_order(request: pytest.FixtureRequest) -> None:
 def distributions() -> Callable[..., object]:
     """Return what finds packages with plugins, which sessions in this process share; they start faster."""
     warm = runpy.run_path(str(TESTS / "data/warm.py"))
-    warm["pass_over_plugins_without_fixtures"]()
+    warm["pass_over_what_is_no_fixture_or_hook"]()
     found: Callable[..., object] = warm["known_distributions"]()
     return found
 

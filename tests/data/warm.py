@@ -190,10 +190,15 @@ def known_distributions() -> Callable[..., object]:
     return distributions
 
 
-def pass_over_plugins_without_fixtures() -> None:
-    """Have pytest look for fixtures where plugins have some only: it looks at all names of each."""
-    from types import ModuleType
+def pass_over_what_is_no_fixture_or_hook() -> None:
+    """Have pytest look at fewer names of plugins, of which it looks at all and, if it is new, three times.
 
+    For fixtures in none of those that have none, for such as are wrapped wrongly nowhere, and for hooks of
+    modules without asking for what their metaclasses shadow.
+    """
+    from types import FunctionType, ModuleType
+
+    import pluggy
     from _pytest import fixtures
 
     kind, parse = getattr(fixtures, "FixtureFunctionDefinition", None), fixtures.FixtureManager.parsefactories
@@ -206,6 +211,16 @@ def pass_over_plugins_without_fixtures() -> None:
             parse(self, *given, **named)  # type: ignore[call-overload]
 
     fixtures.FixtureManager.parsefactories = parsefactories  # type: ignore[method-assign]
+    if hasattr(fixtures.FixtureManager, "_check_for_wrapped_fixture"):
+        fixtures.FixtureManager._check_for_wrapped_fixture = lambda *_: None
+    hook_of = getattr(pluggy._manager, "_static_hook_attr", None)
+
+    def hook_of_module(holder: object, name: str) -> object:
+        found = vars(holder).get(name) if type(holder) is ModuleType else None
+        return (found, found) if type(found) is FunctionType else hook_of(holder, name)
+
+    if hook_of is not None:
+        pluggy._manager._static_hook_attr = hook_of_module
 
 
 BESIDE = {"testing", "strategies", "notebook"}
@@ -240,7 +255,7 @@ def warm_up(*without: str) -> None:
                 with contextlib.suppress(ImportError):
                     name in without or importlib.import_module(name)
 
-    pass_over_plugins_without_fixtures()
+    pass_over_what_is_no_fixture_or_hook()
     options = [f"-pno:{plugin}" for plugin in WITHOUT]
     os.environ.pop("PYTEST_ADDOPTS", None)
     with (
