@@ -22,11 +22,12 @@ import numpy as np
 import onnx
 import pytest
 from execnet import gateway_io
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from pytest_npudump.emulator import install
 from pytest_npudump.plugin.features.isolation import server
 from pytest_npudump.runtime.emulator import EmulatorFinder
+from tests.models import onnx_model
 
 # Loaded here once: what a session within a test imports first, its end unloads again.
 for _name in ("_pytest.stepwise", "filelock", "onnxruntime", "rich.console"):
@@ -39,24 +40,6 @@ for _room in ("emulator", "plugin", "explain", "regression", "report", "results"
 
 TESTS = Path(__file__).parents[1]
 LAYERS = ("block/conv.1", "block/relu.1", "block/conv.2", "head/softmax")
-
-
-def onnx_model(
-    nodes: Sequence[onnx.NodeProto],
-    given: dict[str, Sequence[int | str]],
-    gives: dict[str, Sequence[int | str] | None],
-    weights: dict[str, np.ndarray] | None = None,
-    *,
-    kind: int = TensorProto.FLOAT,
-    name: str = "small",
-    opset: int = 17,
-    **more: Any,
-) -> onnx.ModelProto:
-    """Return a model of operators, ports of one type by their names, and weights."""
-    ports = ([helper.make_tensor_value_info(n, kind, s) for n, s in some.items()] for some in (given, gives))
-    arrays = [numpy_helper.from_array(array, key) for key, array in (weights or {}).items()]
-    graph = helper.make_graph(nodes, name, *ports, arrays)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8, **more)
 
 
 @functools.cache

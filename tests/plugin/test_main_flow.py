@@ -12,7 +12,8 @@ from onnx import TensorProto, helper
 
 from pytest_npudump.cli import main
 from pytest_npudump.golden.tensors import load_tensors
-from tests.plugin.conftest import Project, onnx_model
+from tests.models import onnx_model
+from tests.plugin.conftest import Project
 
 
 def relu_and_add(project: Project, added: float) -> None:

@@ -13,7 +13,8 @@ import onnx
 import pytest
 from onnx import helper
 
-from tests.plugin.conftest import APPLICATION, Project, onnx_model
+from tests.models import onnx_model
+from tests.plugin.conftest import APPLICATION, Project
 
 DUMPS = "--npudump-output=."
 REFERENCE = "reference='reference.onnx'"

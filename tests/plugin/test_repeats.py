@@ -11,7 +11,8 @@ import pytest
 import yaml
 from onnx import helper
 
-from tests.plugin.conftest import Project, onnx_model
+from tests.models import onnx_model
+from tests.plugin.conftest import Project
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,8 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from tests.plugin.conftest import Project, onnx_model
+from tests.models import onnx_file, onnx_model
+from tests.plugin.conftest import Project
 
 BODY = """
     print("run", len(LOG))
@@ -404,15 +405,12 @@ def test_second_run_whose_body_fails_leaves_the_verdict_standing(project: Projec
 
 
 def test_bfloat16_without_statistics_is_recorded_with_its_tensors(project: Project) -> None:
-    make, kinds = onnx.helper, onnx.TensorProto
+    make, kinds = onnx.helper.make_node, onnx.TensorProto
     nodes = [
-        make.make_node("Cast", ["x"], ["b"], name="to_bf16", to=kinds.BFLOAT16),
-        make.make_node("Cast", ["b"], ["y"], name="back", to=kinds.FLOAT),
+        make("Cast", ["x"], ["b"], name="to_bf16", to=kinds.BFLOAT16),
+        make("Cast", ["b"], ["y"], name="back", to=kinds.FLOAT),
     ]
-    ports = [make.make_tensor_value_info(name, kinds.FLOAT, [4]) for name in "xy"]
-    graph = make.make_graph(nodes, "g", ports[:1], ports[1:])
-    model = make.make_model(graph, opset_imports=[make.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, project.path / "bf16.onnx")
+    onnx_file(project.path / "bf16.onnx", nodes, {"x": [4]}, {"y": [4]})
     body = """
     with npu_dump.load_model("bf16.onnx") as model:
         model.run(np.arange(4, dtype=np.float32))

@@ -14,7 +14,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from pytest_npudump.cli import main
-from tests.plugin.conftest import Project, onnx_model
+from tests.models import onnx_model
+from tests.plugin.conftest import Project
 
 FED_BY = {"left/a": ["image"], "left/b": ["left/a"], "right/a": ["image"], "right/b": ["right/a"]}
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 from pytest_npudump.explain.reproduction import pieces
 from pytest_npudump.settings import CI_VARIABLES
+from tests.models import onnx_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -48,15 +48,7 @@ def net(path: Path, scale: float = 1.0) -> Path:
         helper.make_node("Relu", ["b"], ["c"], name="relu"),
         helper.make_node("MatMul", ["c", "w2"], ["y"], name="second"),
     ]
-    graph = helper.make_graph(
-        nodes,
-        "net",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [8, 16])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [8, 4])],
-        [numpy_helper.from_array(array, name) for name, array in weights.items()],
-    )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
-    return path
+    return onnx_file(path, nodes, {"x": [8, 16]}, {"y": [8, 4]}, weights, name="net")
 
 
 _COMMAND: list[str] = []
