@@ -7,6 +7,7 @@ import json
 import os
 import re
 import runpy
+import shlex
 import shutil
 import signal
 import subprocess
@@ -27,6 +28,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from execnet import gateway_io
 
 from pytest_npudump.dump.dtypes import ALL
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
@@ -94,7 +96,13 @@ def pytester(
     def command() -> tuple[str, ...]:
         return (*request.getfixturevalue("warm").client, "-mpytest")
 
+    def worker(spec: object) -> list[str]:
+        del spec
+        return [*command()[:-1], "-c", gateway_io.popen_bootstrapline]
+
     monkeypatch.setattr(pytester, "_getpytestargs", command)
+    if "anew" not in request.fixturenames:
+        monkeypatch.setattr(gateway_io, "popen_args", worker)
     monkeypatch.setattr("importlib.metadata.distributions", distributions)
     monkeypatch.setenv("LC_ALL", "C.UTF-8")  # what is tested is English, whatever the tester speaks
     monkeypatch.setenv("COLUMNS", "300")  # and on lines of its own, which a narrower terminal breaks
@@ -410,6 +418,16 @@ def demonstration(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> tuple
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     return folder / "npudump-demo", done.stdout
+
+
+@pytest.fixture(scope="session")
+def commands(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ``pytest`` and ``npudump`` for ``PATH``, which are forked."""
+    folder = tmp_path_factory.mktemp("commands")
+    for name, wide in (("pytest", ""), ("npudump", "unset COLUMNS; ")):
+        (folder / name).write_text(f'#!/bin/sh\n{wide}exec {shlex.join([*warm.client, name])} "$@"\n')
+        (folder / name).chmod(0o755)
+    return folder
 
 
 @pytest.fixture

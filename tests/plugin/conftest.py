@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from execnet import gateway_io
 from onnx import TensorProto, helper
 
 from pytest_npudump.emulator import install
@@ -305,12 +304,6 @@ def project(
     """A project with the unchanged model and no test yet."""
     if "anew" not in request.fixturenames:
         monkeypatch.setattr(server.ServerProcess, "of", lambda config: prepared)  # noqa: ARG005
-
-        def forked(spec: object) -> list[str]:
-            del spec
-            return [*request.getfixturevalue("warm").client, "-c", gateway_io.popen_bootstrapline]
-
-        monkeypatch.setattr(gateway_io, "popen_args", forked)
     project = Project(pytester)
     pytester.makeini("[pytest]\naddopts = --strict-markers --strict-config -p no:cacheprovider\n")
     project.model()
