@@ -15,7 +15,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from typing import Any
 
@@ -89,6 +89,7 @@ def serve(path: str) -> list[str]:
     os.environ.update(variables)
     fork_workers(path)
     fork_children(path)
+    fork_reproductions([sys.executable, "-IS", __file__, path])
     return [*words[:end], *map(str, streams[3:])]
 
 
@@ -151,6 +152,21 @@ def fork_children(path: str) -> None:
     server.ServerProcess.is_ready = is_ready  # type: ignore[method-assign]
     server.ServerProcess._start = start  # type: ignore[method-assign]
     server.ServerProcess._modules = property(lambda _: ("os",), lambda *_: None)  # type: ignore[assignment]
+
+
+def fork_reproductions(client: list[str]) -> None:
+    """Have ``npudump repro`` fork the sessions that say whether a piece fails by itself."""
+    import subprocess
+
+    from pytest_npudump.explain.reproduction import pieces
+
+    def ran(folder: Path, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+        assert list(command[:2]) == ["-m", "pytest"], command
+        words = [*client, "-mpytest", *command[2:]]
+        return subprocess.run(words, cwd=folder, env=environment, check=False, capture_output=True, text=True)
+
+    pieces.ran = ran
 
 
 def in_this_memory(run_child: Callable[..., tuple[bool, str]]) -> Callable[..., tuple[bool, str]]:

@@ -80,13 +80,18 @@ COUNT = itertools.count()
 
 @pytest.mark.npu_dump
 def test_small(npu_dump):
-    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-    with npu_dump.load_model(("small.onnx", "wavered.onnx")[next(COUNT) % 2]) as model:
-        model.run(image)
+    run(npu_dump, path=("small.onnx", "wavered.onnx")[next(COUNT) % 2])
 """
 HEADER = """
 import numpy as np
 import pytest
+
+IMAGE = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+
+def run(npu_dump, image=IMAGE, path="small.onnx"):
+    with npu_dump.load_model(path) as model:
+        return model.run(image)
+
 """
 APPLICATION = """
 import json, os, sys

@@ -370,15 +370,15 @@ def test_what_a_graph_does_not_leave_in_the_dump_fails_the_test(
     """It leaves no dump and no error, so that what is eager would be recorded, and would pass."""
     update = "--npudump-update-golden"
     shows = [
-        '*npudump: NPUGraph captured at test_graph.py:10: CANN computes no*acl_json={"dump_data": "tensor"}*',
-        "*NPUGraph captured at test_graph.py:10 and replayed at test_graph.py:18: CANN computes no*",
+        '*npudump: NPUGraph captured at test_graph.py:17: CANN computes no*acl_json={"dump_data": "tensor"}*',
+        "*NPUGraph captured at test_graph.py:17 and replayed at test_graph.py:25: CANN computes no*",
     ]
     test = GRAPH.format(marker='acl_json={"dump_data": "stats"}', value=2)
     for options in ((update,), ()):
         held(run_graph(test, *options), shows, failed=1)
     again = GRAPH + "    with contextlib.suppress(Exception):\n        graph.replay()\n"
     test = "import contextlib\n" + again.format(marker='acl_json={"dump_data": "tensor"}', value=2)
-    words = "*replayed at test_graph.py:21: it holds the dump of its tensors*second*"
+    words = "*replayed at test_graph.py:28: it holds the dump of its tensors*second*"
     held(run_graph(test, update), words, failed=1)
     outside = (
         '\nEARLIER = captured(2)\n\n@pytest.mark.npu_dump(scene="op", acl_json={"dump_data": "tensor"})\n'

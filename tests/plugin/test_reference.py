@@ -263,11 +263,10 @@ def test_input_that_agrees_with_itself_is_no_agreement(converted: Project) -> No
 
 
 TWO_MODELS = """
-    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
     for path in ("other.onnx", "small.onnx", "small.onnx"):
         with npu_dump.load_model(path) as model:
-            model.run(image * np.float32(2))
-            model.run(image)
+            model.run(IMAGE * np.float32(2))
+            model.run(IMAGE)
 """
 
 

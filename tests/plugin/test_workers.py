@@ -20,8 +20,7 @@ MANY = """
 @pytest.mark.npu_dump
 @pytest.mark.parametrize("k", range({tests}))
 def test_small(npu_dump, k):
-    with npu_dump.load_model("small.onnx") as model:
-        model.run(np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8) + np.float32(k))
+    run(npu_dump, IMAGE + np.float32(k))
 """
 
 
@@ -100,8 +99,7 @@ def test_small(npu_dump, k):
     marks = [Path(__file__).parent / f"busy{{i}}" for i in npu_dump.devices]
     for mark in marks:
         mark.touch(exist_ok=False)
-    with npu_dump.load_model("small.onnx") as model:
-        model.run(np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8))
+    run(npu_dump)
     time.sleep(0.02)
     for mark in marks:
         mark.unlink()

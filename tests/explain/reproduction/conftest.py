@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from pytest_npudump.settings import CI_VARIABLES
 from tests.models import onnx_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
 TOOLS = Path(__file__).parent
 """The folder of a plugin that has the emulator compute wrongly, as the variable FAULT says."""
@@ -59,22 +60,10 @@ _COMMAND: list[str] = []
 def _forked(warm: Any) -> Iterator[None]:
     """Have sessions, those of reproductions too, begin in a process that has imported what they need."""
 
-    def ran(folder: Path, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
-        assert command[:2] == ["-m", "pytest"]
-        return forked(folder, command[2:], environment)
-
-    def forked(
-        folder: Path, words: Sequence[str], environment: dict[str, str]
-    ) -> subprocess.CompletedProcess[str]:
-        command = [*_COMMAND, "-mpytest", *words]
-        return subprocess.run(
-            command, cwd=folder, env=environment, check=False, capture_output=True, text=True
-        )
-
     _COMMAND[:] = warm.client
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieces, "ran", ran)
+        patch.setattr(pieces, "ran", pieces.ran)
+        runpy.run_path(str(TOOLS.parents[1] / "data/warm.py"))["fork_reproductions"](warm.client)
         yield
 
 

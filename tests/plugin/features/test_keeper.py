@@ -484,9 +484,7 @@ def test_what_if_names_its_idle_rules_and_the_tests_that_it_cannot_judge(
 RUNS = """
 @pytest.mark.npu_dump
 def test_small(npu_dump):
-    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-    with npu_dump.load_model("{model_of}.onnx") as model_of:
-        model_of.run(image)
+    run(npu_dump, path="{model_of}.onnx")
 """
 FIRST_RUN = """
 import os
@@ -500,9 +498,7 @@ def changed():
 
 @pytest.mark.npu_dump
 def test_small(npu_dump):
-    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-    with npu_dump.load_model("changed.onnx" if changed() else "small.onnx") as model_of:
-        model_of.run(image)
+    run(npu_dump, path="changed.onnx" if changed() else "small.onnx")
 """
 NO_SECOND_RUN = "-onpudump_escalate=off"
 
