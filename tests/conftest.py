@@ -56,7 +56,7 @@ LEAN = " ".join(
 
 
 _FIRST_STATES: dict[tuple[str, str], Any] = {}
-"""What state the generator of a module has before its first test, by module and name."""
+"""What state the generator of a module has before anything has drawn from it, by module and name."""
 
 
 @pytest.fixture(autouse=True)
@@ -69,10 +69,12 @@ def _no_ci(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _same_numbers_in_any_order(request: pytest.FixtureRequest) -> None:
     """Have a test draw from the generators of its module what it would draw alone."""
-    for name, value in [*vars(request.module).items()] if request.module is not None else ():
-        if isinstance(value, np.random.Generator):
-            first = _FIRST_STATES.setdefault((request.module.__name__, name), value.bit_generator.state)
-            value.bit_generator.state = first
+    for name, generator in _generators(request.module):
+        generator.bit_generator.state = _FIRST_STATES[request.module.__name__, name]
+
+
+def _generators(module: Any) -> list[tuple[str, np.random.Generator]]:
+    return [pair for pair in vars(module).items() if isinstance(pair[1], np.random.Generator)]
 
 
 @pytest.fixture(scope="session")
@@ -218,8 +220,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: not any(item.path.is_relative_to(part) for part in first))
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Look for garbage no more among what was imported and collected."""
+    for module in {item.module for item in session.items if isinstance(item, pytest.Function)}:
+        for name, generator in _generators(module):
+            _FIRST_STATES[module.__name__, name] = generator.bit_generator.state
     gc.collect()
     gc.freeze()
 

@@ -48,6 +48,10 @@ def test_workers_lose_no_golden_no_verdict_and_no_second_run(project: Project) -
     assert len(list(root.iter("testcase"))) == len(list(root.iter("failure"))) == 6
     reports = [json.loads(path.read_text("utf-8")) for path in (project.path / "dumps").rglob("report.json")]
     assert len(reports) == 6
+    kept = [json.loads(line) for line in (project.path / "results/results.jsonl").read_text().splitlines()]
+    tests = [line for line in kept if line["kind"] == "test"]
+    assert len({line["test"] for line in tests}) == len(tests) == 6
+    assert {(line["status"], line["session"]) for line in tests} == {("failed", tests[0]["session"])}
     assert all(report["escalation"] is not None for report in reports)
     assert _goldens(project) == alone
 

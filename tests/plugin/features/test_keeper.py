@@ -194,16 +194,6 @@ def test_a_later_session_replaces_what_was_kept_of_the_tests_it_ran(
     assert "npudump: 2 of 4 results are of earlier sessions: test_small.py::test_small[a]" in text(capsys)
 
 
-@pytest.mark.e2e
-def test_workers_of_xdist_keep_every_test_once(project: Project) -> None:
-    project.test_file(TWO.replace('range(4), ids="abcd"', "range(12)") + project.body + "    assert k >= 0\n")
-    project.record()
-    project.run(KEEP, "-p", "xdist", "-n2")
-    assert len(lines(project)) == 12
-    assert {line["status"] for line in lines(project)} == {"passed"}
-    assert len({line["session"] for line in lines(project)}) == 1
-
-
 def test_commands_without_a_folder_take_the_last_session_wherever_it_left_results(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
