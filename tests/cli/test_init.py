@@ -22,7 +22,7 @@ from pytest_npudump import __version__
 from pytest_npudump.cli import first_test, init
 from pytest_npudump.cli.first_test import with_keys
 from pytest_npudump.cli.init import with_goldens
-from tests.models import onnx_file
+from tests.onnxmodels.models import onnx_file
 
 Run = Callable[..., Any]
 pytestmark = pytest.mark.e2e

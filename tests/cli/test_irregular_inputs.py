@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from tests.models import onnx_file
+from tests.onnxmodels.models import onnx_file
 
 Run = Callable[..., Any]
 DATA = Path(__file__).parent.parent / "data"

@@ -25,7 +25,7 @@ from pytest_npudump.dump.selection import (
 from pytest_npudump.errors import DumpError
 from pytest_npudump.request import DumpRequest
 from tests.dump.conftest import DATA
-from tests.models import onnx_file
+from tests.onnxmodels.models import onnx_file
 
 
 def dump(*layers: str, raw: bool = False) -> Dump:

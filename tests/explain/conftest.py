@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
-from tests.models import onnx_file
+from tests.onnxmodels.models import onnx_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable

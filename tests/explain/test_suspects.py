@@ -28,7 +28,7 @@ from pytest_npudump.explain.rounding import rounded_model
 from pytest_npudump.graph.model_files import read_onnx
 from pytest_npudump.onnxmodels.tensor_types import from_array
 from pytest_npudump.record.edges import Edges
-from tests.models import onnx_file
+from tests.onnxmodels.models import onnx_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

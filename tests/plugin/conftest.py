@@ -26,7 +26,7 @@ from onnx import TensorProto, helper
 from pytest_npudump.emulator import install
 from pytest_npudump.plugin.features.isolation import server
 from pytest_npudump.runtime.emulator import EmulatorFinder
-from tests.models import onnx_model
+from tests.onnxmodels.models import onnx_model
 
 # Loaded here once: what a session within a test imports first, its end unloads again.
 for _name in ("_pytest.stepwise", "filelock", "onnxruntime", "rich.console"):

@@ -10,7 +10,7 @@ import onnx
 from onnx import helper
 
 from pytest_npudump.cli import main
-from tests.models import onnx_model
+from tests.onnxmodels.models import onnx_model
 from tests.plugin.conftest import Project
 
 

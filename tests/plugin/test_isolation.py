@@ -19,7 +19,7 @@ import pytest
 from onnx import helper
 
 from pytest_npudump.golden.tensors import load_tensors
-from tests.models import onnx_file
+from tests.onnxmodels.models import onnx_file
 from tests.plugin.conftest import Project, is_gone, wait_for
 
 pytestmark = pytest.mark.e2e

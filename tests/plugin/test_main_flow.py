@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from pytest_npudump.cli import main
 from pytest_npudump.golden.tensors import load_tensors
-from tests.models import onnx_model
+from tests.onnxmodels.models import onnx_model
 from tests.plugin.conftest import Project
 
 

@@ -10,7 +10,7 @@ import pytest
 from onnx import GraphProto, ModelProto, TensorProto, checker, helper
 
 from pytest_npudump.onnxmodels.graph import inside
-from tests.models import onnx_model
+from tests.onnxmodels.models import onnx_model
 from tests.plugin.conftest import Project
 
 

@@ -13,7 +13,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from tests.models import onnx_model
+from tests.onnxmodels.models import onnx_model
 from tests.plugin.conftest import APPLICATION, Project
 
 DUMPS = "--npudump-output=."

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from onnx import helper
 
-from tests.models import onnx_model
+from tests.onnxmodels.models import onnx_model
 from tests.plugin.conftest import Project
 
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from onnx import TensorProto, helper
 
-from tests.models import onnx_model
+from tests.onnxmodels.models import onnx_model
 from tests.plugin.conftest import Project
 
 WATCHER = (

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from tests.models import onnx_file, onnx_model
+from tests.onnxmodels.models import onnx_file, onnx_model
 from tests.plugin.conftest import Project
 
 BODY = """

@@ -14,7 +14,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from pytest_npudump.cli import main
-from tests.models import onnx_model
+from tests.onnxmodels.models import onnx_model
 from tests.plugin.conftest import Project
 
 FED_BY = {"left/a": ["image"], "left/b": ["left/a"], "right/a": ["image"], "right/b": ["right/a"]}

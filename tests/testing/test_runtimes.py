@@ -17,7 +17,7 @@ from pytest_npudump.request import DumpRequest
 from pytest_npudump.runtime.base import Runtime
 from pytest_npudump.runtime.registry import Choice, load
 from pytest_npudump.testing import RuntimeConformance
-from tests.models import onnx_file
+from tests.onnxmodels.models import onnx_file
 
 DATA = Path(__file__).parents[1] / "data"
 ARRAY = np.array([[-1.5, 2.0, 0.0]], np.float32)

@@ -15,7 +15,7 @@ from onnx import helper
 
 from pytest_npudump.explain.reproduction import pieces
 from pytest_npudump.settings import CI_VARIABLES
-from tests.models import onnx_file
+from tests.onnxmodels.models import onnx_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -19,7 +19,7 @@ from pytest_npudump.errors import RequestError, RuntimeUnavailableError
 from pytest_npudump.runtime.acl import AclError
 from pytest_npudump.runtime.pyacl.adapter import PyAclRuntime
 from pytest_npudump.runtime.pyacl.model import numpy_dtype
-from tests.models import onnx_file
+from tests.onnxmodels.models import onnx_file
 
 MODEL = Path("net.om")
 GRAPH = type("Graph", (), {"replay": None})

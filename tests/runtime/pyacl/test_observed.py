@@ -19,7 +19,7 @@ from pytest_npudump.runtime.acl import REPEAT_INITIALIZE, SUCCESS
 from pytest_npudump.runtime.base import Evidence
 from pytest_npudump.runtime.pyacl.adapter import PyAclRuntime
 from pytest_npudump.runtime.pyacl.observed import ModelDirectory, ObservedCalls
-from tests.models import onnx_file
+from tests.onnxmodels.models import onnx_file
 
 
 class Acl:
