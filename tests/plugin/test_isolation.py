@@ -216,7 +216,6 @@ def test_death_in_the_body_fails_the_test_and_says_so(project: Project) -> None:
     assert {report["status"] for report in reports} == {"process died"}
 
 
-@pytest.mark.usefixtures("anew")
 def test_death_behind_the_body_keeps_what_the_body_showed(project: Project) -> None:
     broken = "@pytest.fixture(autouse=True)\ndef ends():\n    yield\n    os.kill(os.getpid(), 9)\n"
     isolated(project, "", before=broken)
