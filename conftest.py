@@ -1,6 +1,7 @@
 """A place for compiled modules, and Hypothesis profiles: many examples where HYPOTHESIS_PROFILE=thorough."""
 
 import atexit
+import contextlib
 import os
 import shutil
 import sys
@@ -19,7 +20,12 @@ if sys.dont_write_bytecode:
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-os.environ.pop("COLUMNS", None)  # workers of pytest-xdist have 80, and commands in pipes would keep to that
+# Workers of pytest-xdist have 80 columns, and commands in pipes would keep to that. Where readline is
+# imported, as by pytest, it tells so to processes that are started, past os.environ.
+os.environ.pop("COLUMNS", None)
+with contextlib.suppress(ImportError):
+    import readline  # noqa: F401
+os.unsetenv("COLUMNS")
 
 from hypothesis import HealthCheck, settings
 

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import runpy
+import shlex
 import shutil
 import signal
 import subprocess
@@ -23,9 +24,11 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
+from execnet import gateway_io
 
 from pytest_npudump.dump.dtypes import ALL
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
@@ -53,7 +56,7 @@ LEAN = " ".join(
 
 
 _FIRST_STATES: dict[tuple[str, str], Any] = {}
-"""What state the generator of a module has before its first test, by module and name."""
+"""What state the generator of a module has before anything has drawn from it, by module and name."""
 
 
 @pytest.fixture(autouse=True)
@@ -66,17 +69,19 @@ def _no_ci(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _same_numbers_in_any_order(request: pytest.FixtureRequest) -> None:
     """Have a test draw from the generators of its module what it would draw alone."""
-    for name, value in [*vars(request.module).items()] if request.module is not None else ():
-        if isinstance(value, np.random.Generator):
-            first = _FIRST_STATES.setdefault((request.module.__name__, name), value.bit_generator.state)
-            value.bit_generator.state = first
+    for name, generator in _generators(request.module):
+        generator.bit_generator.state = _FIRST_STATES[request.module.__name__, name]
+
+
+def _generators(module: Any) -> list[tuple[str, np.random.Generator]]:
+    return [pair for pair in vars(module).items() if isinstance(pair[1], np.random.Generator)]
 
 
 @pytest.fixture(scope="session")
 def distributions() -> Callable[..., object]:
     """Return what finds packages with plugins, which sessions in this process share; they start faster."""
     warm = runpy.run_path(str(TESTS / "data/warm.py"))
-    warm["pass_over_plugins_without_fixtures"]()
+    warm["pass_over_what_is_no_fixture_or_hook"]()
     found: Callable[..., object] = warm["known_distributions"]()
     return found
 
@@ -93,7 +98,13 @@ def pytester(
     def command() -> tuple[str, ...]:
         return (*request.getfixturevalue("warm").client, "-mpytest")
 
+    def worker(spec: object) -> list[str]:
+        del spec
+        return [*command()[:-1], "-c", gateway_io.popen_bootstrapline]
+
     monkeypatch.setattr(pytester, "_getpytestargs", command)
+    if "anew" not in request.fixturenames:
+        monkeypatch.setattr(gateway_io, "popen_args", worker)
     monkeypatch.setattr("importlib.metadata.distributions", distributions)
     monkeypatch.setenv("LC_ALL", "C.UTF-8")  # what is tested is English, whatever the tester speaks
     monkeypatch.setenv("COLUMNS", "300")  # and on lines of its own, which a narrower terminal breaks
@@ -209,8 +220,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: not any(item.path.is_relative_to(part) for part in first))
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Look for garbage no more among what was imported and collected."""
+    for module in {item.module for item in session.items if isinstance(item, pytest.Function)}:
+        for name, generator in _generators(module):
+            _FIRST_STATES[module.__name__, name] = generator.bit_generator.state
     gc.collect()
     gc.freeze()
 
@@ -328,24 +342,6 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
-def demonstration(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """What ``npudump demo`` leaves in its folder, and prints on a terminal of 120 columns, under CI."""
-    folder = tmp_path_factory.mktemp("demonstration")
-    command = "import sys; from pytest_npudump.cli import main; sys.exit(main(['demo']))"
-    environment = {"CI": "true", "COLUMNS": "120", "PY_COLORS": "1", "PYTHONWARNINGS": "default"}
-    done = subprocess.run(
-        [sys.executable, "-c", command],
-        cwd=folder,
-        env={**os.environ, **environment},
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
-    return folder / "npudump-demo", done.stdout
-
-
 @dataclass(frozen=True)
 class Warm:
     """A process that has imported what sessions import, and is forked for each: see ``data/warm.py``."""
@@ -398,16 +394,66 @@ def _warm(*modules: str, **variables: str) -> Iterator[Warm]:
     shutil.rmtree(folder)
 
 
+_DEMONSTRATED = """
+import subprocess, sys, warnings
+warnings.simplefilter("default")
+from pytest_npudump.cli import demo, main
+client, words = sys.argv[1:], ["-m", "pytest"]
+class Forked:
+    def run(command, **how):
+        assert command[1:3] == words, command
+        return subprocess.run([*client, "-mpytest", *command[3:]], **how)
+demo.subprocess = Forked
+sys.exit(main(["demo"]))
+"""
+
+
+@pytest.fixture(scope="session")
+def demonstration(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> tuple[Path, str]:
+    """What ``npudump demo`` leaves in its folder, and prints on a terminal of 120 columns, under CI."""
+    folder = tmp_path_factory.mktemp("demonstration")
+    environment = {"CI": "true", "COLUMNS": "120", "PY_COLORS": "1"}
+    done = subprocess.run(
+        [*warm.client, "-c", _DEMONSTRATED, *warm.client],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    return folder / "npudump-demo", done.stdout
+
+
+@pytest.fixture(scope="session")
+def commands(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ``pytest`` and ``npudump`` for ``PATH``, which are forked."""
+    folder = tmp_path_factory.mktemp("commands")
+    for name, wide in (("pytest", ""), ("npudump", "unset COLUMNS; ")):
+        (folder / name).write_text(f'#!/bin/sh\n{wide}exec {shlex.join([*warm.client, name])} "$@"\n')
+        (folder / name).chmod(0o755)
+    return folder
+
+
 @pytest.fixture
 def collects(warm: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Collections of commands are processes of their own that are forked, and not started from nothing."""
+    """Sessions that commands start are processes of their own that are forked, not started from nothing."""
+    from pytest_npudump.cli import demo
     from pytest_npudump.cli.common import project
+    from pytest_npudump.explain.reproduction import pieces
 
-    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+    def run(
+        command: list[str], cwd: Path = Path(), env: dict[str, str] | None = None, **_: object
+    ) -> subprocess.CompletedProcess[str]:
         assert command[:3] == [sys.executable, "-m", "pytest"]
-        return subprocess.CompletedProcess(command, *warm.run("-mpytest", *command[3:]))
+        with pytest.MonkeyPatch.context() as patch, mock.patch.dict(os.environ, env or {}, clear=bool(env)):
+            patch.chdir(cwd)
+            return subprocess.CompletedProcess(command, *warm.run("-mpytest", *command[3:]))
 
-    monkeypatch.setattr(project, "subprocess", SimpleNamespace(run=run, DEVNULL=None))
+    for module in (demo, project):
+        monkeypatch.setattr(module, "subprocess", SimpleNamespace(run=run, DEVNULL=None))
+    monkeypatch.setattr(pieces, "ran", pieces.ran)
+    runpy.run_path(str(TESTS / "data/warm.py"))["fork_reproductions"](warm.client)
 
 
 @pytest.fixture(scope="session")
@@ -435,19 +481,16 @@ def on_real_torch(warm_torch: Warm) -> Callable[..., Any]:
 
 
 @pytest.fixture(scope="session")
-def where_killed() -> Callable[..., Any]:
+def where_killed(warm: Warm) -> Callable[..., Any]:
     """Return what runs a script that kills work by ``data/killed.py``, and returns the JSON it prints."""
     if not hasattr(signal, "SIGKILL"):
         pytest.skip("nothing is killed like that here")
 
     def run(script: str, *words: object) -> Any:
-        command = [sys.executable, "-c", script, *map(str, words)]
-        environment = {**os.environ, "PYTHONPATH": str(TESTS / "data")}
-        done = subprocess.run(
-            command, capture_output=True, text=True, env=environment, check=False, timeout=300
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        with mock.patch.dict(os.environ, PYTHONPATH=str(TESTS / "data")):
+            code, printed, errors = warm.run("-c", script, *map(str, words))
+        assert code == 0, errors
+        return json.loads(printed)
 
     return run
 

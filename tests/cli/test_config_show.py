@@ -72,7 +72,7 @@ def dump_of(out: str) -> dict[str, Any]:
 
 
 @pytest.mark.e2e
-def test_the_printed_file_is_the_one_the_test_s_run_writes(show: Show) -> None:
+def test_the_printed_file_is_the_one_the_test_s_run_writes(show: Show, warm: Any) -> None:
     project(
         """
         import pathlib, pytest
@@ -85,7 +85,7 @@ def test_the_printed_file_is_the_one_the_test_s_run_writes(show: Show) -> None:
     )
     code, out, _ = show("test_shown.py::test_one")
     assert code == 0
-    subprocess.run([sys.executable, "-m", "pytest"], check=False, capture_output=True, timeout=120)
+    warm.run("-mpytest")
     assert json.loads(out) == json.loads(Path("written.json").read_text())
 
 

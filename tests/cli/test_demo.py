@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,18 +23,6 @@ if TYPE_CHECKING:
 
 
 pytestmark = pytest.mark.e2e
-
-
-def _child(words: list[str], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *words],
-        cwd=folder,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -62,12 +48,15 @@ def test_the_demonstration_records_passes_and_fails_in_this_order(
 
 
 @pytest.mark.parametrize("limit", [100, 2000], ids=["in the test file", "in the model"])
-def test_folder_that_could_not_be_filled_is_left_empty(tmp_path: Path, limit: int) -> None:
+def test_folder_that_could_not_be_filled_is_left_empty(tmp_path: Path, limit: int, warm: Any) -> None:
     command = (
-        f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
+        "import resource, sys; sys.dont_write_bytecode = True\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
         "from pytest_npudump.cli import main; sys.exit(main(['demo', 'new']))"
     )
-    done = _child(["-c", command], tmp_path, PYTHONDONTWRITEBYTECODE="1")
+    done = subprocess.run(
+        [*warm.client, "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 2, done.stdout + done.stderr
     assert "new cannot be written (File too large)" in done.stderr
     assert not [*(tmp_path / "new").iterdir()]
@@ -105,7 +94,10 @@ def test_the_folder_holds_golden_tensors_report_and_little_else(
 
 
 def test_the_last_line_puts_the_model_back_and_the_test_passes(
-    shown: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+    shown: tuple[Path, subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+    warm: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder, done = shown
     assert done.stdout.endswith(
@@ -116,10 +108,11 @@ def test_the_last_line_puts_the_model_back_and_the_test_passes(
     shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("output"))
     assert (copy / "angle_classifier.original.onnx").read_bytes() == MODEL.read_bytes()
     shutil.copyfile(copy / "angle_classifier.original.onnx", copy / "angle_classifier.onnx")
-    words = ["-m", "pytest", "-p", "npudump", "-p", "no:cacheprovider"]
-    again = _child(words, copy, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", PYTEST_ADDOPTS="")
-    assert again.returncode == 0, again.stdout
-    assert "259 of 259 tensors compared" in again.stdout
+    monkeypatch.chdir(copy)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    code, printed, _ = warm.run("-mpytest", "-p", "npudump", "-p", "no:cacheprovider")
+    assert code == 0, printed
+    assert "259 of 259 tensors compared" in printed
 
 
 def _refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:

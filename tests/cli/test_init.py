@@ -22,6 +22,7 @@ from pytest_npudump import __version__
 from pytest_npudump.cli import first_test, init
 from pytest_npudump.cli.first_test import with_keys
 from pytest_npudump.cli.init import with_goldens
+from tests.onnxmodels.models import onnx_file
 
 Run = Callable[..., Any]
 pytestmark = pytest.mark.e2e
@@ -43,17 +44,12 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def model(path: Path, batch: int | str = 2) -> None:
-    shape = [batch, 4]
-    image = helper.make_tensor_value_info("image", TensorProto.FLOAT, shape)
-    mask = helper.make_tensor_value_info("mask", TensorProto.INT64, [4])
-    out = helper.make_tensor_value_info("out", TensorProto.FLOAT, shape)
     nodes = [
         helper.make_node("Cast", ["mask"], ["m"], name="cast", to=TensorProto.FLOAT),
         helper.make_node("Mul", ["image", "m"], ["out"], name="mul"),
     ]
-    graph = helper.make_graph(nodes, "g", [image, mask], [out])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    given = {"image": [batch, 4], "mask": (TensorProto.INT64, [4])}
+    onnx_file(path, nodes, given, {"out": [batch, 4]})
 
 
 def files(root: Path) -> dict[str, bytes]:

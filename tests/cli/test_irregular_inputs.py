@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
+
+from tests.onnxmodels.models import onnx_file
 
 Run = Callable[..., Any]
 DATA = Path(__file__).parent.parent / "data"
@@ -53,9 +54,8 @@ def _no_waiting() -> Iterator[None]:
 def test_every_argument_of_every_command(
     run: Run, tmp_path: Path, suffix: str, words: tuple[object, ...]
 ) -> None:
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 3]) for name in "xy")
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"], name="relu")], "g", [x], [y])
-    onnx.save(helper.make_model(graph, ir_version=8), str(tmp_path / "model.onnx"))
+    relu = helper.make_node("Relu", ["x"], ["y"], name="relu")
+    onnx_file(tmp_path / "model.onnx", [relu], {"x": [1, 3]}, {"y": [1, 3]})
     np.savez(tmp_path / "inputs.npz", x=np.zeros((1, 3), np.float32))
     names = {"ODD": tmp_path / f"odd{suffix}", "OUT": tmp_path / "out"}
     names |= {"MODEL": tmp_path / "model.onnx", "INPUTS": tmp_path / "inputs.npz"}

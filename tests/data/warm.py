@@ -15,7 +15,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from typing import Any
 
@@ -89,6 +89,7 @@ def serve(path: str) -> list[str]:
     os.environ.update(variables)
     fork_workers(path)
     fork_children(path)
+    fork_reproductions([sys.executable, "-IS", __file__, path])
     return [*words[:end], *map(str, streams[3:])]
 
 
@@ -103,7 +104,6 @@ def fork_workers(path: str) -> None:
 def fork_children(path: str) -> None:
     """Have the processes of isolated tests forked from the first one on, by a process of this one's."""
     import subprocess
-    from types import SimpleNamespace
 
     from pytest_npudump.plugin.features.isolation import parent, server
 
@@ -148,14 +148,36 @@ def fork_children(path: str) -> None:
             self.close()  # a new one is forked with the variables of today
         return ready(self, cwd)
 
-    def in_this_memory(task: Task, *rest: Any) -> tuple[bool, str]:
-        kept = {name: getattr(task, name) for name in ("write", "socket", "directory", "run")}
-        return run_child(SimpleNamespace(other_memory=False, **kept), *rest)  # else a new interpreter starts
-
-    run_child, parent._run = parent._run, in_this_memory  # type: ignore[assignment]
+    parent._run = in_this_memory(parent._run)  # type: ignore[assignment]
     server.ServerProcess.is_ready = is_ready  # type: ignore[method-assign]
     server.ServerProcess._start = start  # type: ignore[method-assign]
     server.ServerProcess._modules = property(lambda _: ("os",), lambda *_: None)  # type: ignore[assignment]
+
+
+def fork_reproductions(client: list[str]) -> None:
+    """Have ``npudump repro`` fork the sessions that say whether a piece fails by itself."""
+    import subprocess
+
+    from pytest_npudump.explain.reproduction import pieces
+
+    def ran(folder: Path, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+        assert list(command[:2]) == ["-m", "pytest"], command
+        words = [*client, "-mpytest", *command[2:]]
+        return subprocess.run(words, cwd=folder, env=environment, check=False, capture_output=True, text=True)
+
+    pieces.ran = ran
+
+
+def in_this_memory(run_child: Callable[..., tuple[bool, str]]) -> Callable[..., tuple[bool, str]]:
+    """Return what forks the run in other memory too, for which a new interpreter would start."""
+    from types import SimpleNamespace
+
+    def run(task: Task, *rest: Any) -> tuple[bool, str]:
+        kept = {name: getattr(task, name) for name in ("write", "socket", "directory", "run")}
+        return run_child(SimpleNamespace(other_memory=False, **kept), *rest)
+
+    return run
 
 
 def known_distributions() -> Callable[..., object]:
@@ -184,10 +206,15 @@ def known_distributions() -> Callable[..., object]:
     return distributions
 
 
-def pass_over_plugins_without_fixtures() -> None:
-    """Have pytest look for fixtures where plugins have some only: it looks at all names of each."""
-    from types import ModuleType
+def pass_over_what_is_no_fixture_or_hook() -> None:
+    """Have pytest look at fewer names of plugins, of which it looks at all and, if it is new, three times.
 
+    For fixtures in none of those that have none, for such as are wrapped wrongly nowhere, and for hooks of
+    modules without asking for what their metaclasses shadow.
+    """
+    from types import FunctionType, ModuleType
+
+    import pluggy
     from _pytest import fixtures
 
     kind, parse = getattr(fixtures, "FixtureFunctionDefinition", None), fixtures.FixtureManager.parsefactories
@@ -200,6 +227,16 @@ def pass_over_plugins_without_fixtures() -> None:
             parse(self, *given, **named)  # type: ignore[call-overload]
 
     fixtures.FixtureManager.parsefactories = parsefactories  # type: ignore[method-assign]
+    if hasattr(fixtures.FixtureManager, "_check_for_wrapped_fixture"):
+        fixtures.FixtureManager._check_for_wrapped_fixture = lambda *_: None
+    hook_of = getattr(pluggy._manager, "_static_hook_attr", None)
+
+    def hook_of_module(holder: object, name: str) -> object:
+        found = vars(holder).get(name) if type(holder) is ModuleType else None
+        return (found, found) if type(found) is FunctionType else hook_of(holder, name)
+
+    if hook_of is not None:
+        pluggy._manager._static_hook_attr = hook_of_module
 
 
 BESIDE = {"testing", "strategies", "notebook"}
@@ -234,7 +271,7 @@ def warm_up(*without: str) -> None:
                 with contextlib.suppress(ImportError):
                     name in without or importlib.import_module(name)
 
-    pass_over_plugins_without_fixtures()
+    pass_over_what_is_no_fixture_or_hook()
     options = [f"-pno:{plugin}" for plugin in WITHOUT]
     os.environ.pop("PYTEST_ADDOPTS", None)
     with (

@@ -14,12 +14,11 @@ from __future__ import annotations
 import math
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from unittest import SkipTest
 
 import pytest
@@ -138,15 +137,10 @@ _PLUGINS = "-p npudump -p no:cacheprovider"
 class Story:
     """A page whose blocks are run one after the other."""
 
-    def __init__(self, folder: Path, demonstration: tuple[Path, str], warm: Any) -> None:
+    def __init__(self, folder: Path, demonstration: tuple[Path, str], commands: Path) -> None:
         self.folder = self.here = folder
         self.demonstration = demonstration
         self.unused: set[str] = set()
-        commands = folder.parent / "commands"
-        commands.mkdir()
-        for name, wide in (("pytest", ""), ("npudump", "unset COLUMNS; ")):
-            (commands / name).write_text(f'#!/bin/sh\n{wide}exec {shlex.join([*warm.client, name])} "$@"\n')
-            (commands / name).chmod(0o755)
         self.environment = {
             **{name: value for name, value in os.environ.items() if name not in _NOT_OF_A_USER},
             "PATH": os.pathsep.join([str(commands), str(Path(sys.executable).parent), os.environ["PATH"]]),
@@ -221,9 +215,9 @@ class Story:
 
 @pytest.mark.parametrize("path", PAGES, ids=page_name)
 def test_a_page_does_what_it_says(
-    path: Path, stocked: Callable[[], Path], demonstration: tuple[Path, str], warm: Any
+    path: Path, stocked: Callable[[], Path], demonstration: tuple[Path, str], commands: Path
 ) -> None:
-    story = Story(stocked(), demonstration, warm)
+    story = Story(stocked(), demonstration, commands)
     document = parse(path, story.runs)
     if LINKED in document.text:
         home = next(iter(parse(ROOT / "docs" / "index.md", {"python": nothing}).examples()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -58,7 +57,7 @@ def test_marked_test_passes_unseen_without_the_plugin_unless_it_is_required(
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     pytester.makepyfile(UNSEEN)
-    command = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-W", "ignore", *options)
+    command = (*pytester._getpytestargs(), "-p", "no:cacheprovider", "-W", "ignore", *options)
     file = pytester.path / "pytest.ini"
     file.write_text("".join(("[pytest]\n", *ini)))
     assert pytester.run(*command).ret == 0
@@ -106,7 +105,7 @@ def test_files_of_arguments_count_as_pytest_counts_them(
     pytester.makepyfile(UNSEEN)
     pytester.path.joinpath("more").write_text(word)
     pytester.path.joinpath("pytest.ini").write_text(f"[pytest]\n{REQUIRED}")
-    result = pytester.run(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-W", "ignore")
+    result = pytester.run(*pytester._getpytestargs(), "-p", "no:cacheprovider", "-W", "ignore")
     assert (result.ret == pytest.ExitCode.USAGE_ERROR) is not loads
     machine.environ.update(PYTEST_ADDOPTS="@more")
     states = [finding.state for finding in machine.lines("pytest", tests=pytester.path)]

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from hypothesis import given, strategies as st
-from onnx import TensorProto, helper
+from onnx import helper
 
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord, sanitise
@@ -25,6 +25,7 @@ from pytest_npudump.dump.selection import (
 from pytest_npudump.errors import DumpError
 from pytest_npudump.request import DumpRequest
 from tests.dump.conftest import DATA
+from tests.onnxmodels.models import onnx_file
 
 
 def dump(*layers: str, raw: bool = False) -> Dump:
@@ -39,14 +40,8 @@ def names(found: Dump) -> list[str]:
 
 
 def save_model(path: Path, *nodes: str) -> Path:
-    graph = helper.make_graph(
-        [helper.make_node("Relu", [f"t{at}"], [f"t{at + 1}"], name=name) for at, name in enumerate(nodes)],
-        "graph",
-        [helper.make_tensor_value_info("t0", TensorProto.FLOAT, [1])],
-        [helper.make_tensor_value_info(f"t{len(nodes)}", TensorProto.FLOAT, [1])],
-    )
-    onnx.save(helper.make_model(graph), str(path))
-    return path
+    made = [helper.make_node("Relu", [f"t{at}"], [f"t{at + 1}"], name=name) for at, name in enumerate(nodes)]
+    return onnx_file(path, made, {"t0": [1]}, {f"t{len(nodes)}": [1]})
 
 
 RESOLVED = [

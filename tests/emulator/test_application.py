@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,9 @@ START = (
 )
 
 
-def run_application(*args: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", START, str(SCRIPT), *map(str, args)]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+@pytest.fixture
+def run_application(warm: Any) -> Callable[..., tuple[int, str, str]]:
+    return lambda *words: warm.run("-c", START, str(SCRIPT), *map(str, words))
 
 
 @pytest.fixture
@@ -45,27 +44,27 @@ def image(tmp_path: Path) -> Path:
 
 
 def test_application_gives_onnxruntime_s_result_bit_for_bit_and_a_dump_configured_in_acl_init(
-    converted: Path, image: Path, tmp_path: Path
+    converted: Path, image: Path, tmp_path: Path, run_application: Any
 ) -> None:
     config = tmp_path / "acl.json"
     dump = {"dump_path": str(tmp_path), "dump_list": [{"model_name": "model"}], "dump_data": "stats"}
     config.write_text(json.dumps({"dump": dump}))
     words = converted.with_suffix(".om"), image, tmp_path / "result.npy"
-    done = run_application(*words)
-    assert done.returncode == 0, done.stderr
+    code, _, errors = run_application(*words)
+    assert code == 0, errors
     expected = onnxruntime.InferenceSession(str(converted)).run(None, {"x": np.load(image)})[0]
     result = np.load(tmp_path / "result.npy")
     assert (result.shape, result.tobytes()) == (expected.shape, expected.tobytes())
-    assert run_application(*words, config).returncode == 0
+    assert run_application(*words, config)[0] == 0
     # 258 operators, and the input once.
     assert len(list(tmp_path.glob("2*/0/model/1/0/*.csv"))) == 259
 
 
-def test_missing_model_is_said_to_be_missing(tmp_path: Path, image: Path) -> None:
-    done = run_application(tmp_path / "nothing.om", image, tmp_path / "result.npy")
-    assert done.returncode == 1
-    assert "145002" in done.stderr
-    assert "nothing.om" in done.stderr
+def test_missing_model_is_said_to_be_missing(tmp_path: Path, image: Path, run_application: Any) -> None:
+    code, _, errors = run_application(tmp_path / "nothing.om", image, tmp_path / "result.npy")
+    assert code == 1
+    assert "145002" in errors
+    assert "nothing.om" in errors
 
 
 def test_dynamic_shapes_are_told_with_tensor_descriptions(

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+from tests.onnxmodels.models import onnx_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,17 +36,8 @@ def write_model(tmp_path: Path) -> Callable[..., Path]:
             helper.make_node(kind, ins, outs, name=node, **attributes.get(node, {}))
             for node, kind, ins, outs in nodes
         ]
-        graph = helper.make_graph(
-            made,
-            "graph",
-            [helper.make_tensor_value_info(i, dtype, shape) for i in inputs],
-            [helper.make_tensor_value_info(o, dtype, None) for o in outputs or (nodes[-1][3][0],)],
-            [numpy_helper.from_array(array, key) for key, array in (weights or {}).items()],
-        )
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-        path = tmp_path / name
-        onnx.save(model, str(path))
-        return path
+        given, gives = dict.fromkeys(inputs, shape), dict.fromkeys(outputs or (nodes[-1][3][0],))
+        return onnx_file(tmp_path / name, made, given, gives, weights, kind=dtype, name="graph")
 
     return write
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.reader import read_dump
@@ -28,6 +28,7 @@ from pytest_npudump.explain.rounding import rounded_model
 from pytest_npudump.graph.model_files import read_onnx
 from pytest_npudump.onnxmodels.tensor_types import from_array
 from pytest_npudump.record.edges import Edges
+from tests.onnxmodels.models import onnx_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -223,14 +224,8 @@ def test_in_float16_healthy_operators_are_acquitted_and_faults_are_convicted_whe
 
 
 def small(path: Path, *nodes: onnx.NodeProto) -> Path:
-    value = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        nodes, "small", [value("x", TensorProto.FLOAT, [2, 3])], [value("y", TensorProto.FLOAT, None)]
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, str(path))
     np.savez(path.with_suffix(".npz"), x=np.arange(6, dtype=np.float32).reshape(2, 3) / 7)
-    return path
+    return onnx_file(path, nodes, {"x": [2, 3]}, {"y": None})
 
 
 def test_random_operators_and_those_whose_inputs_are_missing_are_unknown(tmp_path: Path) -> None:
@@ -286,12 +281,8 @@ def chain(path: Path, *, first: Sequence[str] = ()) -> Path:
         nodes.append(helper.make_node("MatMul", [read, f"w{at}"], [f"a{at}"]))
         nodes.append(helper.make_node("Relu", [f"a{at}"], [f"b{at}"]))
         read = f"b{at}"
-    ports = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 8])] for name in ("x", read)]
-    tensors = [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()]
-    graph = helper.make_graph(nodes, "chain", *ports, tensors)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
     np.savez(path.with_suffix(".npz"), x=rng.normal(size=(4, 8)).astype(np.float32))
-    return path
+    return onnx_file(path, nodes, {"x": [4, 8]}, {read: [4, 8]}, weights, name="chain")
 
 
 def test_operators_without_a_name_are_not_taken_for_those_that_have_their_number(tmp_path: Path) -> None:

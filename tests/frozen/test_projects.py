@@ -12,7 +12,6 @@ import os
 import shutil
 import struct
 import subprocess
-import sys
 import termios
 from pathlib import Path
 from textwrap import dedent
@@ -463,11 +462,11 @@ def long_names(*, changed: bool = False) -> Callable[[Path], None]:
     return write
 
 
-def on_a_terminal(columns: int, *options: str) -> Callable[[Path], None]:
+def on_a_terminal(client: list[str], columns: int, *options: str) -> Callable[[Path], None]:
     """Write down what pytest prints on a terminal; each line fits, but for ids, paths and commands to copy."""
 
     def show(folder: Path) -> None:
-        command = [sys.executable, "-m", "pytest", "-q", "--color=no", "--npudump-output=.", *options]
+        command = [*client, "-mpytest", "-q", "--color=no", "--npudump-output=.", *options]
         number, terminal = os.openpty()
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
@@ -488,9 +487,9 @@ def on_a_terminal(columns: int, *options: str) -> Callable[[Path], None]:
     return show
 
 
-def test_long_names_on_terminals(frozen: Callable[..., None]) -> None:
-    shown = [on_a_terminal(columns) for columns in (80, 120)]
-    recorded = on_a_terminal(80, "--npudump-update-golden")
+def test_long_names_on_terminals(frozen: Callable[..., None], warm: Any) -> None:
+    shown = [on_a_terminal(warm.client, columns) for columns in (80, 120)]
+    recorded = on_a_terminal(warm.client, 80, "--npudump-update-golden")
     steps = [long_names(), source(LONG), recorded, "export FAULT=1", long_names(changed=True), *shown]
     frozen("terminals", [*steps, "cat made/80.txt", "cat made/120.txt"])
 

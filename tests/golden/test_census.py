@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -66,6 +65,7 @@ def test_a_folder_without_goldens_has_none(tmp_path: Path) -> None:
 CHILD = """
 import os, sys
 from pathlib import Path
+from typing import Any
 from pytest_npudump.golden.census import Collection, census
 root, left = Path(sys.argv[1]), [int(sys.argv[2])]
 stale = census(Collection(root / "golden", root, {}, frozenset())).stale
@@ -83,20 +83,20 @@ for one in stale:
 @pytest.mark.e2e
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing is killed like that here")
 def test_a_kill_at_any_removal_leaves_whole_goldens_or_none(
-    golden: Callable[[str], Path], tmp_path: Path
+    golden: Callable[[str], Path], tmp_path: Path, warm: Any
 ) -> None:
     (tmp_path / "test_here.py").write_text("")
     for step in range(1, 20):
         paths = [golden("a.yaml"), golden("b.yaml")]
-        done = subprocess.run([sys.executable, "-c", CHILD, str(tmp_path), str(step)], check=False)
+        code, *_ = warm.run("-c", CHILD, str(tmp_path), str(step))
         for path in filter(Path.exists, paths):
             assert [*faults([path])] == []
         for one in census(of(tmp_path)).stale:
             one.remove()
         assert files_below(tmp_path / "golden") == []
-        if done.returncode == 0:
+        if code == 0:
             break
-        assert done.returncode == -signal.SIGKILL
+        assert code == -signal.SIGKILL
     else:
         pytest.fail("it was killed each time")
     assert step > 4

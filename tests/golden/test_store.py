@@ -310,7 +310,7 @@ def beside(path: Path) -> list[str]:
 
 
 WRITER = """
-import itertools, sys
+import itertools, os, sys
 from pathlib import Path
 from pytest_npudump.storage import atomic
 target = Path(sys.argv[1])
@@ -319,21 +319,20 @@ for i in itertools.count():
     with atomic.locked(target) as real:
         atomic.replace_file(real, [content])
     if i == 0:
-        print("ready", flush=True)
+        print(os.getpid(), flush=True)
 """
 
 
 @pytest.mark.e2e
-def test_no_kill_tears_or_loses_a_golden(tmp_path: Path) -> None:
+def test_no_kill_tears_or_loses_a_golden(tmp_path: Path, warm: Any) -> None:
     path = tmp_path / "a.yaml"
     chance = random.Random(0)  # noqa: S311 - any spread of moments to kill at
     for _ in range(25):
-        command = [sys.executable, "-c", WRITER, str(path)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        with subprocess.Popen([*warm.client, "-c", WRITER, str(path)], stdout=subprocess.PIPE) as child:
             assert child.stdout is not None
-            assert child.stdout.readline() == b"ready\n"
+            writer = int(child.stdout.readline())
             time.sleep(chance.random() * 0.02)
-            child.send_signal(signal.SIGKILL)
+            os.kill(writer, signal.SIGKILL)
         lines = path.read_bytes().splitlines()
         assert lines[-1] == b"end"
         assert len(lines) == 20001
@@ -351,7 +350,7 @@ def test_writers_in_parallel_each_leave_a_whole_file(tmp_path: Path, golden: Cal
     try:
         for child in children:
             assert child.stdout is not None
-            assert child.stdout.readline() == b"ready\n"
+            assert int(child.stdout.readline()) == child.pid
         for _ in range(50):
             lines = path.read_bytes().splitlines()
             assert (len(lines), len(set(lines))) == (20001, 2)

@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from execnet import gateway_io
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from pytest_npudump.emulator import install
 from pytest_npudump.plugin.features.isolation import server
 from pytest_npudump.runtime.emulator import EmulatorFinder
+from tests.onnxmodels.models import onnx_model
 
 # Loaded here once: what a session within a test imports first, its end unloads again.
 for _name in ("_pytest.stepwise", "filelock", "onnxruntime", "rich.console"):
@@ -39,24 +39,6 @@ for _room in ("emulator", "plugin", "explain", "regression", "report", "results"
 
 TESTS = Path(__file__).parents[1]
 LAYERS = ("block/conv.1", "block/relu.1", "block/conv.2", "head/softmax")
-
-
-def onnx_model(
-    nodes: Sequence[onnx.NodeProto],
-    given: dict[str, Sequence[int | str]],
-    gives: dict[str, Sequence[int | str] | None],
-    weights: dict[str, np.ndarray] | None = None,
-    *,
-    kind: int = TensorProto.FLOAT,
-    name: str = "small",
-    opset: int = 17,
-    **more: Any,
-) -> onnx.ModelProto:
-    """Return a model of operators, ports of one type by their names, and weights."""
-    ports = ([helper.make_tensor_value_info(n, kind, s) for n, s in some.items()] for some in (given, gives))
-    arrays = [numpy_helper.from_array(array, key) for key, array in (weights or {}).items()]
-    graph = helper.make_graph(nodes, name, *ports, arrays)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8, **more)
 
 
 @functools.cache
@@ -98,13 +80,18 @@ COUNT = itertools.count()
 
 @pytest.mark.npu_dump
 def test_small(npu_dump):
-    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-    with npu_dump.load_model(("small.onnx", "wavered.onnx")[next(COUNT) % 2]) as model:
-        model.run(image)
+    run(npu_dump, path=("small.onnx", "wavered.onnx")[next(COUNT) % 2])
 """
 HEADER = """
 import numpy as np
 import pytest
+
+IMAGE = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+
+def run(npu_dump, image=IMAGE, path="small.onnx"):
+    with npu_dump.load_model(path) as model:
+        return model.run(image)
+
 """
 APPLICATION = """
 import json, os, sys
@@ -322,12 +309,6 @@ def project(
     """A project with the unchanged model and no test yet."""
     if "anew" not in request.fixturenames:
         monkeypatch.setattr(server.ServerProcess, "of", lambda config: prepared)  # noqa: ARG005
-
-        def forked(spec: object) -> list[str]:
-            del spec
-            return [*request.getfixturevalue("warm").client, "-c", gateway_io.popen_bootstrapline]
-
-        monkeypatch.setattr(gateway_io, "popen_args", forked)
     project = Project(pytester)
     pytester.makeini("[pytest]\naddopts = --strict-markers --strict-config -p no:cacheprovider\n")
     project.model()

@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 from pytest_npudump.cli import main
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.record.text import render
-from tests.plugin.conftest import onnx_model
+from tests.onnxmodels.models import onnx_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable

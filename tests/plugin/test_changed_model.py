@@ -10,7 +10,8 @@ import onnx
 from onnx import helper
 
 from pytest_npudump.cli import main
-from tests.plugin.conftest import Project, onnx_model
+from tests.onnxmodels.models import onnx_model
+from tests.plugin.conftest import Project
 
 
 def written(project: Project, weight: Any, **changes: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from pytest_npudump.plugin.features.isolation import parent
 from tests.plugin.conftest import Project, held
 
 CLIENT = Path(__file__).parents[1] / "data" / "torch_client"
@@ -368,15 +370,15 @@ def test_what_a_graph_does_not_leave_in_the_dump_fails_the_test(
     """It leaves no dump and no error, so that what is eager would be recorded, and would pass."""
     update = "--npudump-update-golden"
     shows = [
-        '*npudump: NPUGraph captured at test_graph.py:10: CANN computes no*acl_json={"dump_data": "tensor"}*',
-        "*NPUGraph captured at test_graph.py:10 and replayed at test_graph.py:18: CANN computes no*",
+        '*npudump: NPUGraph captured at test_graph.py:17: CANN computes no*acl_json={"dump_data": "tensor"}*',
+        "*NPUGraph captured at test_graph.py:17 and replayed at test_graph.py:25: CANN computes no*",
     ]
     test = GRAPH.format(marker='acl_json={"dump_data": "stats"}', value=2)
     for options in ((update,), ()):
         held(run_graph(test, *options), shows, failed=1)
     again = GRAPH + "    with contextlib.suppress(Exception):\n        graph.replay()\n"
     test = "import contextlib\n" + again.format(marker='acl_json={"dump_data": "tensor"}', value=2)
-    words = "*replayed at test_graph.py:21: it holds the dump of its tensors*second*"
+    words = "*replayed at test_graph.py:28: it holds the dump of its tensors*second*"
     held(run_graph(test, update), words, failed=1)
     outside = (
         '\nEARLIER = captured(2)\n\n@pytest.mark.npu_dump(scene="op", acl_json={"dump_data": "tensor"})\n'
@@ -409,6 +411,13 @@ def mindspore(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
     for name in ("CHANGE", "MINDSPORE_DUMP_CONFIG", "MS_ACL_DUMP_CFG_PATH"):
         monkeypatch.delenv(name, raising=False)
     return project
+
+
+@pytest.fixture
+def _in_this_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the run in other memory, which is none of these tests' business, as all others."""
+    forked = runpy.run_path(str(MINDSPORE.parent / "warm.py"))["in_this_memory"]
+    monkeypatch.setattr(parent, "_run", forked(parent._run))
 
 
 def write_net(project: Project, body: str, marker: str = "") -> None:
@@ -444,6 +453,7 @@ def test_steps_of_an_asynchronous_dump_on_ascend_are_judged_by_their_numbers(
     result.stdout.fnmatch_lines(["*net_0,step=1*missing*"])
 
 
+@pytest.mark.usefixtures("_in_this_memory")
 def test_a_failure_names_the_line_of_source_that_mindspores_graph_tells(
     mindspore: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -468,6 +478,7 @@ def test_a_failure_names_the_line_of_source_that_mindspores_graph_tells(
     )
 
 
+@pytest.mark.usefixtures("_in_this_memory")
 def test_names_that_nothing_resolves_are_dumped_with_everything_else(
     mindspore: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -487,6 +498,7 @@ def test_names_that_nothing_resolves_are_dumped_with_everything_else(
     assert dumped(mindspore, "run2") == ["Default_d_Mul-op0", "d_bias"]
 
 
+@pytest.mark.usefixtures("_in_this_memory")
 def test_an_empty_dump_and_a_layer_that_is_missing_fail(mindspore: Project) -> None:
     write_net(mindspore, "pass")
     run_net(mindspore).stdout.fnmatch_lines(

@@ -11,7 +11,8 @@ from onnx import TensorProto, helper
 
 # pytester forgets modules that a run imports; a later run would then mix their classes with new ones.
 from pytest_npudump.emulator import install
-from tests.plugin.conftest import APPLICATION, Project, onnx_model
+from tests.onnxmodels.models import onnx_model
+from tests.plugin.conftest import APPLICATION, Project
 
 RUN = '    npu_dump.run([*COMMAND, "acl.json"], acl_json="acl.json")\n'
 

@@ -18,7 +18,8 @@ from pytest_npudump.cli import main
 from pytest_npudump.golden.store import read_golden, waiting_path
 from pytest_npudump.golden.stored_tensors import TensorStore, read_tensors
 from pytest_npudump.golden.tensors import load_tensors
-from tests.plugin.conftest import Project, held, onnx_model
+from tests.onnxmodels.models import onnx_model
+from tests.plugin.conftest import Project, held
 
 ALIKE = ("a/b", "a_b", "a.b", "plain")
 

@@ -12,7 +12,7 @@ from onnx import helper
 from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.regression.host_copies import HostCopies
-from tests.plugin.conftest import onnx_model
+from tests.onnxmodels.models import onnx_model
 
 if TYPE_CHECKING:
     import pytest

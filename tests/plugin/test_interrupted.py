@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -34,11 +33,12 @@ def reported():
 
 # Whoever runs these tests in the background, or with nohup, has signals ignored.
 HEED = (
-    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "import os, signal, sys; open('session', 'w').write(str(os.getpid())); "
+    "signal.signal(signal.SIGINT, signal.default_int_handler); "
     "[signal.signal(number, signal.SIG_DFL) for number in (1, 15)]; "
     "import pytest; sys.exit(pytest.main(sys.argv[1:]))"
 )
-PYTEST = (sys.executable, "-c", HEED, "--npudump-runtime=emulator", DUMPS)
+PYTEST = ("-c", HEED, "--npudump-runtime=emulator", DUMPS)
 
 
 def interrupted(project: Project, body: str, marker: str = "", before: str = "") -> None:
@@ -56,7 +56,7 @@ def interrupted(project: Project, body: str, marker: str = "", before: str = "")
 def run(project: Project, *options: str) -> pytest.RunResult:
     """Run the project in a process of its own, as pytest's own tests do where a session is interrupted."""
     forked = project.pytester._getpytestargs()[:-1]
-    return project.pytester.run(*forked, *PYTEST[1:], *options)
+    return project.pytester.run(*forked, *PYTEST, *options)
 
 
 def told(project: Project) -> str:
@@ -178,7 +178,7 @@ def test_second_run_that_cannot_be_examined_leaves_the_first_run_s_failure(
 def start(project: Project, *options: str) -> subprocess.Popen[str]:
     """Run the project in a process of its own, and return once the test has made the file ``second``."""
     process = subprocess.Popen(
-        [*PYTEST, *options],
+        [*project.pytester._getpytestargs()[:-1], *PYTEST, *options],
         cwd=project.path,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
@@ -187,6 +187,11 @@ def start(project: Project, *options: str) -> subprocess.Popen[str]:
     wait_for(lambda: (project.path / "second").exists() or process.poll() is not None)
     assert process.poll() is None, process.communicate()[0]
     return process
+
+
+def send(project: Project, number: signal.Signals) -> None:
+    """Send a signal to the session, which its client outlives."""
+    os.kill(int((project.path / "session").read_text()), number)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +205,7 @@ def test_signal_to_pytest_in_the_second_run(project: Project, number: signal.Sig
         marker=f"isolation={isolation!r}",
     )
     process = start(project)
-    process.send_signal(number)
+    send(project, number)
     out = process.communicate(timeout=60)[0]
     if number is signal.SIGKILL:
         assert told(project) == "it had not ended when this was written"
@@ -232,7 +237,7 @@ def test_kill_between_the_recording_and_the_end_of_the_teardown_leaves_the_old_g
     old = {path.name: path.read_bytes() for path in project.golden.parent.iterdir()}
     (project.path / "stop").touch()
     process = start(project, "--npudump-update-golden")
-    process.kill()
+    send(project, signal.SIGKILL)
     process.communicate(timeout=60)
     wait_for(lambda: is_gone(int((project.path / "pid").read_text())))
     left = {path.name: path.read_bytes() for path in project.golden.parent.iterdir()}

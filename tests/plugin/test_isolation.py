@@ -16,8 +16,10 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from onnx import helper
 
 from pytest_npudump.golden.tensors import load_tensors
+from tests.onnxmodels.models import onnx_file
 from tests.plugin.conftest import Project, is_gone, wait_for
 
 pytestmark = pytest.mark.e2e
@@ -214,7 +216,6 @@ def test_death_in_the_body_fails_the_test_and_says_so(project: Project) -> None:
     assert {report["status"] for report in reports} == {"process died"}
 
 
-@pytest.mark.usefixtures("anew")
 def test_death_behind_the_body_keeps_what_the_body_showed(project: Project) -> None:
     broken = "@pytest.fixture(autouse=True)\ndef ends():\n    yield\n    os.kill(os.getpid(), 9)\n"
     isolated(project, "", before=broken)
@@ -421,16 +422,8 @@ NOTE = "note('ran', os.getpid(), os.getppid(), random.random(), np.random.random
 
 
 def write(folder: Path, *bodies: str) -> None:
-    onnx = pytest.importorskip("onnx")
-    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
-    graph = helper.make_graph(
-        [helper.make_node("Relu", ["x"], ["y"], name="relu1")],
-        "relu",
-        [helper.make_tensor_value_info("x", kind, [1, 3])],
-        [helper.make_tensor_value_info("y", kind, [1, 3])],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, folder / "relu.onnx")
+    relu = helper.make_node("Relu", ["x"], ["y"], name="relu1")
+    onnx_file(folder / "relu.onnx", [relu], {"x": [1, 3]}, {"y": [1, 3]})
     (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
     tests = [TEST.format(number=number, body=body) for number, body in enumerate(bodies)]
     (folder / "test_it.py").write_text(HEAD + "".join(tests))

@@ -8,9 +8,7 @@ from tests.plugin.conftest import Project, held
 
 UNMARKED = """
 def test_small(npu_dump):
-    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-    with npu_dump.load_model("small.onnx") as model:
-        model.run(image)
+    run(npu_dump)
 """
 STATIC = "\n@pytest.mark.npu_dump\ndef test_other():\n    pytest.skip('not today')\n"
 ADD = "item.add_marker(pytest.mark.npu_dump({arguments}))"

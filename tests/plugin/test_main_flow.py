@@ -12,7 +12,8 @@ from onnx import TensorProto, helper
 
 from pytest_npudump.cli import main
 from pytest_npudump.golden.tensors import load_tensors
-from tests.plugin.conftest import Project, onnx_model
+from tests.onnxmodels.models import onnx_model
+from tests.plugin.conftest import Project
 
 
 def relu_and_add(project: Project, added: float) -> None:
@@ -68,11 +69,6 @@ def test_any_order_of_load_model_and_init_with_config_path_works_and_is_run_agai
         """
         import acl
 
-        def run(npu_dump):
-            image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-            with npu_dump.load_model("small.onnx") as model:
-                model.run(image)
-
         @pytest.mark.npu_dump
         def test_plain(npu_dump):
             run(npu_dump)
@@ -123,8 +119,6 @@ def test_statistics_of_one_test_do_not_leak_into_another(project: Project) -> No
 def test_a_body_may_set_the_dump_itself_and_look_at_its_records(project: Project) -> None:
     project.test_file(
         """
-        IMAGE = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-
         @pytest.mark.npu_dump
         def test_own(npu_dump):
             import acl
@@ -133,14 +127,12 @@ def test_a_body_may_set_the_dump_itself_and_look_at_its_records(project: Project
             assert acl.init() in (0, 100002)
             assert acl.mdl.init_dump() == 0
             assert acl.mdl.set_dump(path) == 0
-            with npu_dump.load_model("small.onnx") as model:
-                model.run(IMAGE)
+            run(npu_dump)
             assert acl.mdl.finalize_dump() == 0
 
         @pytest.mark.npu_dump
         def test_records(npu_dump):
-            with npu_dump.load_model("small.onnx") as model:
-                model.run(IMAGE)
+            run(npu_dump)
             kinds = [record.op_type for record in npu_dump.records]
             assert kinds == ["Data", "Conv", "Relu", "Conv", "Softmax"]
         """
@@ -153,7 +145,6 @@ def test_an_empty_dump_says_why(project: Project) -> None:
     project.test_file(
         """
         BOX = []
-        IMAGE = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
 
         @pytest.mark.npu_dump(layers=["head/softmax"])
         def test_a_first(npu_dump):

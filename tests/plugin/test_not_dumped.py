@@ -10,7 +10,8 @@ import pytest
 from onnx import GraphProto, ModelProto, TensorProto, checker, helper
 
 from pytest_npudump.onnxmodels.graph import inside
-from tests.plugin.conftest import Project, onnx_model
+from tests.onnxmodels.models import onnx_model
+from tests.plugin.conftest import Project
 
 
 def empty_inside(project: Project, *shape: int, layer: bool = True) -> None:

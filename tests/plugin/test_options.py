@@ -69,7 +69,9 @@ def resolved(option: Option, text: str) -> object:
 
 def test_an_update_may_say_whose_goldens_it_writes(pytester: pytest.Pytester) -> None:
     for mode, flag in {"all": "", "failed": "=failed", "new": "=new"}.items():
-        found = settings(pytester, f"--npudump-update-golden{flag}", "test_some.py")
+        config = pytester.parseconfig(f"--npudump-update-golden{flag}", "test_some.py")
+        assert config.args == ["test_some.py"], "which is no value of the option's"
+        found = settings_of(config)
         assert (found.update_golden, found.calibrate) == (mode, 0)
         assert found.approval_flag == f"--npudump-update-golden{flag}"
 
@@ -80,12 +82,6 @@ def test_a_calibration_is_an_update_that_may_come_with_another(pytester: pytest.
     assert (found.update_golden, found.calibrate, found.approval_flag) == ("", 20, calibrate)
     found = settings(pytester, "--npudump-update-golden", calibrate, "-o", "npudump_calibration_runs=3")
     assert (found.update_golden, found.calibrate) == ("all", 3)
-
-
-def test_an_update_takes_no_path_behind_it_for_its_value(pytester: pytest.Pytester) -> None:
-    config = pytester.parseconfig("--npudump-update-golden", "test_some.py")
-    assert settings_of(config).update_golden == "all"
-    assert config.args == ["test_some.py"]
 
 
 def test_an_update_of_another_kind_is_refused(pytester: pytest.Pytester) -> None:

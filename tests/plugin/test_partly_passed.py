@@ -9,11 +9,6 @@ import pytest
 
 from tests.plugin.conftest import Project
 
-MODEL = """
-    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-    with npu_dump.load_model("small.onnx") as model:
-        model.run(image)
-"""
 UNITTEST = """
 import unittest
 from pathlib import Path
@@ -32,7 +27,7 @@ class TestSmall(unittest.TestCase):
                 assert number != 1 or not Path("broken").exists()
 """
 HEAD = "from pathlib import Path\nBROKEN = Path('broken').exists\n"
-MARKED = "\n@pytest.mark.npu_dump\ndef test_small(npu_dump{fixtures}):\n" + MODEL
+MARKED = "\n@pytest.mark.npu_dump\ndef test_small(npu_dump{fixtures}):\n    run(npu_dump)\n"
 PYTEST = (
     HEAD
     + MARKED.format(fixtures=", subtests")

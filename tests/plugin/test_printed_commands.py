@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from html import unescape
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -43,7 +42,7 @@ def arguments(command: str, folder: Path) -> list[str]:
     return [os.fsdecode(word) for word in done.stdout.split(b"\0")[:-1]]
 
 
-def commands(text: str) -> list[str]:
+def printed(text: str) -> list[str]:
     return [match[1].strip() for match in map(COMMAND.search, text.splitlines()) if match]
 
 
@@ -74,13 +73,13 @@ def test_each_medium_has_a_command_that_a_shell_understands(
     properties = ET.parse(root / "out.xml").iterfind(".//property[@name='npudump']")  # noqa: S314 - our own
     [page] = root.joinpath("report").glob("*.html")
     found = {
-        "terminal": commands(result.stdout.str()),
-        "report.txt": commands("\n".join(path.read_text() for path in root.glob("dumps/*/report.txt"))),
-        "check": commands(capsys.readouterr().out),
-        "JUnit": commands("\n".join(json.loads(one.attrib["value"])["way_out"] for one in properties)),
+        "terminal": printed(result.stdout.str()),
+        "report.txt": printed("\n".join(path.read_text() for path in root.glob("dumps/*/report.txt"))),
+        "check": printed(capsys.readouterr().out),
+        "JUnit": printed("\n".join(json.loads(one.attrib["value"])["way_out"] for one in properties)),
         "summary": [
             unescape(line).strip("`-").removesuffix("</code>")
-            for line in commands(unescape(root.joinpath("summary.md").read_text()))
+            for line in printed(unescape(root.joinpath("summary.md").read_text()))
         ],
         "page": [
             unescape(one) for one in re.findall(r"<li>[^<]*(?:: |：)<code>(.*)</code>", page.read_text())
@@ -97,7 +96,7 @@ def test_each_medium_has_a_command_that_a_shell_understands(
 
 @pytest.mark.e2e
 def test_a_command_is_for_the_folder_in_which_pytest_was_started(
-    project: Project, monkeypatch: pytest.MonkeyPatch
+    project: Project, commands: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project.pytester.makeini("[pytest]\naddopts = -p no:cacheprovider\n")
     root = project.path
@@ -122,14 +121,14 @@ def test_a_command_is_for_the_folder_in_which_pytest_was_started(
     }
     for (start, options), expected in scenes.items():
         monkeypatch.chdir(start)
-        told = commands(project.run(*options).stdout.str())
+        told = printed(project.run(*options).stdout.str())
         assert [word for command in told for word in arguments(command, start)[1:]] == expected
     variant = ("-o", "npudump_golden_dir=ours", "-o", "npudump_golden_variant=it's")
     monkeypatch.chdir(folder)
-    [command] = commands(project.run(*variant, "test_small.py").stdout.str())
+    [command] = printed(project.run(*variant, "test_small.py").stdout.str())
     assert arguments(command, folder)[1:] == [*variant, here]
-    [command] = commands(project.run("-c", "../ci/other.ini", "test_small.py").stdout.str())
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    [command] = printed(project.run("-c", "../ci/other.ini", "test_small.py").stdout.str())
+    path = f"{commands}{os.pathsep}{os.environ['PATH']}"
     environment = {name: value for name, value in os.environ.items() if name != "CI"} | {"PATH": path}
     subprocess.run(["bash", "-c", command], env=environment, check=True, capture_output=True)
     assert [found.name for found in root.rglob("test_small.yaml")] == ["test_small.yaml"]

@@ -288,8 +288,7 @@ def _processes(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 OWN = """
-    with npu_dump.load_model("small.onnx") as model:
-        model.run(np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8))
+    run(npu_dump)
 """
 WORDS = "a model that runs there is dumped only if the dump is on there, as with npu_dump.run()"
 

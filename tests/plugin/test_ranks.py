@@ -13,12 +13,10 @@ from tests.plugin.conftest import Project
 
 pytestmark = pytest.mark.e2e
 BODY = """
-    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
     with open(f"runs-{os.environ['RANK']}", "a") as file:
         file.write("run\\n")
     name = "changed.onnx" if os.environ["RANK"] == os.environ.get("CHANGED") else "small.onnx"
-    with npu_dump.load_model(name) as model:
-        model.run(image)
+    run(npu_dump, path=name)
 """
 WAIT = """
     import time
@@ -238,7 +236,7 @@ EXCEPTION = f"""{WAIT}
     if os.environ["RANK"] == "1":
         fail("block/conv.2")
     with npu_dump.load_model("small.onnx") as model, contextlib.suppress(NpudumpError):
-        model.run(np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8))
+        model.run(IMAGE)
     meet("ran")
 """
 

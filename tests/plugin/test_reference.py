@@ -13,7 +13,8 @@ import onnx
 import pytest
 from onnx import helper
 
-from tests.plugin.conftest import APPLICATION, Project, onnx_model
+from tests.onnxmodels.models import onnx_model
+from tests.plugin.conftest import APPLICATION, Project
 
 DUMPS = "--npudump-output=."
 REFERENCE = "reference='reference.onnx'"
@@ -262,11 +263,10 @@ def test_input_that_agrees_with_itself_is_no_agreement(converted: Project) -> No
 
 
 TWO_MODELS = """
-    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
     for path in ("other.onnx", "small.onnx", "small.onnx"):
         with npu_dump.load_model(path) as model:
-            model.run(image * np.float32(2))
-            model.run(image)
+            model.run(IMAGE * np.float32(2))
+            model.run(IMAGE)
 """
 
 

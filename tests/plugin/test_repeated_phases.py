@@ -15,9 +15,7 @@ RUNS = []
 @pytest.mark.npu_dump({arguments})
 def test_small(npu_dump):
     import shutil
-    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-    with npu_dump.load_model("small.onnx") as model:
-        model.run(image)
+    run(npu_dump)
     RUNS.append(1)
     if len(RUNS) == {runs}:  # whoever runs the test once more finds the accepted model
         shutil.copy("good.bin", "small.onnx")
@@ -26,9 +24,7 @@ FLAKY_BODY = """
 @pytest.mark.npu_dump({arguments})
 def test_small(npu_dump):
     from pathlib import Path
-    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-    with npu_dump.load_model("small.onnx") as model:
-        model.run(image)
+    run(npu_dump)
     second = Path("once").exists()
     Path("once").touch()
     assert second, "the body fails by itself"
@@ -118,9 +114,7 @@ def test_missing_golden_and_empty_dump_stand_too(project: Project) -> None:
         """
         @pytest.mark.npu_dump
         def test_missing(npu_dump):
-            image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-            with npu_dump.load_model("small.onnx") as model:
-                model.run(image)
+            run(npu_dump)
 
         RUNS = []
 
@@ -194,9 +188,7 @@ def test_small(npu_dump):
     Path("again").touch()
     if not first:
         shutil.copy("good.bin", "small.onnx")
-    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-    with npu_dump.load_model("small.onnx") as model:
-        model.run(image)
+    run(npu_dump)
     if first:
         acl.mdl.finalize_dump()
 """

@@ -11,7 +11,8 @@ import pytest
 import yaml
 from onnx import helper
 
-from tests.plugin.conftest import Project, onnx_model
+from tests.onnxmodels.models import onnx_model
+from tests.plugin.conftest import Project
 
 
 @pytest.fixture(autouse=True)
@@ -48,8 +49,7 @@ def test_a_test_that_feeds_its_model_other_values_in_each_run_records_nothing(pr
 
         @pytest.mark.npu_dump
         def test_small(npu_dump):
-            with npu_dump.load_model("small.onnx") as model:
-                model.run(RNG.normal(size=(1, 1, 8, 8)).astype(np.float32))
+            run(npu_dump, RNG.normal(size=(1, 1, 8, 8)).astype(np.float32))
         """
     )
     for option in (
@@ -79,7 +79,7 @@ def test_data_that_differ_are_seen_where_the_inputs_are_not_in_the_dump(project:
 
         @pytest.mark.npu_dump({marker})
         def test_small(npu_dump):
-            image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+            image = IMAGE
             with npu_dump.load_model("small.onnx") as model:
                 model.run({runs})
         """
@@ -292,10 +292,9 @@ def test_a_state_that_a_perturbed_model_has_made_is_no_data_of_the_test(project:
         """
         @pytest.mark.npu_dump(layers=["head/softmax"])
         def test_small(npu_dump):
-            image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
             with npu_dump.load_model("small.onnx") as model:
-                (out,) = model.run(image)
-                model.run(image + 1e4 * (out.sum(dtype=np.float64) - out.size / 2).astype(np.float32))
+                (out,) = model.run(IMAGE)
+                model.run(IMAGE + 1e4 * (out.sum(dtype=np.float64) - out.size / 2).astype(np.float32))
         """
     )
     project.run(
@@ -312,10 +311,9 @@ def test_a_test_that_feeds_one_member_other_values_is_not_calibrated(project: Pr
 
             @pytest.mark.npu_dump({layers})
             def test_small(npu_dump):
-                image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+                image = IMAGE.copy()
                 image[0, 0, 0, 0] += 0.5 * (next(COUNT) == 4)
-                with npu_dump.load_model("small.onnx") as model:
-                    model.run(image)
+                run(npu_dump, image)
             """
         )
         project.run(

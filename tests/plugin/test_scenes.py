@@ -9,7 +9,8 @@ import pytest
 import yaml
 from onnx import TensorProto, helper
 
-from tests.plugin.conftest import Project, onnx_model
+from tests.onnxmodels.models import onnx_model
+from tests.plugin.conftest import Project
 
 WATCHER = (
     "scene='watcher', layers=['block/relu.1', 'block/conv.2'], acl_json={'watcher_nodes': ['block/conv.1']}"

@@ -9,13 +9,12 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from tests.plugin.conftest import Project, onnx_model
+from tests.onnxmodels.models import onnx_file, onnx_model
+from tests.plugin.conftest import Project
 
 BODY = """
     print("run", len(LOG))
-    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-    with npu_dump.load_model("small.onnx") as model:
-        model.run(image)
+    run(npu_dump)
 """
 
 
@@ -58,9 +57,7 @@ def test_function_fixtures_are_set_up_anew_and_wider_ones_stay(project: Project)
         def test_small(self, npu_dump, wide, middle, narrow):
             self.count = getattr(self, "count", 0) + 1
             assert self.count == 1, "a new instance for each run"
-            image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-            with npu_dump.load_model("small.onnx") as model:
-                model.run(image)
+            run(npu_dump)
 
         def test_after(self, wide, middle):
             LOG.append("next test")
@@ -104,9 +101,7 @@ def test_async_test_is_dumped_and_run_again(project: Project, monkeypatch: pytes
     @pytest.mark.npu_dump
     async def test_small(npu_dump):
         await asyncio.sleep(0)
-        image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-        with npu_dump.load_model("small.onnx") as model:
-            model.run(image)
+        run(npu_dump)
     """
     failing(project, source)
     project.run(failed=1, shows="second run: reproduced*")
@@ -139,7 +134,9 @@ def test_what_is_expected_to_fail_is_not_run_again_and_what_is_skipped_not_at_al
 
 def test_the_output_shown_is_that_of_the_last_run_and_exitfirst_stops_behind_it(project: Project) -> None:
     grow = "@pytest.fixture\ndef grow():\n    LOG.append(1)\n"
-    source = f"LOG = []\n{grow}" + ONE.replace("LOG = []\n", "").replace("(npu_dump)", "(npu_dump, grow)")
+    source = f"LOG = []\n{grow}" + ONE.replace("LOG = []\n", "").replace(
+        "test_small(npu_dump)", "test_small(npu_dump, grow)"
+    )
     failing(project, source + "\ndef test_later():\n    pass\n")
     project.run("-x", failed=1, shows=["second run: reproduced*", "*", "run 2"], hides="run 1")
 
@@ -169,9 +166,7 @@ def test_failure_of_a_second_setup_leaves_the_verdict_standing(project: Project)
 
     @pytest.mark.npu_dump
     def test_small(npu_dump, once):
-        image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-        with npu_dump.load_model("small.onnx") as model:
-            model.run(image)
+        run(npu_dump)
     """
     failing(project, source)
     project.run(
@@ -211,9 +206,7 @@ def test_an_exception_of_the_body_stays_where_it_was_raised(project: Project) ->
 
 
 MODEL = """
-    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8) * np.float32({factor})
-    with npu_dump.load_model("small.onnx") as model:
-        model.run(image)
+    run(npu_dump, IMAGE * np.float32({factor}))
 """
 PLAIN = "@pytest.mark.npu_dump({arguments})\ndef test_small(npu_dump):\n" + MODEL.format(factor="1")
 PARAMETERS = """
@@ -314,9 +307,7 @@ FLAKY = """
         for layer, factors in {factors}.items():
             if factors[number] != 1:
                 faults.distort("small", layer, factor=factors[number])
-    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-    with npu_dump.load_model("small.onnx") as model:
-        model.run(image)
+    run(npu_dump)
 """
 
 
@@ -383,9 +374,7 @@ def test_second_run_whose_body_fails_leaves_the_verdict_standing(project: Projec
     project.recorded(
         body="""
     import pathlib
-    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-    with npu_dump.load_model("small.onnx") as model:
-        model.run(image)
+    run(npu_dump)
     if pathlib.Path("wrong").exists():
         assert not pathlib.Path("once").exists()
         pathlib.Path("once").touch()
@@ -404,15 +393,12 @@ def test_second_run_whose_body_fails_leaves_the_verdict_standing(project: Projec
 
 
 def test_bfloat16_without_statistics_is_recorded_with_its_tensors(project: Project) -> None:
-    make, kinds = onnx.helper, onnx.TensorProto
+    make, kinds = onnx.helper.make_node, onnx.TensorProto
     nodes = [
-        make.make_node("Cast", ["x"], ["b"], name="to_bf16", to=kinds.BFLOAT16),
-        make.make_node("Cast", ["b"], ["y"], name="back", to=kinds.FLOAT),
+        make("Cast", ["x"], ["b"], name="to_bf16", to=kinds.BFLOAT16),
+        make("Cast", ["b"], ["y"], name="back", to=kinds.FLOAT),
     ]
-    ports = [make.make_tensor_value_info(name, kinds.FLOAT, [4]) for name in "xy"]
-    graph = make.make_graph(nodes, "g", ports[:1], ports[1:])
-    model = make.make_model(graph, opset_imports=[make.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, project.path / "bf16.onnx")
+    onnx_file(project.path / "bf16.onnx", nodes, {"x": [4]}, {"y": [4]})
     body = """
     with npu_dump.load_model("bf16.onnx") as model:
         model.run(np.arange(4, dtype=np.float32))

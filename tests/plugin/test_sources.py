@@ -14,7 +14,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from pytest_npudump.cli import main
-from tests.plugin.conftest import Project, onnx_model
+from tests.onnxmodels.models import onnx_model
+from tests.plugin.conftest import Project
 
 FED_BY = {"left/a": ["image"], "left/b": ["left/a"], "right/a": ["image"], "right/b": ["right/a"]}
 
@@ -147,8 +148,7 @@ def test_a_file_that_was_written_again_as_it_was_is_still_the_model_that_ran(pro
             {fault}
             for _ in range(2):
                 Path("small.onnx").write_bytes(Path("small.onnx").read_bytes())
-                with npu_dump.load_model("small.onnx") as model:
-                    model.run(np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8))
+                run(npu_dump)
             """
         )
         if fault == "pass":
@@ -170,8 +170,7 @@ def test_weights_in_a_file_beside_the_model_belong_to_what_was_loaded(project: P
             from pathlib import Path
             for name in {names!r}:
                 Path("weights.bin").write_bytes(Path(f"{{name}}.bin").read_bytes())
-                with npu_dump.load_model("small.onnx") as model:
-                    model.run(np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8))
+                run(npu_dump)
             """
     project.recorded(body=source.format(names="aa"))
     project.marked(body=source.format(names="ba"))
@@ -310,8 +309,7 @@ def test_no_operator_is_judged_by_a_file_that_was_written_again_after_it_was_loa
             from pathlib import Path
             for name in {names!r}:
                 Path("small.onnx").write_bytes(Path(f"{{name}}.bin").read_bytes())
-                with npu_dump.load_model("small.onnx") as model:
-                    model.run(np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8))
+                run(npu_dump)
             Path("small.onnx").write_bytes(Path("{last}.bin").read_bytes())
             """
     write(project)

@@ -12,7 +12,8 @@ from onnx import helper
 
 from pytest_npudump.emulator.acl import _base
 from pytest_npudump.golden.store import read_golden
-from tests.plugin.conftest import Project, onnx_model
+from tests.onnxmodels.models import onnx_model
+from tests.plugin.conftest import Project
 
 TENSORS = 'acl_json={"dump_data": "tensor"}'
 KEEP = ("-onpudump_keep_dumps=all", "--npudump-output=.")

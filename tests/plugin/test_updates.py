@@ -14,9 +14,7 @@ from pytest_npudump.record.text import parse
 from tests.plugin.conftest import Project
 
 MODEL = """
-    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-    with npu_dump.load_model({model!r}) as model:
-        model.run(image)
+    run(npu_dump, path={model!r})
 """
 TWO_MODELS = "".join(
     f"\n@pytest.mark.npu_dump\ndef test_{name}(npu_dump):" + MODEL.format(model=f"{name}.onnx")

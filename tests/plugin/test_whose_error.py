@@ -16,7 +16,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
 from pytest_npudump.demo import MODEL
-from tests.plugin.conftest import Project, onnx_model
+from tests.onnxmodels.models import onnx_model
+from tests.plugin.conftest import Project
 
 BODY = """
     image = np.load("image.npy")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -22,8 +20,7 @@ MANY = """
 @pytest.mark.npu_dump
 @pytest.mark.parametrize("k", range({tests}))
 def test_small(npu_dump, k):
-    with npu_dump.load_model("small.onnx") as model:
-        model.run(np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8) + np.float32(k))
+    run(npu_dump, IMAGE + np.float32(k))
 """
 
 
@@ -51,15 +48,20 @@ def test_workers_lose_no_golden_no_verdict_and_no_second_run(project: Project) -
     assert len(list(root.iter("testcase"))) == len(list(root.iter("failure"))) == 6
     reports = [json.loads(path.read_text("utf-8")) for path in (project.path / "dumps").rglob("report.json")]
     assert len(reports) == 6
+    kept = [json.loads(line) for line in (project.path / "results/results.jsonl").read_text().splitlines()]
+    tests = [line for line in kept if line["kind"] == "test"]
+    assert len({line["test"] for line in tests}) == len(tests) == 6
+    assert {(line["status"], line["session"]) for line in tests} == {("failed", tests[0]["session"])}
     assert all(report["escalation"] is not None for report in reports)
     assert _goldens(project) == alone
 
 
 class Held:
-    """What a process holds after each test."""
+    """What a process holds after some tests and after many, which takes long to count."""
 
-    def __init__(self) -> None:
+    def __init__(self, *after: int) -> None:
         self.seen: list[tuple[int, int, int]] = []
+        self._after, self._done = after, 0
         self._manager: Any = None
 
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -68,6 +70,9 @@ class Held:
     def pytest_runtest_logfinish(self) -> None:
         calls = self._manager.reprec.calls  # pytester's record of hooks, which has their arguments
         calls[:] = [call for call in calls if not call._name.startswith("pytest_npudump")]
+        self._done += 1
+        if self._done not in self._after:
+            return
         gc.collect()
         ours = sum(str(type(found).__module__).startswith("pytest_npudump") for found in gc.get_objects())
         self.seen.append((ours, len(os.listdir("/proc/self/fd")), threading.active_count()))  # noqa: PTH208 - a count
@@ -76,12 +81,12 @@ class Held:
 def test_a_session_holds_no_more_after_many_tests_than_after_some(project: Project, tmp_path: Path) -> None:
     project.test_file(MANY.format(tests=30))
     project.record("-onpudump_repeats=1")
-    held = Held()
+    held = Held(10, 30)
     result = project.pytester.inline_run(
         "--npudump-runtime=emulator", f"--basetemp={tmp_path / 'base'}", plugins=[held]
     )
     result.assertoutcome(passed=30)
-    (objects, *others), (objects_at_end, *others_at_end) = held.seen[9], held.seen[29]
+    (objects, *others), (objects_at_end, *others_at_end) = held.seen
     assert others_at_end == others
     assert objects_at_end <= objects + 20  # what is told of each test at the end
     assert not [path for path in (tmp_path / "base").rglob("*") if path.is_file()]
@@ -98,8 +103,7 @@ def test_small(npu_dump, k):
     marks = [Path(__file__).parent / f"busy{{i}}" for i in npu_dump.devices]
     for mark in marks:
         mark.touch(exist_ok=False)
-    with npu_dump.load_model("small.onnx") as model:
-        model.run(np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8))
+    run(npu_dump)
     time.sleep(0.02)
     for mark in marks:
         mark.unlink()
@@ -164,18 +168,15 @@ def test_the_process_of_an_isolated_test_has_its_parent_s_device(project: Projec
     assert _used(project) == ["(1, 2)"]
 
 
-def test_a_run_that_was_killed_leaves_its_device_free(project: Project) -> None:
+def test_a_run_that_was_killed_leaves_its_device_free(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = "import os\ndef test_it(npu_device):\n    os.environ.get('DIE') and os.kill(os.getpid(), 9)\n"
     project.test_file(source)
     options = ["-q", "-onpudump_devices=0", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options],
-        cwd=project.path,
-        env={**os.environ, "DIE": "1"},
-        check=False,
-        capture_output=True,
-    )
-    assert done.returncode == -9
+    monkeypatch.setenv("DIE", "1")
+    assert project.pytester.runpytest_subprocess(*options).ret == -9
+    monkeypatch.delenv("DIE")
     project.run("-onpudump_devices=0").assert_outcomes(passed=1)
 
 

@@ -38,75 +38,64 @@ def explain(path: Path, activity: Activity, **request: Any) -> str:
     raise AssertionError("the dump was readable")
 
 
-CASES: list[tuple[Activity, dict[str, Any], str]] = [
-    (
+CASES: dict[str, tuple[Activity, dict[str, Any]]] = {
+    "the test took npu_dump.config_path*acl.mdl.set_dump(path)": (
         Activity(released=True, initialised=False),
         {},
-        "the test took npu_dump.config_path*acl.mdl.set_dump(path)",
     ),
-    (
+    "./main (with acl.json) ran and dumped nothing*aclInit*a filter matched nothing: layers=['conv9']": (
         Activity(programs=("./main (with acl.json)",), released=True, initialised=False, models=()),
         {"layers": ("conv9",)},
-        "./main (with acl.json) ran and dumped nothing*aclInit*a filter matched nothing: layers=['conv9']",
     ),
-    (
+    "./main (with x) ran and dumped nothing: main never read x; it has to hand that acl.json to *": (
         Activity(programs=("./main (with x)",), evidence=Evidence(missing=["main never read x"])),
         {},
-        "./main (with x) ran and dumped nothing: main never read x; it has to hand that acl.json to *",
     ),
-    (
+    "./main (with x) ran and dumped nothing: main read x; it has to hand that acl.json to aclInit*": (
         Activity(programs=("./main (with x)",), evidence=Evidence(shown=["main read x"])),
         {},
-        "./main (with x) ran and dumped nothing: main read x; it has to hand that acl.json to aclInit*",
     ),
-    (
+    "the dump holds nothing: ./main did not end within 3 seconds and was ended; what ./main (with x) *": (
         Activity(
             programs=("./main (with x)",),
             evidence=Evidence(unfinished=["./main did not end within 3 seconds and was ended"]),
         ),
         {},
-        "the dump holds nothing: ./main did not end within 3 seconds and was ended; what ./main (with x) *",
     ),
-    (
+    "net.om was loaded before the dump was set: load it inside the test, or the capture that runs it*": (
         Activity(executions=0, evidence=Evidence(missing=["net.om was loaded before the dump was set"])),
         {},
-        "net.om was loaded before the dump was set: load it inside the test, or the capture that runs it*",
     ),
-    (
+    "most likely a filter matched nothing: dump_step='7'": (
         Activity(evidence=Evidence(missing=["a.om was loaded before"])),
         {"dump_step": "7"},
-        "most likely a filter matched nothing: dump_step='7'",
     ),
-    (
+    "ACL was never initialised while the dump was on": (
         Activity(initialised=False, models=(), executions=0),
         {},
-        "ACL was never initialised while the dump was on",
     ),
-    (Activity(models=(), executions=0), {"scene": "op"}, "no single operator ran through acl.op"),
-    (Activity(models=(), executions=0), {}, "no model was loaded through npu_dump.load_model()"),
-    (Activity(executions=0), {}, "net.om was loaded but never run"),
-    (Activity(), {"layers": ("conv9",)}, "most likely a filter matched nothing: layers=['conv9']"),
-    (
+    "no single operator ran through acl.op": (Activity(models=(), executions=0), {"scene": "op"}),
+    "no model was loaded through npu_dump.load_model()": (Activity(models=(), executions=0), {}),
+    "net.om was loaded but never run": (Activity(executions=0), {}),
+    "most likely a filter matched nothing: layers=['conv9']": (Activity(), {"layers": ("conv9",)}),
+    "most likely a filter matched nothing: dump_step='7' (steps count from 0)": (
         Activity(),
         {"dump_step": "7"},
-        "most likely a filter matched nothing: dump_step='7' (steps count from 0)",
     ),
-    (Activity(), {"model_name": "other"}, "most likely a filter matched nothing: model_name='other'"),
-    (Activity(), {"opname_blacklist": ({"name": "a"},)}, "the blacklists or opname_range"),
-    (
+    "most likely a filter matched nothing: model_name='other'": (Activity(), {"model_name": "other"}),
+    "the blacklists or opname_range": (Activity(), {"opname_blacklist": ({"name": "a"},)}),
+    "dump_level='kernel' (it switches the dump of models and of acl.op off)": (
         Activity(),
         {"dump_level": "kernel"},
-        "dump_level='kernel' (it switches the dump of models and of acl.op off)",
     ),
-    (Activity(), {}, "the runtime reported no error*ASCEND_GLOBAL_LOG_LEVEL=1"),
-]
+    "the runtime reported no error*ASCEND_GLOBAL_LOG_LEVEL=1": (Activity(), {}),
+}
 
 
-@pytest.mark.parametrize(("activity", "request_", "cause"), CASES)
-def test_likeliest_cause_comes_first(
-    tmp_path: Path, activity: Activity, request_: dict[str, Any], cause: str
-) -> None:
-    text = explain(tmp_path, activity, **request_)
+@pytest.mark.each("cause", CASES)
+def test_likeliest_cause_comes_first(tmp_path: Path, cause: str) -> None:
+    activity, request = CASES[cause]
+    text = explain(tmp_path, activity, **request)
     assert text.startswith("the dump holds nothing: ")
     position = -1
     for part in cause.split("*"):

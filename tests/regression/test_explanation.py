@@ -6,8 +6,6 @@ import os
 import pickle
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -178,20 +176,20 @@ Path(sys.argv[2]).write_bytes(dump_bytes(explain(RunFolder(Path(sys.argv[1])))))
 """
 
 
-def _explained_elsewhere(folder: Path, told: Path) -> Escalation:
+def _explained_elsewhere(warm: Any, folder: Path, told: Path) -> Escalation:
     """Explain a run folder in a process that has seen nothing of the runs."""
-    subprocess.run([sys.executable, "-c", AGAIN, str(folder), str(told)], check=True)
+    assert warm.run("-c", AGAIN, str(folder), str(told)) == (0, "", "")
     found: Escalation = load_bytes(told.read_bytes())
     return found
 
 
 @pytest.mark.parametrize("kept", [{}, {"golden_tensors": ("net/MatMul@0",), "dump_data": "stats"}])
 def test_a_run_folder_is_explained_in_a_later_process_as_in_its_own(
-    flow: Flow, kept: dict[str, Any], tmp_path: Path
+    flow: Flow, kept: dict[str, Any], tmp_path: Path, warm: Any
 ) -> None:
     flow.record(**kept)
     session, escalation = _both(flow, REGRESSED, **kept)
-    again = _explained_elsewhere(session.case.directory, tmp_path / "told")
+    again = _explained_elsewhere(warm, session.case.directory, tmp_path / "told")
     assert again.to_json() == escalation.to_json()
     assert (again.drawing, again.alike.keys()) == (escalation.drawing, escalation.alike.keys())
     assert escalation.findings

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -141,7 +140,7 @@ def test_results_with_a_damaged_line_are_not_tidied(tmp_path: Path) -> None:
         folder.update(folder.read().entries)
 
 
-def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, warm: Any) -> None:
     folder = ResultsFolder(tmp_path)
     add(folder, "a")
     before = (tmp_path / "results.jsonl").read_bytes()
@@ -155,10 +154,7 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
         "except OSError as error:\n    print(type(error).__name__)\n"
     )
     here = os.path.dirname(__file__)  # noqa: PTH120 - for a child's search path
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path), here], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "OSError\n"
+    assert warm.run("-c", code, str(tmp_path), here) == (0, "OSError\n", "")
     assert (tmp_path / "results.jsonl").read_bytes() == before
 
 
@@ -177,9 +173,9 @@ print("done")
 
 
 @pytest.mark.e2e
-def test_eight_writers_lose_no_line_while_sessions_end(tmp_path: Path) -> None:
+def test_eight_writers_lose_no_line_while_sessions_end(tmp_path: Path, warm: Any) -> None:
     here = os.path.dirname(__file__)  # noqa: PTH120 - as above
-    words = [sys.executable, "-c", WRITER, str(tmp_path), here]
+    words = [*warm.client, "-c", WRITER, str(tmp_path), here]
     writers = [subprocess.Popen([*words, str(number)]) for number in range(8)]
     assert [writer.wait(120) for writer in writers] == [0] * 8
     results = ResultsFolder(tmp_path).read()

@@ -9,7 +9,6 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 from onnx import helper
 
@@ -18,6 +17,7 @@ from pytest_npudump.request import DumpRequest
 from pytest_npudump.runtime.base import Runtime
 from pytest_npudump.runtime.registry import Choice, load
 from pytest_npudump.testing import RuntimeConformance
+from tests.onnxmodels.models import onnx_file
 
 DATA = Path(__file__).parents[1] / "data"
 ARRAY = np.array([[-1.5, 2.0, 0.0]], np.float32)
@@ -25,19 +25,8 @@ ARRAY = np.array([[-1.5, 2.0, 0.0]], np.float32)
 
 def relu_model(folder: Path) -> Path:
     """A model of one layer, whose values numpy computes as well."""
-    made = helper.make_model(
-        helper.make_graph(
-            [helper.make_node("Relu", ["x"], ["y"], name="relu1")],
-            "relu",
-            [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 3])],
-            [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, 3])],
-        ),
-        opset_imports=[helper.make_opsetid("", 17)],
-        ir_version=8,
-    )
-    path = folder / "relu.onnx"
-    onnx.save(made, path)
-    return path
+    relu = helper.make_node("Relu", ["x"], ["y"], name="relu1")
+    return onnx_file(folder / "relu.onnx", [relu], {"x": [1, 3]}, {"y": [1, 3]})
 
 
 @pytest.fixture

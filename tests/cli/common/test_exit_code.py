@@ -39,10 +39,8 @@ def _start(*words: object, **options: Any) -> subprocess.Popen[str]:
     [
         ("ls acl-tensor", ""),
         ("ls acl-tensor", "1"),
-        ("compare acl-tensor acl-tensor", ""),
         ("compare acl-tensor acl-stats --json -", ""),
         ("compare acl-tensor acl-stats --json -", "1"),
-        ("ls acl-overflow", ""),
         ("config check acl-tensor", "1"),
         ("doctor", ""),
     ],

@@ -208,7 +208,7 @@ def test_columns_are_as_wide_as_their_longest_cell() -> None:
 @pytest.mark.skipif(os.name != "posix", reason="no pseudo terminals here")
 @pytest.mark.parametrize("command", ["ls", "convert"])
 def test_one_long_tensor_has_a_bar_on_a_terminal(long_file: Run, tmp_path: Path, command: str) -> None:
-    path = long_file(tmp_path / "dump", "a", 1 << 28, "hifloat8")
+    path = long_file(tmp_path / "dump", "a", 1 << 26, "hifloat8")
     words = [command, str(path), *(["-o", str(tmp_path / "out")] if command == "convert" else ["--stats"])]
     shown = _on_a_terminal(
         "from pytest_npudump.cli.common import progress; progress.PATIENCE = 0.0; " + START, *words

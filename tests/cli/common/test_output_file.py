@@ -5,7 +5,6 @@ import os
 import signal
 import stat
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -33,17 +32,16 @@ sys.dont_write_bytecode = True  # what is cut off would be read by the next proc
 resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
 sys.exit(main(sys.argv[1:]))
 """
-START = "import sys; from pytest_npudump.cli import main; sys.exit(main())"
 
 
 @pytest.mark.e2e
 @pytest.mark.each("words", COMMANDS, ids=lambda words: words[0])
 def test_a_full_disk_leaves_the_old_file_and_is_told_in_a_line(
-    tmp_path: Path, words: tuple[object, ...]
+    tmp_path: Path, words: tuple[object, ...], warm: Any
 ) -> None:
     target = tmp_path / "result.json"
     target.write_text("old")
-    command = [sys.executable, "-c", SMALL_FILES, *map(str, words), "--json", str(target)]
+    command = [*warm.client, "-c", SMALL_FILES, *map(str, words), "--json", str(target)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert done.stderr.startswith(f"npudump: --json {target}: cannot be written: File too large; ")
@@ -51,7 +49,7 @@ def test_a_full_disk_leaves_the_old_file_and_is_told_in_a_line(
 
 
 @pytest.mark.e2e
-def test_a_kill_midway_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_kill_midway_leaves_the_old_file(tmp_path: Path, warm: Any) -> None:
     target = tmp_path / "result.json"
     target.write_text("old")
     dying = """
@@ -61,8 +59,7 @@ from pytest_npudump.storage import atomic
 atomic.os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
 write_output("--json", sys.argv[1], b"new" * 100000)
 """
-    done = subprocess.run([sys.executable, "-c", dying, str(target)], check=False)
-    assert done.returncode == -signal.SIGKILL
+    assert warm.run("-c", dying, str(target))[0] == -signal.SIGKILL
     assert target.read_text() == "old"
 
 
@@ -108,16 +105,16 @@ def test_a_device_is_written_to_and_stays_one(run: Run, target: str) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.each("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "-"])
-def test_standard_output_in_a_file_holds_the_json_alone(tmp_path: Path, name: str) -> None:
+def test_standard_output_in_a_file_holds_the_json_alone(tmp_path: Path, name: str, warm: Any) -> None:
     with (tmp_path / "out").open("wb") as out:
-        command = [sys.executable, "-c", START, "ls", "--stats", str(TENSORS), "--json", name]
+        command = [*warm.client, "npudump", "ls", "--stats", str(TENSORS), "--json", name]
         assert subprocess.run(command, check=False, stdout=out).returncode == 0
     assert len(json.loads((tmp_path / "out").read_text())["tensors"]) == 4
 
 
 @pytest.mark.e2e
-def test_a_descriptor_of_a_file_is_added_to(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", START, "ls", "--stats", str(TENSORS), "--json", "/dev/stderr"]
+def test_a_descriptor_of_a_file_is_added_to(tmp_path: Path, warm: Any) -> None:
+    command = [*warm.client, "npudump", "ls", "--stats", str(TENSORS), "--json", "/dev/stderr"]
     with (tmp_path / "err").open("wb") as err:
         err.write(b"before\n")
         err.flush()

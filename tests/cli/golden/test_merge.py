@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +19,7 @@ BASE = {"conv": 1.0, "relu": 2.0, "fc": 3.0}
 
 
 @pytest.fixture
-def git(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def git(repository: Repository, monkeypatch: pytest.MonkeyPatch, warm: Any) -> Callable[..., Any]:
     """Run git in a repository of its own, whose merge driver is ours."""
     for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
         monkeypatch.setenv(name, "/dev/null")
@@ -30,7 +30,7 @@ def git(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Callable[...
     call("init", "-q", "-b", "main")
     call("config", "user.name", "Ada")
     call("config", "user.email", "ada@example.org")
-    driver = f"'{sys.executable}' -c 'import sys; from pytest_npudump.cli import main; sys.exit(main())'"
+    driver = shlex.join([*warm.client, "npudump"])
     call("config", "merge.npudump.driver", f"{driver} golden merge %O %A %B %P")
     (repository.path / ".gitattributes").write_text("golden/**/*.yaml merge=npudump\n")
     return call

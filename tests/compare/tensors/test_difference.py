@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import product
 from typing import Any
 
 import ml_dtypes
@@ -167,9 +168,14 @@ def _check(
     return found
 
 
-@pytest.mark.each("content", CONTENTS)
-@pytest.mark.each("name", FLOATS)
-@pytest.mark.each("count", [1000, LARGE])
+@pytest.mark.each(
+    ("name", "content", "count"),
+    [
+        *product(FLOATS, CONTENTS, [1000]),
+        *product(NARROW, CONTENTS, [LARGE]),  # which have a kernel of their own
+        *product(FLOATS[3:], ["plain", "lowest", "codes"], [LARGE]),
+    ],
+)
 def test_floats_of_any_content_compare_as_defined(name: str, content: str, count: int) -> None:
     golden = _content(name, content, count, 0)
     if count < LARGE or content in {"plain", "nan", "codes"}:

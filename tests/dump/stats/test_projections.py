@@ -78,16 +78,8 @@ def noise(seed: int, *shape: int) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape, np.float32)
 
 
-def test_generator_gives_the_published_numbers() -> None:
-    # https://rosettacode.org/wiki/Pseudo-random_numbers/Splitmix64
-    assert [splitmix64(1234567, k) for k in range(3)] == [
-        6457827717110365317,
-        3203168211198807973,
-        9817491932198370423,
-    ]
-
-
 def test_worked_example_of_the_documentation_holds() -> None:
+    # The first numbers are published: https://rosettacode.org/wiki/Pseudo-random_numbers/Splitmix64
     assert [f"{splitmix64(seed, 0):X}" for seed in range(3)] == [
         "E220A8397B1DCDAF",
         "910A2DEC89025CC1",

@@ -18,157 +18,137 @@ MS = "rank_0/net/0/0"
 EAGER = "20261121045635/0"
 FLAT = "DefaultFormat.Float32.npy"
 ADD = "20260101010101/0/net/1/0/Add.net_add.3.5.T0"
-Case = tuple[str, list[Any], str]
-CASES: list[Case] = [
-    (
-        "a collective operator in two files is one execution (trap 11)",
-        [
-            ("0/HcomAllReduce.ar.7.3.T0", ("ar", 2, 0)),
-            ("0/HcomAllReduce.ar.7.3.T5", ("ar", 0, 2)),
-            ("0/HcomAllReduce.ar.7.3.T10", ("ar", 2, 0)),
-            ("0/HcomAllReduce.ar.7.3.T15", ("ar", 0, 2)),
-        ],
+CASES: dict[str, list[Any]] = {
+    "a collective operator in two files is one execution (trap 11)": [
         (
             "ar:input.0=1 ar:input.1=2 ar:output.0=1 ar:output.1=2 "
             "ar#turn=1:input.0=1 ar#turn=1:input.1=2 ar#turn=1:output.0=1 ar#turn=1:output.1=2"
         ),
-    ),
-    (
-        "inputs and outputs of two operators are not joined",
-        [("0/Send.a_b.7.3.T0", ("a_b", 1, 0)), ("0/Send.a_b.8.3.T1", "a_b")],
+        ("0/HcomAllReduce.ar.7.3.T0", ("ar", 2, 0)),
+        ("0/HcomAllReduce.ar.7.3.T5", ("ar", 0, 2)),
+        ("0/HcomAllReduce.ar.7.3.T10", ("ar", 2, 0)),
+        ("0/HcomAllReduce.ar.7.3.T15", ("ar", 0, 2)),
+    ],
+    "inputs and outputs of two operators are not joined": [
         "a_b:input.0=1 a_b#turn=1:output.0=1",
-    ),
-    (
-        "a watcher's two outputs are two layers (trap 26)",
-        [("0/Relu.A_To_C.4.3.T3", "A_To_C"), ("0/Conv.A.4.3.T2", "A"), ("0/Relu.C.9.3.T0", "C")],
+        ("0/Send.a_b.7.3.T0", ("a_b", 1, 0)),
+        ("0/Send.a_b.8.3.T1", "a_b"),
+    ],
+    "a watcher's two outputs are two layers (trap 26)": [
         "C:output.0=1 A:output.0=1 A_To_C:output.0=1",
-    ),
-    (
-        "turns of a loop are numbered by time",
-        [(f"0/Add.loop.4.3.T{turn}.csv", turn + 5) for turn in range(3)],
+        ("0/Relu.A_To_C.4.3.T3", "A_To_C"),
+        ("0/Conv.A.4.3.T2", "A"),
+        ("0/Relu.C.9.3.T0", "C"),
+    ],
+    "turns of a loop are numbered by time": [
         "loop:output.0=5 loop#turn=1:output.0=6 loop#turn=2:output.0=7",
-    ),
-    (
-        "raw names of tensor files need no turns",
-        [("0/Add.a_b.4.3.T0", "a.b"), ("0/Add.a_b.9.3.T1", "a/b")],
+        *((f"0/Add.loop.4.3.T{turn}.csv", turn + 5) for turn in range(3)),
+    ],
+    "raw names of tensor files need no turns": [
         "a.b:output.0=1 a/b:output.0=1",
-    ),
-    (
-        "a sanitised name that two raw ones share stays as it is",
-        [("0/Add.a_b.4.3.T0", "a.b"), ("0/Add.a_b.9.3.T1", "a/b"), ("0/Add.a_b.4.3.T2.csv", 7)],
+        ("0/Add.a_b.4.3.T0", "a.b"),
+        ("0/Add.a_b.9.3.T1", "a/b"),
+    ],
+    "a sanitised name that two raw ones share stays as it is": [
         "a.b:output.0=1 a/b:output.0=1 a_b:output.0=7",
-    ),
-    (
-        "CSV files get the raw name that tensor files tell",
-        [("0/Add.a_b.4.3.T0", "a.b"), ("0/Add.a_b.4.3.T5.csv", 7)],
+        ("0/Add.a_b.4.3.T0", "a.b"),
+        ("0/Add.a_b.9.3.T1", "a/b"),
+        ("0/Add.a_b.4.3.T2.csv", 7),
+    ],
+    "CSV files get the raw name that tensor files tell": [
         "a.b:output.0=1 a.b#turn=1:output.0=7",
-    ),
-    (
-        "slices of an FFTS operator are counted by thread and not by time",
-        [
+        ("0/Add.a_b.4.3.T0", "a.b"),
+        ("0/Add.a_b.4.3.T5.csv", 7),
+    ],
+    "slices of an FFTS operator are counted by thread and not by time": [
+        "lx#turn=1:output.0=1 lx:output.0=10 lx#turn=2:output.0=20 lx#turn=3:output.0=31",
+        *(
             (f"0/Add.lx.3.5.T{time}.4.1.{thread}.0.csv", 10 * time + thread)
             for time, thread in ((0, 1), (1, 0), (2, 0), (3, 1))
-        ],
-        "lx#turn=1:output.0=1 lx:output.0=10 lx#turn=2:output.0=20 lx#turn=3:output.0=31",
-    ),
-    (
-        "a CSV and a tensor file of one execution are one record",
-        [
-            ("0/Add.a_b.4.3.T0.csv", [row("Input", 0, 9.5), row("Output", 1, 3)]),
-            ("0/Add.a_b.4.3.T0", ("a.b", 1, 1)),
-            ("0/Mul.a_b_c.5.3.T1.csv", 4),
-        ],
+        ),
+    ],
+    "a CSV and a tensor file of one execution are one record": [
         "a.b:input.0=9.5 a.b:output.0=2 a.b:output.1=3 a_b_c:output.0=4",
-    ),
-    (
-        "records appended to one file are several executions",
-        [("0/Add.a.4.3.T0", "a"), ("0/Add.a.4.3.T0", "a")],
+        ("0/Add.a_b.4.3.T0.csv", [row("Input", 0, 9.5), row("Output", 1, 3)]),
+        ("0/Add.a_b.4.3.T0", ("a.b", 1, 1)),
+        ("0/Mul.a_b_c.5.3.T1.csv", 4),
+    ],
+    "records appended to one file are several executions": [
         "a:output.0=1 a#turn=1:output.0=1",
-    ),
-    (
-        "equal times are ordered by task, and inputs come first",
-        [
-            ("0/B.b.2.3.T0.csv", [row("Output", 0, 1), row("Input", 1, 2), row("Input", 0, 3)]),
-            ("0/A.a.10.3.T0.csv", 4),
-        ],
+        ("0/Add.a.4.3.T0", "a"),
+        ("0/Add.a.4.3.T0", "a"),
+    ],
+    "equal times are ordered by task, and inputs come first": [
         "b:input.0=3 b:input.1=2 b:output.0=1 a:output.0=4",
-    ),
-    (
-        "an input of the graph stands before its consumer",
-        [
-            *("0/Relu.first.3.7.T0.csv", "0/Conv.conv.4.7.T1.csv", "0/Data.image.4.7.T2.csv"),
-            *("0/Data.mask.3.7.T3.csv", "0/Data.unused.9.7.T4.csv"),
-        ],
+        ("0/B.b.2.3.T0.csv", [row("Output", 0, 1), row("Input", 1, 2), row("Input", 0, 3)]),
+        ("0/A.a.10.3.T0.csv", 4),
+    ],
+    "an input of the graph stands before its consumer": [
         "mask:output.0=0 first:output.0=0 image:output.0=0 conv:output.0=0 unused:output.0=0",
-    ),
-    ("one of all has no qualifier", [f"{NET}/17/5/A.a.1.2.T0.csv"], "a:output.0=0"),
-    (
-        "steps are counted from the first",
-        [f"{NET}/17/5/A.a.1.2.T0.csv", f"{NET}/17/9/A.a.1.2.T0.csv"],
+        *("0/Relu.first.3.7.T0.csv", "0/Conv.conv.4.7.T1.csv", "0/Data.image.4.7.T2.csv"),
+        *("0/Data.mask.3.7.T3.csv", "0/Data.unused.9.7.T4.csv"),
+    ],
+    "one of all has no qualifier": [
+        "a:output.0=0",
+        f"{NET}/17/5/A.a.1.2.T0.csv",
+    ],
+    "steps are counted from the first": [
         "a:output.0=0 a#step=4:output.0=0",
-    ),
-    (
-        "loads are numbered by model id",
-        [f"{NET}/17/5/A.a.1.2.T0.csv", (f"{NET}/4/2/A.a.1.2.T1.csv", 1)],
+        f"{NET}/17/5/A.a.1.2.T0.csv",
+        f"{NET}/17/9/A.a.1.2.T0.csv",
+    ],
+    "loads are numbered by model id": [
         "a#load=1:output.0=0 a:output.0=1",
-    ),
-    (
-        "models are told by name",
-        [f"{NET}/17/5/A.a.1.2.T0.csv", "20260101010101/3/other/18/0/A.a.1.2.T0.csv"],
+        f"{NET}/17/5/A.a.1.2.T0.csv",
+        (f"{NET}/4/2/A.a.1.2.T1.csv", 1),
+    ],
+    "models are told by name": [
         "a#model=net:output.0=0 a#model=other:output.0=0",
-    ),
-    (
-        "devices are told by id",
-        [f"20260101010101/{device}/net/1/0/A.a.1.2.T0.csv" for device in (0, 1)],
+        f"{NET}/17/5/A.a.1.2.T0.csv",
+        "20260101010101/3/other/18/0/A.a.1.2.T0.csv",
+    ],
+    "devices are told by id": [
         "a#device=0:output.0=0 a#device=1:output.0=0",
-    ),
-    (
-        "ranks of TorchAir are told by rank alone",
-        [
+        *(f"20260101010101/{device}/net/1/0/A.a.1.2.T0.csv" for device in (0, 1)),
+    ],
+    "ranks of TorchAir are told by rank alone": [
+        "a#rank=0:output.0=0 a#rank=1:output.0=0",
+        *(
             f"worldsize2_global_rank{rank}/2026010101010{rank}/{rank}/g/{11 + rank}/0/A.a.1.2.T0.csv"
             for rank in (0, 1)
-        ],
-        "a#rank=0:output.0=0 a#rank=1:output.0=0",
-    ),
-    (
-        "two time directories of one run are one dump (trap 25)",
-        [
-            "20260101010101/0/net/1/0/A.a.1.2.T0.csv",
-            ("20260101010101/20260101010105/0/A.a.1.2.T1.csv", 1),
-            "20260101010102/0/B.b.1.2.T2.csv",
-        ],
+        ),
+    ],
+    "two time directories of one run are one dump (trap 25)": [
         "a#model=net:output.0=0 a:output.0=1 b:output.0=0",
-    ),
-    (
-        "dumps without a known name take no part in telling runs apart",
-        [("20260101010101/0/first", "a"), ("20260101020202/0/second", "b")],
+        "20260101010101/0/net/1/0/A.a.1.2.T0.csv",
+        ("20260101010101/20260101010105/0/A.a.1.2.T1.csv", 1),
+        "20260101010102/0/B.b.1.2.T2.csv",
+    ],
+    "dumps without a known name take no part in telling runs apart": [
         "a:output.0=1 b:output.0=1",
-    ),
-    *(
-        (
-            f"directories of MindSpore's asynchronous dump tell the steps: {layout}",
-            [(f"{step}/2026010101010{step}/{layout}/A.a.1.2.T{step}.csv", step) for step in (5, 6, 9)],
+        ("20260101010101/0/first", "a"),
+        ("20260101020202/0/second", "b"),
+    ],
+    **{
+        f"directories of MindSpore's asynchronous dump tell the steps: {layout}": [
             "a:output.0=5 a#step=1:output.0=6 a#step=4:output.0=9",
-        )
+            *((f"{step}/2026010101010{step}/{layout}/A.a.1.2.T{step}.csv", step) for step in (5, 6, 9)),
+        ]
         for layout in ("0", "0/3", "0/net/1/3", "0/1/3")
-    ),
-    (
-        "steps are counted by the process, and executions in a step are turns",
-        [
-            "5/20260101010101/0/A.a.1.2.T0.csv",
-            ("6/20260101010102/0/net/1/7/B.b.1.2.T5.csv", 7),
-            ("6/20260101010102/0/net/1/8/B.b.1.2.T6.csv", 8),
-        ],
+    },
+    "steps are counted by the process, and executions in a step are turns": [
         "a:output.0=0 b#model=net,step=1:output.0=7 b#model=net,step=1,turn=1:output.0=8",
-    ),
-    (
-        "a capture replayed gives turns",
-        [(f"20260101010101/0/Add.net.x.{number}.4.3.T{number}", "net.x") for number in (0, 1)],
+        "5/20260101010101/0/A.a.1.2.T0.csv",
+        ("6/20260101010102/0/net/1/7/B.b.1.2.T5.csv", 7),
+        ("6/20260101010102/0/net/1/8/B.b.1.2.T6.csv", 8),
+    ],
+    "a capture replayed gives turns": [
         "net.x:output.0=1 net.x#turn=1:output.0=1",
-    ),
-    (
-        "TorchAir's tensors in lists get slots of their own",
-        [
+        *((f"20260101010101/0/Add.net.x.{number}.4.3.T{number}", "net.x") for number in (0, 1)),
+    ],
+    "TorchAir's tensors in lists get slots of their own": [
+        "cat:input.0=9 cat:input.1=9 cat:input.2=7 cat:output.0=8",
+        *(
             (
                 (
                     f"worldsize1_global_rank0/gm_20260101010101123456_dump/0/cat-aten.cat.default.{tail}"
@@ -177,142 +157,118 @@ CASES: list[Case] = [
                 [len(tail)],
             )
             for tail in ("INPUT.0.0", "INPUT.0.1", "INPUT.1", "OUTPUT.0")
-        ],
-        "cat:input.0=9 cat:input.1=9 cat:input.2=7 cat:output.0=8",
-    ),
-    (
-        "a turn of MindSpore's without one of its tensors does not shift the others",
-        [
-            (f"{MS}/Add.a.0.0.T{at}.{tensor}.{FLAT}", [at])
-            for at, tensor in enumerate(
-                ("input.0", "input.1", "output.0", "input.0", "output.0", "input.0", "input.1")
-            )
-        ],
+        ),
+    ],
+    "a turn of MindSpore's without one of its tensors does not shift the others": [
         (
             "a:input.0=0 a:input.1=1 a:output.0=2 a#turn=1:input.0=3 a#turn=1:output.0=4 "
             "a#turn=2:input.0=5 a#turn=2:input.1=6"
         ),
-    ),
-    (
-        "turns in a statistic.csv are told by occurrence",
-        [
-            (
-                "statistic.csv",
-                "".join(f'Add,a,0,0,T{at},output,0,4,float32,"()",{at},{at},\n' for at in range(3)),
+        *(
+            (f"{MS}/Add.a.0.0.T{at}.{tensor}.{FLAT}", [at])
+            for at, tensor in enumerate(
+                ("input.0", "input.1", "output.0", "input.0", "output.0", "input.0", "input.1")
             )
-        ],
+        ),
+    ],
+    "turns in a statistic.csv are told by occurrence": [
         "a:output.0=0 a#turn=1:output.0=1 a#turn=2:output.0=2",
-    ),
-    (
-        "npy files and the statistics beside them are one record each",
-        [
-            (f"{MS}/Add.a.0.0.T0.output.0.{FLAT}", [0]),
-            (f"{MS}/Add.a.0.0.T10.output.0.{FLAT}", [1]),
-            (
-                f"{MS}/statistic.csv",
-                (
-                    'Add,a,0,0,T1,output,0,4,float32,"(1,)",50,0,\nAdd,a,0,0,T11,output,0,4,float32,"(1,)",51,0,\n'
-                    'Mul,m,0,0,T30,output,0,4,float32,"(1,)",9,0,\n'
-                ),
-            ),
-        ],
+        (
+            "statistic.csv",
+            "".join(f'Add,a,0,0,T{at},output,0,4,float32,"()",{at},{at},\n' for at in range(3)),
+        ),
+    ],
+    "npy files and the statistics beside them are one record each": [
         "a:output.0=50 a#turn=1:output.0=51 m:output.0=9",
-    ),
-    (
-        "a row without values leaves what was computed",
-        [
-            (f"{MS}/Add.a.0.0.T0.output.0.{FLAT}", [3]),
-            (f"{MS}/statistic.csv", 'Add,a,0,0,T0,output,0,4,float32,"(1,)",null,null,\n'),
-        ],
+        (f"{MS}/Add.a.0.0.T0.output.0.{FLAT}", [0]),
+        (f"{MS}/Add.a.0.0.T10.output.0.{FLAT}", [1]),
+        (
+            f"{MS}/statistic.csv",
+            (
+                'Add,a,0,0,T1,output,0,4,float32,"(1,)",50,0,\nAdd,a,0,0,T11,output,0,4,float32,"(1,)",51,0,\n'
+                'Mul,m,0,0,T30,output,0,4,float32,"(1,)",9,0,\n'
+            ),
+        ),
+    ],
+    "a row without values leaves what was computed": [
         "a:output.0=3",
-    ),
-    (
-        "ranks and nets of MindSpore are told apart",
-        [
-            (f"rank_{rank}/{net}/0/3/Add.x.0.0.T{2 * rank + at}.output.0.{FLAT}", [at])
-            for rank in (0, 1)
-            for at, net in enumerate("ab")
-        ],
+        (f"{MS}/Add.a.0.0.T0.output.0.{FLAT}", [3]),
+        (f"{MS}/statistic.csv", 'Add,a,0,0,T0,output,0,4,float32,"(1,)",null,null,\n'),
+    ],
+    "ranks and nets of MindSpore are told apart": [
         (
             "x#rank=0,model=a:output.0=0 x#rank=0,model=b:output.0=1 "
             "x#rank=1,model=a:output.0=0 x#rank=1,model=b:output.0=1"
         ),
-    ),
-    (
-        "msprobe's flat tree has steps",
-        [
+        *(
+            (f"rank_{rank}/{net}/0/3/Add.x.0.0.T{2 * rank + at}.output.0.{FLAT}", [at])
+            for rank in (0, 1)
+            for at, net in enumerate("ab")
+        ),
+    ],
+    "msprobe's flat tree has steps": [
+        "x:output.0=0 x#step=1:output.0=1",
+        *(
             (
                 f"rank_0/20260101010101/step_{step}/statistic.csv",
                 f'Add,x,1,2,T{step},output,0,4,float32,"()",{step},0\n',
             )
             for step in (0, 1)
-        ],
-        "x:output.0=0 x#step=1:output.0=1",
-    ),
-    (
-        "the counter is in no key, and calls of one API get turns",
-        [
-            (f"{EAGER}/aclnnAdd_17_L2.aclnnAdd.65535.65535.T0.csv", 1),
-            (f"{EAGER}/aclnnMul_18_L2.aclnnMul.65535.65535.T1.csv", 2),
-            (f"{EAGER}/aclnnAdd_19_L2.aclnnAdd.65535.65535.T2.csv", 3),
-        ],
+        ),
+    ],
+    "the counter is in no key, and calls of one API get turns": [
         "aclnnAdd:output.0=1 aclnnMul:output.0=2 aclnnAdd#turn=1:output.0=3",
-    ),
-    (
-        "kernels are told by their API",
-        [
-            (f"{EAGER}/aclnnAdd_1_L0.Add.1.2.T0.csv", 1),
-            (f"{EAGER}/aclnnAdds_2_L0.Add.1.2.T1.csv", 2),
-            (f"{EAGER}/L2DfxAbscent_3_L0.L0DfxAbscent.1.2.T2.csv", 3),
-            (f"{EAGER}/L2DfxAbscent_4._L0bninference_d_kernel.1.2.T3.csv", 4),
-            (f"{EAGER}/L2DfxAbscent_5_L2.L2DfxAbscent.1.2.T4.csv", 5),
-        ],
+        (f"{EAGER}/aclnnAdd_17_L2.aclnnAdd.65535.65535.T0.csv", 1),
+        (f"{EAGER}/aclnnMul_18_L2.aclnnMul.65535.65535.T1.csv", 2),
+        (f"{EAGER}/aclnnAdd_19_L2.aclnnAdd.65535.65535.T2.csv", 3),
+    ],
+    "kernels are told by their API": [
         (
             "aclnnAdd>Add:output.0=1 aclnnAdds>Add:output.0=2 L2DfxAbscent>L0DfxAbscent:output.0=3 "
             "L2DfxAbscent>bninference_d_kernel:output.0=4 L2DfxAbscent:output.0=5"
         ),
-    ),
-    (
-        "two threads' calls overlap, and each file has a task of its own: one turn a call",
-        [
+        (f"{EAGER}/aclnnAdd_1_L0.Add.1.2.T0.csv", 1),
+        (f"{EAGER}/aclnnAdds_2_L0.Add.1.2.T1.csv", 2),
+        (f"{EAGER}/L2DfxAbscent_3_L0.L0DfxAbscent.1.2.T2.csv", 3),
+        (f"{EAGER}/L2DfxAbscent_4._L0bninference_d_kernel.1.2.T3.csv", 4),
+        (f"{EAGER}/L2DfxAbscent_5_L2.L2DfxAbscent.1.2.T4.csv", 5),
+    ],
+    "two threads' calls overlap, and each file has a task of its own: one turn a call": [
+        "aclnnAdd:input.0=17 aclnnAdd#turn=1:input.0=18 aclnnAdd:output.0=17 aclnnAdd#turn=1:output.0=18",
+        *(
             (f"{EAGER}/aclnnAdd_{call}_L2.aclnnAdd.{task}.2.T{time}.csv", [row(io, 0, call)])
             for time, (call, io, task) in enumerate(
                 [(17, "Input", 3), (18, "Input", 4), (17, "Output", 5), (18, "Output", 6)]
             )
-        ],
-        "aclnnAdd:input.0=17 aclnnAdd#turn=1:input.0=18 aclnnAdd:output.0=17 aclnnAdd#turn=1:output.0=18",
-    ),
-    (
-        "a kernel that one call runs twice has two turns",
-        [
-            (f"{EAGER}/aclnnSort_5_L0.Transpose.1.2.T{time}.csv", [row(io, 0, time + 1)])
-            for time, io in enumerate(["Input", "Output", "Input", "Output"])
-        ],
+        ),
+    ],
+    "a kernel that one call runs twice has two turns": [
         (
             "aclnnSort>Transpose:input.0=1 aclnnSort>Transpose:output.0=2 "
             "aclnnSort>Transpose#turn=1:input.0=3 aclnnSort>Transpose#turn=1:output.0=4"
         ),
-    ),
-    (
-        "the counter decides the turn where times of two streams cross",
-        [
-            (f"{EAGER}/aclnnAdd_9_L2.aclnnAdd.1.2.T1.csv", 9),
-            (f"{EAGER}/aclnnAdd_10_L2.aclnnAdd.1.3.T0.csv", 10),
-        ],
+        *(
+            (f"{EAGER}/aclnnSort_5_L0.Transpose.1.2.T{time}.csv", [row(io, 0, time + 1)])
+            for time, io in enumerate(["Input", "Output", "Input", "Output"])
+        ),
+    ],
+    "the counter decides the turn where times of two streams cross": [
         "aclnnAdd#turn=1:output.0=10 aclnnAdd:output.0=9",
-    ),
-    (
-        "the latest run is the one dumped last and not the last by name",
-        [("z_old/20260101010101/0/A.a.1.2.T0.csv", 1), ("a_new/20260101010101/0/A.a.1.2.T9.csv", 2)],
+        (f"{EAGER}/aclnnAdd_9_L2.aclnnAdd.1.2.T1.csv", 9),
+        (f"{EAGER}/aclnnAdd_10_L2.aclnnAdd.1.3.T0.csv", 10),
+    ],
+    "the latest run is the one dumped last and not the last by name": [
         "latest a:output.0=2",
-    ),
-]
+        ("z_old/20260101010101/0/A.a.1.2.T0.csv", 1),
+        ("a_new/20260101010101/0/A.a.1.2.T9.csv", 2),
+    ],
+}
+"""Keys and values of the tensors, and the files of the dump: names, and what ``write`` makes of the rest."""
 
 
-@pytest.mark.each(("files", "expected"), [pytest.param(*case[1:], id=case[0]) for case in CASES])
-def test_tensors_of_a_dump_have_these_keys_in_this_order(
-    tmp_path: Path, files: list[Any], expected: str
-) -> None:
+@pytest.mark.each("case", CASES)
+def test_tensors_of_a_dump_have_these_keys_in_this_order(tmp_path: Path, case: str) -> None:
+    expected, *files = CASES[case]
     latest = expected.startswith("latest ")
     dump = read_dump(write(tmp_path, *files), latest=latest)
     assert told(dump) == expected.removeprefix("latest ").split()

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 from pytest_npudump.explain.reproduction import pieces
 from pytest_npudump.settings import CI_VARIABLES
+from tests.onnxmodels.models import onnx_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
 TOOLS = Path(__file__).parent
 """The folder of a plugin that has the emulator compute wrongly, as the variable FAULT says."""
@@ -48,15 +49,7 @@ def net(path: Path, scale: float = 1.0) -> Path:
         helper.make_node("Relu", ["b"], ["c"], name="relu"),
         helper.make_node("MatMul", ["c", "w2"], ["y"], name="second"),
     ]
-    graph = helper.make_graph(
-        nodes,
-        "net",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [8, 16])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [8, 4])],
-        [numpy_helper.from_array(array, name) for name, array in weights.items()],
-    )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
-    return path
+    return onnx_file(path, nodes, {"x": [8, 16]}, {"y": [8, 4]}, weights, name="net")
 
 
 _COMMAND: list[str] = []
@@ -67,22 +60,10 @@ _COMMAND: list[str] = []
 def _forked(warm: Any) -> Iterator[None]:
     """Have sessions, those of reproductions too, begin in a process that has imported what they need."""
 
-    def ran(folder: Path, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
-        assert command[:2] == ["-m", "pytest"]
-        return forked(folder, command[2:], environment)
-
-    def forked(
-        folder: Path, words: Sequence[str], environment: dict[str, str]
-    ) -> subprocess.CompletedProcess[str]:
-        command = [*_COMMAND, "-mpytest", *words]
-        return subprocess.run(
-            command, cwd=folder, env=environment, check=False, capture_output=True, text=True
-        )
-
     _COMMAND[:] = warm.client
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieces, "ran", ran)
+        patch.setattr(pieces, "ran", pieces.ran)
+        runpy.run_path(str(TOOLS.parents[1] / "data/warm.py"))["fork_reproductions"](warm.client)
         yield
 
 

@@ -15,9 +15,7 @@ TWO = """
 @pytest.mark.npu_dump
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_small(npu_dump, side):
-    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-    with npu_dump.load_model("small.onnx") as model:
-        model.run(image)
+    run(npu_dump)
 
 def test_other():
     pass
@@ -44,7 +42,7 @@ def test_fewer_tests_than_expected_do_not_pass(project: Project) -> None:
     missed = f"*1 of 2 tests were not compared: {NAMES[1].replace('[', '[[]')}: *"
     for options in (("-k", "left"), ("--deselect", NAMES[1])):
         assert project.run("-onpudump_expect=expected.txt", *options, shows=missed).ret == failed
-    project.test_file(TWO.replace("    image =", "    if side == 'right': pytest.skip()\n    image ="))
+    project.test_file(TWO.replace("    run(", "    if side == 'right': pytest.skip()\n    run("))
     assert project.run("-onpudump_expect=expected.txt", passed=2, skipped=1, shows=missed).ret == failed
     project.test_file("def test_other():\n    pass\n")
     assert project.run("-onpudump_expect=1", shows=words.format(1, 0)).ret == failed

@@ -6,7 +6,6 @@ import importlib
 import json
 import re
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -195,16 +194,6 @@ def test_a_later_session_replaces_what_was_kept_of_the_tests_it_ran(
     assert "npudump: 2 of 4 results are of earlier sessions: test_small.py::test_small[a]" in text(capsys)
 
 
-@pytest.mark.e2e
-def test_workers_of_xdist_keep_every_test_once(project: Project) -> None:
-    project.test_file(TWO.replace('range(4), ids="abcd"', "range(12)") + project.body + "    assert k >= 0\n")
-    project.record()
-    project.run(KEEP, "-p", "xdist", "-n2")
-    assert len(lines(project)) == 12
-    assert {line["status"] for line in lines(project)} == {"passed"}
-    assert len({line["session"] for line in lines(project)}) == 1
-
-
 def test_commands_without_a_folder_take_the_last_session_wherever_it_left_results(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -230,7 +219,7 @@ def test_a_session_that_is_killed_loses_nothing_that_had_ended(
     project.test_file(TWO + project.body + die)
     project.record()
     monkeypatch.setenv("DIE", "1")
-    project.pytester.run(sys.executable, "-m", "pytest", "--npudump-runtime=emulator", KEEP)
+    project.pytester.runpytest_subprocess("--npudump-runtime=emulator", KEEP)
     assert [line["test"][-2] for line in lines(project)] == ["a", "b"]
     capsys.readouterr()
     assert main(["check", "results"]) == 2
@@ -485,9 +474,7 @@ def test_what_if_names_its_idle_rules_and_the_tests_that_it_cannot_judge(
 RUNS = """
 @pytest.mark.npu_dump
 def test_small(npu_dump):
-    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-    with npu_dump.load_model("{model_of}.onnx") as model_of:
-        model_of.run(image)
+    run(npu_dump, path="{model_of}.onnx")
 """
 FIRST_RUN = """
 import os
@@ -501,9 +488,7 @@ def changed():
 
 @pytest.mark.npu_dump
 def test_small(npu_dump):
-    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-    with npu_dump.load_model("changed.onnx" if changed() else "small.onnx") as model_of:
-        model_of.run(image)
+    run(npu_dump, path="changed.onnx" if changed() else "small.onnx")
 """
 NO_SECOND_RUN = "-onpudump_escalate=off"
 

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import multiprocessing
-import random
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -103,34 +103,32 @@ def test_an_interrupted_wait_holds_nothing(tmp_path: Path) -> None:
     other.close()
 
 
-def _work(folder: str, number: int, queue: multiprocessing.Queue[str]) -> None:
-    from pathlib import Path
+WORK = """
+import random, sys, time
+from pathlib import Path
+from pytest_npudump.plugin.features.devices import DevicePool
 
-    chance = random.Random(number)  # noqa: S311 - nothing secret
-    pool = _pool(Path(folder), 3, number)
-    for _ in range(12):
-        held = pool.take(chance.choice((1, 1, 2, 3)), "a test")
-        marks = [Path(folder) / f"busy{i}" for i in held]
-        for mark in marks:
-            mark.touch(exist_ok=False)
-        time.sleep(0.002)
-        for mark in marks:
-            mark.unlink()
-        pool.give_back()
-    pool.close()
-    queue.put("done")
+folder, number = Path(sys.argv[1]), int(sys.argv[2])
+chance, pool = random.Random(number), DevicePool({i: i for i in range(3)}, folder, number)
+for _ in range(12):
+    held = pool.take(chance.choice((1, 1, 2, 3)), "a test")
+    marks = [folder / f"busy{i}" for i in held]
+    for mark in marks:
+        mark.touch(exist_ok=False)
+    time.sleep(0.002)
+    for mark in marks:
+        mark.unlink()
+    pool.give_back()
+"""
 
 
 @pytest.mark.e2e
-def test_tests_that_need_one_and_tests_that_need_several_never_meet_and_never_block(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    queue: multiprocessing.Queue[str] = context.Queue()
-    workers = [context.Process(target=_work, args=(str(tmp_path), number, queue)) for number in range(5)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(60)
-    assert [worker.exitcode for worker in workers] == [0] * 5
+def test_tests_that_need_one_and_tests_that_need_several_never_meet_and_never_block(
+    tmp_path: Path, warm: Any
+) -> None:
+    words = [*warm.client, "-c", WORK, str(tmp_path)]
+    workers = [subprocess.Popen([*words, str(number)]) for number in range(5)]
+    assert [worker.wait(60) for worker in workers] == [0] * 5
 
 
 def test_a_test_that_needs_all_gets_its_turn_among_many_that_need_one(tmp_path: Path) -> None:

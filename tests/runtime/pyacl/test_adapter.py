@@ -12,7 +12,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -20,6 +19,7 @@ from pytest_npudump.errors import RequestError, RuntimeUnavailableError
 from pytest_npudump.runtime.acl import AclError
 from pytest_npudump.runtime.pyacl.adapter import PyAclRuntime
 from pytest_npudump.runtime.pyacl.model import numpy_dtype
+from tests.onnxmodels.models import onnx_file
 
 MODEL = Path("net.om")
 GRAPH = type("Graph", (), {"replay": None})
@@ -474,19 +474,12 @@ def emulated() -> Iterator[PyAclRuntime]:
 @pytest.fixture
 def small_model(tmp_path: Path) -> Path:
     """Mul, then Relu: x [n, 3] -> y [n, 3], the first dimension dynamic."""
-    graph = helper.make_graph(
-        [
-            helper.make_node("Mul", ["x", "w"], ["s"], name="scale"),
-            helper.make_node("Relu", ["s"], ["y"], name="block/relu"),
-        ],
-        "small",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 3])],
-        [helper.make_tensor("w", TensorProto.FLOAT, [3], [1.0, -2.0, 0.5])],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, str(tmp_path / "small.onnx"))
-    return tmp_path / "small.onnx"
+    nodes = [
+        helper.make_node("Mul", ["x", "w"], ["s"], name="scale"),
+        helper.make_node("Relu", ["s"], ["y"], name="block/relu"),
+    ]
+    weights = {"w": np.float32([1, -2, 0.5])}
+    return onnx_file(tmp_path / "small.onnx", nodes, {"x": ["n", 3]}, {"y": ["n", 3]}, weights)
 
 
 def dumped(config: Path) -> list[str]:
@@ -531,18 +524,9 @@ def test_emulator_refuses_a_configuration_or_a_model_in_cann_s_words(
 def test_model_of_several_types_keeps_each_of_them(
     emulated: PyAclRuntime, config: Path, tmp_path: Path
 ) -> None:
-    value = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        [
-            helper.make_node("Cast", ["x"], ["half"], to=TensorProto.FLOAT16),
-            helper.make_node("Cast", ["x"], ["flag"], to=TensorProto.BOOL),
-        ],
-        "types",
-        [value("x", TensorProto.INT64, [4])],
-        [value("half", TensorProto.FLOAT16, [4]), value("flag", TensorProto.BOOL, [4])],
-    )
-    path = tmp_path / "types.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    gives = {"half": (TensorProto.FLOAT16, [4]), "flag": (TensorProto.BOOL, [4])}
+    nodes = [helper.make_node("Cast", ["x"], [name], to=kind) for name, (kind, _) in gives.items()]
+    path = onnx_file(tmp_path / "types.onnx", nodes, {"x": (TensorProto.INT64, [4])}, gives)
     emulated.start(config)
     values = np.array([0, 1, -3, 1000])
     with emulated.load_model(path) as model:

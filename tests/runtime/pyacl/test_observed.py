@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -20,6 +19,7 @@ from pytest_npudump.runtime.acl import REPEAT_INITIALIZE, SUCCESS
 from pytest_npudump.runtime.base import Evidence
 from pytest_npudump.runtime.pyacl.adapter import PyAclRuntime
 from pytest_npudump.runtime.pyacl.observed import ModelDirectory, ObservedCalls
+from tests.onnxmodels.models import onnx_file
 
 
 class Acl:
@@ -273,21 +273,8 @@ def model(tmp_path: Path) -> Path:
         helper.make_node("Identity", ["x"], ["y"], name="same"),
         helper.make_node("Identity", ["ids"], ["z"], name="ids"),
     ]
-    graph = helper.make_graph(
-        nodes,
-        "two",
-        [
-            helper.make_tensor_value_info("x", TensorProto.FLOAT16, [8]),
-            helper.make_tensor_value_info("ids", TensorProto.INT64, [3]),
-        ],
-        [
-            helper.make_tensor_value_info("y", TensorProto.FLOAT16, [8]),
-            helper.make_tensor_value_info("z", TensorProto.INT64, [3]),
-        ],
-    )
-    path = tmp_path / "two.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    return path
+    half, ids = (TensorProto.FLOAT16, [8]), (TensorProto.INT64, [3])
+    return onnx_file(tmp_path / "two.onnx", nodes, {"x": half, "ids": ids}, {"y": half, "z": ids}, name="two")
 
 
 IMAGE = np.linspace(0.1, 0.9, 8, dtype=np.float16)
