@@ -115,7 +115,8 @@ class Rule:
             op_type: the type of its operator; "" where unknown.
             literally: whether the rule's layer is a name, whatever wildcards it has, and no glob.
         """
-        if self.op_type != ANY and not (op_type and _pattern(self.op_type).match(op_type)):
+        kind = op_type.partition("[")[0]  # without what a rank holds of it
+        if self.op_type != ANY and not (kind and _pattern(self.op_type).match(kind)):
             return False
         if self.layer in (ANY, layer):
             return True

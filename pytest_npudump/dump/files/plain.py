@@ -278,7 +278,7 @@ def raw_bin(path: Path, said: str) -> Stored:
 
     Args:
         path: the file.
-        said: its type and shape, such as ``float16:1x3x224x224``.
+        said: its type and shape, such as ``float16:1x3x224x224`` or ``float16:1,3,224,224``.
 
     Raises:
         FormatError: the file has another size.
@@ -286,7 +286,7 @@ def raw_bin(path: Path, said: str) -> Stored:
     """
     name, _, sizes = said.partition(":")
     dtype = dtype_name(name)
-    words = sizes.split("x") if sizes else []
+    words = re.split("[x,]", sizes) if sizes else []
     if dtype not in BY_NAME or not BY_NAME[dtype].bits or not all(map(str.isdecimal, words)):
         raise RequestError(f"{said!r} is no type and shape, expected such as float16:1x3x224x224")
     shape = tuple(map(int, words))
