@@ -14,6 +14,7 @@ from hypothesis import given, strategies as st
 from pytest_npudump.cli import main
 from pytest_npudump.compare.correspondence import Correspondence
 from pytest_npudump.compare.judge import AS_GIVEN, RUN, Terms, judge
+from pytest_npudump.compare.name_suggestions import suggested_names
 from pytest_npudump.compare.stats.verdict import Comparison
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.reader import read_dump
@@ -384,3 +385,39 @@ def test_names_are_suggested_by_order_shapes_and_values_and_never_taken(tmp_path
     )
     assert main(["compare", str(golden), str(run), "--map", str(found), "--rtol", "1e-3"]) == 1
     assert "5 of 5 tensors compared, 5 of them element by element; mismatches: 1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("drift", [1.0001, -3.0])
+def test_joins_are_suggested_by_values_else_by_shapes(drift: float, *, swapped: bool) -> None:
+    apart: dict[str, np.ndarray] = {"embed": normal(3, 6)}
+    joined: dict[str, np.ndarray] = {"tokens": apart["embed"] * np.float32(drift)}
+    for at in range(2):
+        q, k, v, out, gate, up = (normal(3, size) for size in (8, 4, 4, 6, 10, 10))
+        act, mean = np.tanh(gate), normal(3)
+        names = ("attn.q", q), ("attn.k", k), ("attn.v", v), ("attn.out", out)
+        names = (*names, ("mlp.gate", gate), ("act.fn", act), ("mlp.up", up), ("norm", mean))
+        apart |= {f"layers.{at}.{name}": array for name, array in names}
+        names = ("qkv.lin", np.hstack([q, k, v])), ("o.lin", out), ("gate_up.lin", np.hstack([gate, up]))
+        names = (*names, ("glu", act * up), ("norm_of", mean))
+        joined |= {f"h.{at}.{name}": array * np.float32(drift) for name, array in names}
+
+    def table(arrays: Arrays) -> Any:
+        made = side(arrays).table
+        kinds = [key.rpartition(":")[0].rpartition(".")[2] for key in made.keys]
+        linear = {"q", "k", "v", "out", "gate", "up", "lin"}
+        return replace(made, op_types=tuple("Linear" if kind in linear else kind for kind in kinds))
+
+    sides = table(joined), table(apart)
+    found = suggested_names(*(sides if swapped else sides[::-1]))
+    alike = 2 if drift > 0 else 0
+    joins = {
+        ("layers.*.attn.q + layers.*.attn.k + layers.*.attn.v", "h.*.qkv.lin", 2, alike),
+        ("layers.*.mlp.gate + layers.*.mlp.up", "h.*.gate_up.lin", 2, alike),
+        ("layers.*.attn.out", "h.*.o.lin", 2, alike),
+        ("layers.*.norm", "h.*.norm_of", 2, alike),
+        ("embed", "tokens", 1, alike // 2),
+    }
+    told = {(one.run, one.golden) if swapped else (one.golden, one.run): one for one in found}
+    for first, second, layers, agree in joins:
+        assert told[first, second][2:] == (layers, agree), [*told]
