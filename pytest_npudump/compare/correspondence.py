@@ -440,10 +440,15 @@ def _word(layer: str) -> str:
 
 def _renamed_words(words: Sequence[str], names: Mapping[str, str]) -> list[str]:
     """Return a line of a block with other names: it begins with one, and keys of tensors have one."""
+
+    def renamed(text: str) -> str:
+        name, sign, turn = text.partition("#")
+        return f"{names.get(name, name)}{sign}{turn}"
+
     keys = [word.rpartition(":") for word in words[1:]]
     return [
-        names.get(words[0], words[0]),
-        *(f"{names.get(name, name)}{colon}{slot}" if colon else slot for name, colon, slot in keys),
+        renamed(words[0]),
+        *(f"{renamed(name)}{colon}{slot}" if colon else slot for name, colon, slot in keys),
     ]
 
 
