@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -16,6 +17,7 @@ from pytest_npudump.compare.correspondence import Correspondence
 from pytest_npudump.compare.judge import AS_GIVEN, RUN, Terms, judge
 from pytest_npudump.compare.name_suggestions import suggested_names
 from pytest_npudump.compare.stats.verdict import Comparison
+from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import TensorKey, TensorRecord
@@ -136,6 +138,17 @@ def test_by_their_shapes_ranks_hold_parts_or_copies_and_a_wrong_part_or_copy_is_
     assert failing(compared(one, side(*two))) == [("norm#rank=1:output.0", "fail")]
     two[1]["up"] = two[1]["up"] * 3
     assert ("up:output.0", "fail") in failing(compared(one, side(*two)))
+
+
+def test_copies_of_one_run_are_the_same_where_the_golden_is_of_other_numerics() -> None:
+    """What both copies have in common may be farther off: other sums made it."""
+    norm = normal(6, 4).astype(ml_dtypes.bfloat16)
+    one = side({"norm": norm, "other": norm})
+    for factor, found in ((1.0, []), (1.02, [("norm#rank=1:output.0", "fail")])):
+        copies = [{"norm": norm * np.float32(1.05)}, {"norm": norm * np.float32(1.05 * factor)}]
+        both = side(*({"norm": one["norm"].astype(norm.dtype), "other": norm} for one in copies))
+        terms = Terms(Tolerances("other"), option=AS_GIVEN, against=RUN, names=Correspondence())
+        assert failing(judge(one, both, terms)) == found
 
 
 def test_what_no_shape_tells_never_passes(compared: Any) -> None:
@@ -266,6 +279,20 @@ def test_what_types_tell_is_not_taken_where_a_rank_has_left_nothing() -> None:
     sides = side({"x": whole, "y": whole}), side(*two, kind=kind)
     found = failing(judge(*sides, Terms(option=AS_GIVEN, against=RUN)))
     assert {key for key, _ in found} >= {"x:output.0"}
+
+
+def test_tensors_that_are_on_one_rank_each_need_no_layout() -> None:
+    """Data parallel ranks serve other requests, those of a pipeline have other layers."""
+    x, y, z = normal(3, 4), normal(2, 4), normal(3, 4)
+    one, terms = side({"x": x, "y": y, "z": z}), Terms(option=AS_GIVEN, against=RUN)
+    assert failing(judge(one, side({"x": x, "z": z}, {"y": y}), terms)) == []
+    assert failing(judge(side({"x": x}, {"z": z, "y": y}), one, terms)) == []
+    assert failing(judge(one, side({"x": x}, {"y": y * 2}), terms)) == [
+        ("y:output.0", "fail"),
+        ("z:output.0", "missing"),
+    ]
+    both = judge(one, side({"x": x, "z": z}, {"y": y, "z": z}), terms)  # shapes alone tell no copies
+    assert len(failing(both)) > 0
 
 
 def test_numbers_of_experts_count_on_from_rank_to_rank(compared: Any) -> None:
