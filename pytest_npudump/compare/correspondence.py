@@ -27,8 +27,9 @@ type, and where it does not, shapes: equal ones are copies, and one axis in whic
 each part on one rank or on as many in a row as it takes. Where nothing tells, each rank's tensor is compared
 as if it were a copy, and fails by its shape.
 
-Statistics of parts make those of the whole, whatever the axis; elements do where all parts have them. Each
-copy is compared with the other side. A layout cannot hide a change: what is joined is compared.
+Statistics of parts make those of the whole, whatever the axis; elements do where all parts have them. A
+further copy that one run alone has is compared with its first. A layout cannot hide a change: what is joined
+is compared.
 """
 
 from __future__ import annotations
