@@ -932,7 +932,8 @@ def _reduced_rows(rows: Any, *, wide: bool) -> Any:
             summed.sum(1, dtype=kind),
             torch.linalg.vector_norm(summed, dim=1, dtype=kind),
         ]
-        counts = [wrong.sum(1), (rows == inf).sum(1), (rows == -inf).sum(1), rows.bool().sum(1)]
+        few = torch.int32 if rows.shape[1] < 1 << 31 else int64
+        counts = [one.sum(1, dtype=few) for one in (wrong, rows == inf, rows == -inf, rows.bool())]
         return found(numbers, counts)
     top = rows.dtype == getattr(torch, "uint64", None)
     whole = rows.view(int64) if top else rows.to(int64)
