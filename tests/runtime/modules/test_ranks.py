@@ -91,11 +91,11 @@ def test_one_rank_and_two_have_one_golden_and_a_wrong_part_or_copy_is_named(
     passed = pytester.runpytest_inprocess()
     passed.assert_outcomes(passed=1)
     passed.stdout.fnmatch_lines(["npudump: 1 of 1 tests passed; 23 of 23 tensors compared (modules)"])
-    for fault, layer in (("part", "1.up:output.0"), ("copy", "2.norm#rank=1:output.0")):
+    for fault, named in (("part", "*first mismatch: 1.up:output.0"), ("copy", "2.norm#rank=1:output.0")):
         monkeypatch.setenv("FAULT", fault)
         failed = pytester.runpytest_inprocess()
         failed.assert_outcomes(failed=1)
-        failed.stdout.fnmatch_lines([f"npudump: *first mismatch: {layer} *"])
+        failed.stdout.fnmatch_lines([f"npudump: {named} *"])
 
 
 EXPERTS = """
@@ -156,4 +156,4 @@ def test_tokens_and_experts_that_two_ranks_share_have_the_golden_of_one(
     passed.stdout.fnmatch_lines(["npudump: 1 of 1 tests passed; 13 of 13 tensors compared (modules)"])
     monkeypatch.setenv("FAULT", "expert")
     failed = pytester.runpytest_inprocess()
-    failed.stdout.fnmatch_lines(["npudump: *first mismatch: 1.experts.3:output.0 *"])
+    failed.stdout.fnmatch_lines(["*1.experts.3:output.0 *"])
