@@ -27,8 +27,9 @@ type, and where it does not, shapes: equal ones are copies, and one axis in whic
 each part on one rank or on as many in a row as it takes. Where nothing tells, each rank's tensor is compared
 as if it were a copy, and fails by its shape.
 
-Statistics of parts make those of the whole, whatever the axis; elements do where all parts have them. Each
-copy is compared with the other side. A layout cannot hide a change: what is joined is compared.
+Statistics of parts make those of the whole, whatever the axis; elements do where all parts have them. A
+further copy that one run alone has is compared with its first. A layout cannot hide a change: what is joined
+is compared.
 """
 
 from __future__ import annotations
@@ -389,12 +390,49 @@ def _groups(text: str, place: str) -> dict[str, int]:
 
 
 def implied(golden: Record, run: Record) -> Correspondence | None:
-    """Return the correspondence of sides with other ranks each that types of one imply; else None."""
+    """Return the correspondence of sides with other ranks each, where their parts can be told; else None.
+
+    Types tell. So do keys where each tensor is on one rank alone, of requests that ranks serve, or of layers.
+    """
     tables = golden.table, run.table
-    if not any(_TYPED.search(kind) for table in tables for kind in {*table.op_types}):
-        return None
-    ranks = [{_rank_of(TensorKey.parse(key)) for key in table.keys} for table in tables]
-    return None if ranks[0] == ranks[1] else Correspondence()
+    keys = [[TensorKey.parse(key) for key in table.keys] for table in tables]
+    ranks = [{*map(_rank_of, side)} for side in keys]
+    typed = any(_TYPED.search(kind) for table in tables for kind in {*table.op_types})
+    alone = all(len({replace(key, rank=-1, device=-1) for key in side}) == len(side) for side in keys)
+    return Correspondence() if ranks[0] != ranks[1] and (typed or alone) else None
+
+
+def with_own_copies(golden: Record, run: Record) -> tuple[Record, frozenset[str]]:
+    """Return a golden with the run's first copy in place of those that only the run has, and their keys.
+
+    Ranks that hold the same compute the same, whatever the golden was computed by.
+
+    Args:
+        golden: under the run's names, as :meth:`Correspondence.matched` returns it.
+        run: what is judged.
+    """
+    here, there = ({key: row for row, key in enumerate(side.table.keys)} for side in (golden, run))
+    pairs = [
+        (key, first)
+        for key in here
+        if "rank=" in key and key in there
+        for first in [str(replace(TensorKey.parse(key), rank=-1))]
+        if first in here and first in there
+        if golden.table.shapes[here[first]] == run.table.shapes[there[first]]
+    ]
+    if not pairs:
+        return golden, frozenset()
+    one, other = (rows_of((golden.table,) * 2, [(0, here[pair[at]]) for pair in pairs]) for at in (0, 1))
+    first_of_copy = {key: first for (key, first), own in zip(pairs, one.same_rows(other), strict=True) if own}
+    rows = [(1, there[first_of_copy[key]]) if key in first_of_copy else (0, row) for key, row in here.items()]
+    table = replace(rows_of((golden.table, run.table), rows), keys=golden.table.keys)
+    tensors = golden.tensors
+    if tensors and run.tensors:
+        tensors = [
+            _under(run.tensors[row], TensorKey.parse(key)) if side else tensors[row]
+            for key, (side, row) in zip(here, rows, strict=True)
+        ]
+    return replace(golden, table=table, tensors=tensors), frozenset(first_of_copy)
 
 
 @cache
@@ -436,10 +474,15 @@ def _word(layer: str) -> str:
 
 def _renamed_words(words: Sequence[str], names: Mapping[str, str]) -> list[str]:
     """Return a line of a block with other names: it begins with one, and keys of tensors have one."""
+
+    def renamed(text: str) -> str:
+        name, sign, turn = text.partition("#")
+        return f"{names.get(name, name)}{sign}{turn}"
+
     keys = [word.rpartition(":") for word in words[1:]]
     return [
-        names.get(words[0], words[0]),
-        *(f"{names.get(name, name)}{colon}{slot}" if colon else slot for name, colon, slot in keys),
+        renamed(words[0]),
+        *(f"{renamed(name)}{colon}{slot}" if colon else slot for name, colon, slot in keys),
     ]
 
 

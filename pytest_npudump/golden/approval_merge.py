@@ -367,7 +367,7 @@ class _Merge:
         for layer in dict.fromkeys([*kept, *blocks.ours, *blocks.theirs]):
             line = joined(*_at(blocks, layer))
             told = f"{line.ours} {line.theirs}" if isinstance(line, Conflict) else line or ""
-            if layer not in gone and gone.isdisjoint(map(_layer, told.split())):
+            if gone.isdisjoint(map(_layer, (f"{layer}:", *told.split()))):
                 yield layer, line
 
     def _models(self) -> Iterator[tuple[str, Any]]:

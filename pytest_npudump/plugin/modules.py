@@ -80,6 +80,7 @@ def same(test: CaseSession, one: Capture, other: Capture, **bounds: Any) -> None
         raise ModuleMismatchError("\n".join([words, *rows]))
     if comparison.nothing_judged:
         raise ModuleMismatchError("npu_dump.same(): the two share no finite statistic")
+    test.attempt.compared += comparison.expected
 
 
 def judged_ratios(
@@ -100,6 +101,7 @@ def judged_ratios(
     found = ratios(*(folder / one if isinstance(one, str) else one for one in (device, rounded, exact)))
     wrong = [one for one in found if one.whose == DEVICE]
     if not wrong:
+        test.attempt.compared += sum(one.whose != DTYPE for one in found)
         return found
     counts = Counter(one.whose for one in found)
     first = wrong[0]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from types import MappingProxyType
 
 from pytest_npudump.dump.records import TensorKey, sanitise
@@ -20,10 +21,12 @@ class Port:
     Attributes:
         layer: the operator's name, raw where it is known.
         slot: which of its outputs.
+        turn: which of its executions, of a layer whose executions are fed by others each.
     """
 
     layer: str
     slot: int = 0
+    turn: int = 0
 
 
 UNKNOWN = Port("", -1)
@@ -40,11 +43,26 @@ class GraphNode:
         name: its name.
         op_type: its type; "" where unknown.
         inputs: what feeds it, by slot; None for a constant, or an input that is left out.
+        turn: which of its executions, where they are fed by others each.
     """
 
     name: str
     op_type: str
     inputs: tuple[Port | None, ...]
+    turn: int = 0
+
+
+_TURN = "\0"
+
+
+def _place(layer: str, turn: int) -> str:
+    """Return what an execution of a layer goes by: its name in file names, with the turn of a later one."""
+    return f"{sanitise(layer)}{_TURN}{turn}" if turn else sanitise(layer)
+
+
+def layer_at(place: str) -> str:
+    """Return the layer's name, as file names spell it, of what :attr:`Edges.feeds` calls an execution."""
+    return place.partition(_TURN)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +72,7 @@ class Edges:
     Attributes:
         feeds: by the operator's name as file names spell it, what feeds it by slot: an output of another,
             :data:`UNKNOWN`, :data:`SEVERAL`, or None where nothing does that can be dumped (a constant). Of
-            an operator that is missing nothing is known.
+            an operator that is missing nothing is known. See :func:`layer_at` for executions that differ.
         told_by: what they were read from, for people.
     """
 
@@ -71,7 +89,7 @@ class Edges:
         raw: dict[str, str] = {}
         alike: set[str] = set()
         for node in nodes:
-            name = sanitise(node.name)
+            name = _place(node.name, node.turn)
             if raw.setdefault(name, node.name) != node.name or feeds.get(name, node.inputs) != node.inputs:
                 alike.add(name)
             feeds[name] = node.inputs
@@ -112,11 +130,16 @@ class Edges:
         """
         spelt = {sanitise(layer): layer for layer in layers}
         found = {name: self._nearest(name, spelt) for name in spelt if name in self.feeds}
+        later = (name for name in self.feeds if _TURN in name and layer_at(name) in spelt)
+        found |= {name: self._nearest(name, spelt) for name in later}
         return Edges(found, self.told_by)
 
     def unknown(self, layers: Collection[str]) -> Edges:
         """Return these edges without what feeds some layers, by their names in file names."""
-        return Edges({**self.feeds, **dict.fromkeys(self.feeds.keys() & layers, (UNKNOWN,))}, self.told_by)
+        feeds = {
+            name: (UNKNOWN,) if layer_at(name) in layers else ports for name, ports in self.feeds.items()
+        }
+        return replace(self, feeds=feeds)
 
     def without(self, layers: Collection[str]) -> Edges:
         """Return these edges, unknown to and from some layers, by their names in file names."""
@@ -129,8 +152,11 @@ class Edges:
         has the output it comes from.
         """
         within = self.restricted({key.layer for key in keys}).feeds
-        places = _Places(keys)
-        return [_fed_by(key, within.get(sanitise(key.layer)), places) for key in keys]
+        places = _Places(keys, Counter(layer_at(name) for name in within if _TURN in name))
+        return [
+            _fed_by(key, within.get(_place(key.layer, turn)) if turn is not None else None, places)
+            for key, turn in zip(keys, map(places.turn, keys), strict=True)
+        ]
 
     def _nearest(self, name: str, kept: Mapping[str, str]) -> tuple[Port | None, ...]:
         own: list[Port | None] = []
@@ -153,17 +179,25 @@ class Edges:
                 continue
             layer = sanitise(at.layer)
             if at == UNKNOWN or layer in kept:
-                yield at if at == UNKNOWN else Port(kept[layer], at.slot)
+                yield at if at == UNKNOWN else replace(at, layer=kept[layer])
                 continue
-            fed = [other for other in self.feeds.get(layer, (UNKNOWN,)) if other not in seen]
+            place = _place(at.layer, at.turn)
+            fed = [other for other in self.feeds.get(place, (UNKNOWN,)) if other not in seen]
             seen.update(fed)
             waiting += reversed(fed)
 
 
 class _Places:
-    """Positions by layer and direction, turn, and slot."""
+    """Positions by layer and direction, turn, and slot.
 
-    def __init__(self, keys: Iterable[TensorKey]) -> None:
+    Args:
+        keys: which tensors.
+        later: how many executions behind the first are fed by others, by the layer's name in file names. A
+            step in which it has another number of executions tells nothing of it.
+    """
+
+    def __init__(self, keys: Iterable[TensorKey], later: Mapping[str, int]) -> None:
+        self._later = later
         self._turns: defaultdict[tuple[object, ...], dict[int, dict[int, int]]] = defaultdict(dict)
         for position, key in enumerate(keys):
             turns = self._turns[self._at(key.layer, key.io, key)]
@@ -173,6 +207,15 @@ class _Places:
     def _at(layer: str, io: str, key: TensorKey) -> tuple[object, ...]:
         return sanitise(layer), io, key.step, key.model, key.load, key.device, key.rank, key.capture
 
+    def _differ(self, turns: Mapping[int, object], layer: str) -> bool:
+        return len(turns) != self._later[layer] + 1
+
+    def turn(self, key: TensorKey) -> int | None:
+        """Return the execution whose edges are those of a tensor; None where it cannot be told."""
+        if (layer := sanitise(key.layer)) not in self._later:
+            return 0
+        return None if self._differ(self._turns[self._at(layer, key.io, key)], layer) else key.turn
+
     def inputs(self, key: TensorKey) -> dict[int, int]:
         """Positions of the inputs of the execution that ``key`` belongs to, by slot."""
         return self._turns.get(self._at(key.layer, "input", key), {}).get(key.turn, {})
@@ -180,6 +223,8 @@ class _Places:
     def output(self, port: Port, consumer: TensorKey) -> int | None:
         """Return a port's output for a consumer: in the same turn, or in the only one there was."""
         turns = self._turns.get(self._at(port.layer, "output", consumer), {})
+        if (layer := sanitise(port.layer)) in self._later:
+            return None if self._differ(turns, layer) else turns.get(port.turn, {}).get(port.slot)
         if consumer.turn not in turns and len(turns) != 1:
             return None
         return turns.get(consumer.turn, next(iter(turns.values()))).get(port.slot)
@@ -217,7 +262,10 @@ def _unknown_from(
         name: (UNKNOWN,)
         if name in alike
         else tuple(
-            [UNKNOWN if port is not None and sanitise(port.layer) in alike else port for port in ports]
+            [
+                UNKNOWN if port is not None and _place(port.layer, port.turn) in alike else port
+                for port in ports
+            ]
         )
         for name, ports in feeds.items()
     }
@@ -233,16 +281,19 @@ def lines_of(edges: Edges, layers: Collection[str]) -> str:
     They are as :mod:`pytest_npudump.record.text` has them.
     """
     found = edges.restricted(layers).feeds
+    raw = {sanitise(layer): layer for layer in layers}
+    later = ((raw[layer_at(name)], name) for name in found if _TURN in name)
     lines = []
-    for layer in layers:
-        if (name := sanitise(layer)) in found:
+    for layer, name in chain(((layer, sanitise(layer)) for layer in layers), later):
+        if name in found:
             ports = (
                 _MARKS[port]
                 if port is None or port in _MARKS
-                else str(TensorKey(port.layer, "output", port.slot))
+                else str(TensorKey(port.layer, "output", port.slot, port.turn))
                 for port in found[name]
             )
-            lines.append(" ".join([TensorKey(layer, "", 0).name_text, SIGN, *ports]))
+            key = TensorKey(layer, "", 0, int(name.partition(_TURN)[2] or 0))
+            lines.append(" ".join([key.name_text + key.qualifiers_text, SIGN, *ports]))
     return "".join(f"{line}\n" for line in lines if line.isprintable())
 
 
@@ -257,8 +308,9 @@ def edges_of_lines(text: str, told_by: str) -> Edges:
     for line in text.splitlines():
         name, _, *words = line.split(" ")
         keys = [word if word in _MEANT else TensorKey.parse(word) for word in words]
-        ports = [_MEANT[one] if isinstance(one, str) else Port(one.layer, one.slot) for one in keys]
-        nodes.append(GraphNode(TensorKey.parse(f"{name}:output.0").layer, "", tuple(ports)))
+        ports = [_MEANT[one] if isinstance(one, str) else Port(one.layer, one.slot, one.turn) for one in keys]
+        key = TensorKey.parse(f"{name}:output.0")
+        nodes.append(GraphNode(key.layer, "", tuple(ports), key.turn))
     return Edges.of(nodes, told_by)
 
 

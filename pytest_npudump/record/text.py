@@ -218,7 +218,7 @@ def _bad_golden(path: Path, line: int, reason: str) -> GoldenError:
     )
 
 
-_LINE = re.compile(r"[^\s#]+ <(?: (?:[-?*]|[^\s#]+:output\.\d{1,9}))*")
+_LINE = re.compile(r"[^\s#]+(?:#turn=\d{1,9})? <(?: (?:[-?*]|[^\s#]+(?:#turn=\d{1,9})?:output\.\d{1,9}))*")
 
 
 def check_edge_lines(block: str) -> None:

@@ -137,6 +137,8 @@ class Attempt:
         checks: the operators that were checked in it.
         copies: what passed through the models that it loaded.
         captures: of torch modules, in the part under way.
+        watched: whether those that have ended are of the golden, or beside it.
+        compared: tensors that the test itself has held against each other.
     """
 
     number: int
@@ -149,6 +151,8 @@ class Attempt:
     checks: OperatorChecks = field(default_factory=OperatorChecks)
     copies: HostCopies = field(default_factory=HostCopies)
     captures: list[Any] = field(default_factory=list)
+    watched: set[bool] = field(default_factory=set)
+    compared: int = 0
     _capture: str = ""
     _one_run: bool = False
 
@@ -268,7 +272,9 @@ class Attempt:
             from pytest_npudump.runtime.modules.adapter import tell  # noqa: PLC0415 - where there is one
 
             capture.stop()
-            if capture.folder.name != _BESIDE:
+            of_golden = capture.folder.name != _BESIDE
+            self.watched.add(of_golden)
+            if of_golden:
                 tell(capture, runtime)
 
     def _switch(self, runtime: Runtime, part: str) -> Path:
@@ -284,6 +290,12 @@ class Attempt:
         """Look at what passes through a session, where its dump would not tell the elements apart."""
         if self.request.scene == "model" and "tensor" not in {self.dump_data, self.request.dump_data}:
             self.copies.watch(session, file.stem, lambda: self.part, steps(self.request.dump_step or ""))
+
+    @property
+    def judged_by_test(self) -> bool:
+        """Whether it has compared captures itself, and none is of a golden, nor has anything been dumped."""
+        dumped = any(any(dump_folder(self.directory, part).iterdir()) for part in self.parts)
+        return self.watched == {False} and self.compared > 0 and not dumped
 
     def read(self, progress: Progress | None = None, *, acl: bool = False, projections: bool = True) -> Dump:
         """Read all dumps of the run: around the captures, and in each of them.

@@ -23,7 +23,7 @@ from pytest_npudump.errors import NpudumpError
 from pytest_npudump.golden.origin import changed_tensors
 from pytest_npudump.golden.store import source_layers
 from pytest_npudump.golden.stored_tensors import stored_tensors
-from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges, edges_of_lines, lines_of
+from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges, edges_of_lines, layer_at, lines_of
 from pytest_npudump.record.record import EDGES, MODELS, Record
 from pytest_npudump.regression.case import Case, RunModels, terms_of
 from pytest_npudump.regression.result import KeptLayers, Result
@@ -189,7 +189,12 @@ def _outputs(
     blocks, _ = edges_to_keep(case, golden, dump, table)
     edges = edges_of_lines(blocks.get(EDGES, ""), "the run")
     ports = [port for fed in edges.feeds.values() for port in fed if port is not None and port != SEVERAL]
-    feeding = {sanitise(port.layer) for port in ports}
+    feeding = {
+        sanitise(port.layer)
+        for name, fed in edges.feeds.items()
+        for port in fed
+        if port is not None and layer_at(name) != sanitise(port.layer)
+    }
     whole = edges.feeds.keys() >= {sanitise(layer) for layer in ran} and UNKNOWN not in ports
     if not whole:
         return tuple(ran[-1:])

@@ -24,6 +24,7 @@ from pytest_npudump.golden.stored_tensors import (
 )
 from pytest_npudump.golden.variants import foreign, unsaid
 from pytest_npudump.language.text import first_of
+from pytest_npudump.record.edges import layer_at
 from pytest_npudump.record.model_lines import ModelChange, change_of_models
 from pytest_npudump.record.record import EMPTY, MODELS, Record, left_out_of
 from pytest_npudump.regression import result as status
@@ -230,7 +231,7 @@ def _following(golden: Record, layers: set[str]) -> set[str]:
     for layer, ports in edges_of(golden).feeds.items() if layers else ():
         for port in ports:
             if port is not None and port.layer:
-                readers.setdefault(sanitise(port.layer), set()).add(layer)
+                readers.setdefault(sanitise(port.layer), set()).add(layer_at(layer))
     found: set[str] = set()
     waiting = [*layers]
     while waiting:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -14,7 +15,9 @@ from hypothesis import given, strategies as st
 from pytest_npudump.cli import main
 from pytest_npudump.compare.correspondence import Correspondence
 from pytest_npudump.compare.judge import AS_GIVEN, RUN, Terms, judge
+from pytest_npudump.compare.name_suggestions import suggested_names
 from pytest_npudump.compare.stats.verdict import Comparison
+from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import TensorKey, TensorRecord
@@ -135,6 +138,17 @@ def test_by_their_shapes_ranks_hold_parts_or_copies_and_a_wrong_part_or_copy_is_
     assert failing(compared(one, side(*two))) == [("norm#rank=1:output.0", "fail")]
     two[1]["up"] = two[1]["up"] * 3
     assert ("up:output.0", "fail") in failing(compared(one, side(*two)))
+
+
+def test_copies_of_one_run_are_the_same_where_the_golden_is_of_other_numerics() -> None:
+    """What both copies have in common may be farther off: other sums made it."""
+    norm = normal(6, 4).astype(ml_dtypes.bfloat16)
+    one = side({"norm": norm, "other": norm})
+    for factor, found in ((1.0, []), (1.02, [("norm#rank=1:output.0", "fail")])):
+        copies = [{"norm": norm * np.float32(1.05)}, {"norm": norm * np.float32(1.05 * factor)}]
+        both = side(*({"norm": one["norm"].astype(norm.dtype), "other": norm} for one in copies))
+        terms = Terms(Tolerances("other"), option=AS_GIVEN, against=RUN, names=Correspondence())
+        assert failing(judge(one, both, terms)) == found
 
 
 def test_what_no_shape_tells_never_passes(compared: Any) -> None:
@@ -267,6 +281,20 @@ def test_what_types_tell_is_not_taken_where_a_rank_has_left_nothing() -> None:
     assert {key for key, _ in found} >= {"x:output.0"}
 
 
+def test_tensors_that_are_on_one_rank_each_need_no_layout() -> None:
+    """Data parallel ranks serve other requests, those of a pipeline have other layers."""
+    x, y, z = normal(3, 4), normal(2, 4), normal(3, 4)
+    one, terms = side({"x": x, "y": y, "z": z}), Terms(option=AS_GIVEN, against=RUN)
+    assert failing(judge(one, side({"x": x, "z": z}, {"y": y}), terms)) == []
+    assert failing(judge(side({"x": x}, {"z": z, "y": y}), one, terms)) == []
+    assert failing(judge(one, side({"x": x}, {"y": y * 2}), terms)) == [
+        ("y:output.0", "fail"),
+        ("z:output.0", "missing"),
+    ]
+    both = judge(one, side({"x": x, "z": z}, {"y": y, "z": z}), terms)  # shapes alone tell no copies
+    assert len(failing(both)) > 0
+
+
 def test_numbers_of_experts_count_on_from_rank_to_rank(compared: Any) -> None:
     every = {f"layers.{at}.experts.{one}.up": normal(3, 4) for at in range(2) for one in range(4)}
 
@@ -384,3 +412,39 @@ def test_names_are_suggested_by_order_shapes_and_values_and_never_taken(tmp_path
     )
     assert main(["compare", str(golden), str(run), "--map", str(found), "--rtol", "1e-3"]) == 1
     assert "5 of 5 tensors compared, 5 of them element by element; mismatches: 1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("drift", [1.0001, -3.0])
+def test_joins_are_suggested_by_values_else_by_shapes(drift: float, *, swapped: bool) -> None:
+    apart: dict[str, np.ndarray] = {"embed": normal(3, 6)}
+    joined: dict[str, np.ndarray] = {"tokens": apart["embed"] * np.float32(drift)}
+    for at in range(2):
+        q, k, v, out, gate, up = (normal(3, size) for size in (8, 4, 4, 6, 10, 10))
+        act, mean = np.tanh(gate), normal(3)
+        names = ("attn.q", q), ("attn.k", k), ("attn.v", v), ("attn.out", out)
+        names = (*names, ("mlp.gate", gate), ("act.fn", act), ("mlp.up", up), ("norm", mean))
+        apart |= {f"layers.{at}.{name}": array for name, array in names}
+        names = ("qkv.lin", np.hstack([q, k, v])), ("o.lin", out), ("gate_up.lin", np.hstack([gate, up]))
+        names = (*names, ("glu", act * up), ("norm_of", mean))
+        joined |= {f"h.{at}.{name}": array * np.float32(drift) for name, array in names}
+
+    def table(arrays: Arrays) -> Any:
+        made = side(arrays).table
+        kinds = [key.rpartition(":")[0].rpartition(".")[2] for key in made.keys]
+        linear = {"q", "k", "v", "out", "gate", "up", "lin"}
+        return replace(made, op_types=tuple("Linear" if kind in linear else kind for kind in kinds))
+
+    sides = table(joined), table(apart)
+    found = suggested_names(*(sides if swapped else sides[::-1]))
+    alike = 2 if drift > 0 else 0
+    joins = {
+        ("layers.*.attn.q + layers.*.attn.k + layers.*.attn.v", "h.*.qkv.lin", 2, alike),
+        ("layers.*.mlp.gate + layers.*.mlp.up", "h.*.gate_up.lin", 2, alike),
+        ("layers.*.attn.out", "h.*.o.lin", 2, alike),
+        ("layers.*.norm", "h.*.norm_of", 2, alike),
+        ("embed", "tokens", 1, alike // 2),
+    }
+    told = {(one.run, one.golden) if swapped else (one.golden, one.run): one for one in found}
+    for first, second, layers, agree in joins:
+        assert told[first, second][2:] == (layers, agree), [*told]

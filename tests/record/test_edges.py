@@ -24,6 +24,7 @@ from pytest_npudump.record.edges import (
     lines_of,
     same_values,
 )
+from pytest_npudump.record.text import check_edge_lines
 
 CHAIN = Edges.of(
     [
@@ -52,6 +53,31 @@ def test_raw_names_are_those_of_the_layers_asked_for() -> None:
     edges = Edges.of([Node("net/a.b", "Relu", ()), Node("net/c", "Relu", (Port("net/a.b"),))], "model")
     assert edges.restricted(["net_a_b", "net_c"]).feeds == {"net_a_b": (), "net_c": (Port("net_a_b"),)}
     assert edges.restricted(["net/a.b", "net/c"]).feeds["net_c"] == (Port("net/a.b"),)
+
+
+TURNS = """\
+a < -
+relu < a:output.0
+b < relu:output.0
+out < relu:output.0 relu#turn=1:output.0
+relu#turn=1 < b:output.0
+"""
+
+
+def test_executions_that_are_fed_by_others_each_are_told_apart() -> None:
+    check_edge_lines(TURNS)
+    edges = edges_of_lines(TURNS, "golden")
+    assert lines_of(edges, ["a", "relu", "b", "out"]) == TURNS
+    assert lines_of(edges, ["a", "b", "out"]).splitlines()[1:] == [
+        "b < a:output.0",
+        "out < a:output.0 b:output.0",
+    ]
+    names = ("a", "relu", "b", "relu#turn=1", "out", "a#step=1", "relu#step=1", "out#step=1")
+    keys = [TensorKey.parse(f"{name}:output.0") for name in names]
+    found = edges.parents_of(keys)
+    assert found[:5] == [((), True), ((0,), True), ((1,), True), ((2,), True), ((1, 3), True)]
+    assert found[5:] == [((), True), ((), False), ((), False)]  # another number of executions in this step
+    assert edges.unknown({"relu"}).parents_of(keys)[3] == ((), False)
 
 
 def test_an_operator_that_no_graph_has_is_unknown_wherever_it_feeds() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import to_stderr
 from pytest_npudump.cli.common.progress import progress
@@ -12,7 +12,7 @@ from pytest_npudump.dump.reader import read_dump, read_job
 from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.tree.find import format_by_content
 from pytest_npudump.dump.tree.keys import records_of
-from pytest_npudump.errors import DumpError, FormatError
+from pytest_npudump.errors import DumpError, EmptyDumpError, FormatError
 from pytest_npudump.language.text import typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.storage.regular_file import open_regular
@@ -61,16 +61,11 @@ def read_source(
         # Headers and tables cost less to read here than to hand over: threads would wait for Python's lock.
         executor = workers.executor if stats else None
         with progress(_("reading {path}").format(path=path)) as report:
-            dump = read_dump(
-                path,
-                stats=stats,
-                acl=acl,
-                projections=projections,
-                latest=latest,
-                executor=executor,
-                workers=workers.count,
-                progress=report,
-            )
+            asked: Any = {"stats": stats, "acl": acl, "projections": projections, "latest": latest}
+            try:
+                dump = read_dump(path, executor=executor, workers=workers.count, progress=report, **asked)
+            except EmptyDumpError as error:
+                raise (_without_header(path) if _bins(path) else error) from None
     if not (dump.records or dump.problems or (overflow and (dump.notes or dump.overflow))):
         raise DumpError(
             _("{path} holds no tensors").format(path=path) + "".join(f"; {note}" for note in dump.notes)
@@ -81,6 +76,11 @@ def read_source(
 def _bins(path: Path) -> list[Path]:
     """Return the files without a header that a path is or has below it."""
     return ([path] if path.suffix == ".bin" else []) if path.is_file() else sorted(path.rglob("*.bin"))
+
+
+def _without_header(path: Path) -> DumpError:
+    words = _("{path}: .bin files without a header need type and shape of their elements: {option}")
+    return DumpError(words.format(path=path, option="--bin float16:1x3x224x224"))
 
 
 def _read_bins(root: Path, paths: list[Path], raw: str, *, stats: bool, acl: bool, projections: bool) -> Dump:
@@ -153,6 +153,8 @@ def locate(path: Path) -> DumpFile:
             raise DumpError(
                 _("{path} cannot be read as a dump file: {reason}").format(path=path, reason=found.reason)
             )
+        if found is None and path.suffix == ".bin":
+            raise _without_header(path)
         if found is None:
             raise DumpError(
                 _("{path} is no dump file: neither its name nor its first bytes are those of one").format(

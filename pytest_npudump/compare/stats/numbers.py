@@ -284,7 +284,8 @@ def _rules(
     tolerances: Tolerances,
 ) -> list[Rule]:
     decided: dict[tuple[str, str, str, str, int], Rule] = {}
-    noisy = {*tolerances.upstream.found, *(tolerances.measured.noise if tolerances.measured else ())}
+    noisy = {*tolerances.upstream.found, *tolerances.copies}
+    noisy |= {*(tolerances.measured.noise if tolerances.measured else ())}
     by_layer, by_type = tolerances.names_layers, tolerances.names_op_types
     rules = []
     for row, column, dtype in zip(rows.tolist(), columns.tolist(), dtypes, strict=True):

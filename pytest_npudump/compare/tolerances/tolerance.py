@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.compare.tolerances.presets import PRESETS, ROUNDED_ALONE, bound
+from pytest_npudump.compare.tolerances.presets import PRESETS, ROUNDED_ALONE, SAME, bound
 from pytest_npudump.compare.tolerances.upstream import Upstream
 from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.records import sanitise
@@ -119,7 +119,8 @@ class Rule:
             op_type: the type of its operator; "" where unknown.
             literally: whether the rule's layer is a name, whatever wildcards it has, and no glob.
         """
-        if self.op_type != ANY and not (op_type and _pattern(self.op_type).match(op_type)):
+        kind = op_type.partition("[")[0]  # without what a rank holds of it
+        if self.op_type != ANY and not (kind and _pattern(self.op_type).match(kind)):
             return False
         if self.layer in (ANY, layer):
             return True
@@ -143,6 +144,7 @@ class Tolerances:
         upstream: what the preset's bounds are widened by, of tensors by what they were computed from.
         alone: the golden's keys of tensors that changed while all that they were computed from did not, see
             :data:`.presets.ROUNDED_ALONE`.
+        copies: keys of what is compared with the first rank's copy of it, in one run and so in one numerics.
     """
 
     preset: str = DEFAULT
@@ -151,6 +153,7 @@ class Tolerances:
     names: frozenset[str] = frozenset()
     upstream: Upstream = field(default_factory=Upstream)
     alone: frozenset[str] = frozenset()
+    copies: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         """Refuse a preset that does not exist."""
@@ -267,6 +270,9 @@ class Tolerances:
             return replace(
                 _preset_rule(self.preset, dtype, statistic), rtol=ROUNDED_ALONE[dtype], source=source
             )
+        if key in self.copies:
+            source = f"preset {SAME}: " + said("a copy of the first rank's")
+            return replace(_preset_rule(SAME, dtype, statistic), source=source)
         rule, found = _preset_rule(self.preset, dtype, statistic), self.upstream.found.get(key)
         if found is None or is_count(statistic):
             return rule

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.files.formats import Job
 
+
 _HOOKS = re.compile(r"TP\d+_PP\d+_Rank(\d+)_pid\d+", re.ASCII)
 _PASS = re.compile(r"Pass(\d+)", re.ASCII)
 _CAPTURED = re.compile(r"(.+)_device_(\d+)(?:_(\d+))?", re.ASCII | re.DOTALL)
@@ -278,7 +279,7 @@ def raw_bin(path: Path, said: str) -> Stored:
 
     Args:
         path: the file.
-        said: its type and shape, such as ``float16:1x3x224x224``.
+        said: its type and shape, such as ``float16:1x3x224x224`` or ``float16:1,3,224,224``.
 
     Raises:
         FormatError: the file has another size.
@@ -286,7 +287,7 @@ def raw_bin(path: Path, said: str) -> Stored:
     """
     name, _, sizes = said.partition(":")
     dtype = dtype_name(name)
-    words = sizes.split("x") if sizes else []
+    words = re.split("[x,]", sizes) if sizes else []
     if dtype not in BY_NAME or not BY_NAME[dtype].bits or not all(map(str.isdecimal, words)):
         raise RequestError(f"{said!r} is no type and shape, expected such as float16:1x3x224x224")
     shape = tuple(map(int, words))

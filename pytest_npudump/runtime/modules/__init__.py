@@ -17,7 +17,6 @@ from pytest_npudump.errors import RequestError, RuntimeUnavailableError
 if TYPE_CHECKING:
     from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.runtime.modules.capture import Capture
-    from pytest_npudump.runtime.modules.engine import EngineCapture
 
 
 _MODELS = {"torch": "Module", "mindspore": "Cell"}
@@ -32,7 +31,7 @@ def framework_of(value: object) -> str:
     return ""
 
 
-def capture_of(model: object, *given: Any, **asked: Any) -> Capture | EngineCapture:
+def capture_of(model: object, *given: Any, **asked: Any) -> Capture | Any:
     """Return a capture of a model, or with ``force`` of vLLM's engine, which is to be started.
 
     Raises:

@@ -919,14 +919,21 @@ def _reduced_rows(rows: Any, *, wide: bool) -> Any:
         return found([norm], [wrong.any(-1).sum(1), (parts != 0).any(-1).sum(1)])
     if rows.is_floating_point():
         wrong = rows.isnan()
+
+        def without_nan(value: float) -> Any:
+            if rows.element_size() > 4:  # noqa: PLR2004 - of which devices know no such function
+                return rows.masked_fill(wrong, value)
+            return rows.nan_to_num(value, inf, -inf)
+
         summed = rows if rows.element_size() <= kind.itemsize else rows.to(kind)
         numbers = [
-            rows.masked_fill(wrong, -inf).amax(1),
-            rows.masked_fill(wrong, inf).amin(1),
+            without_nan(-inf).amax(1),
+            without_nan(inf).amin(1),
             summed.sum(1, dtype=kind),
             torch.linalg.vector_norm(summed, dim=1, dtype=kind),
         ]
-        counts = [wrong.sum(1), (rows == inf).sum(1), (rows == -inf).sum(1), (rows != 0).sum(1)]
+        few = torch.int32 if rows.shape[1] < 1 << 31 else int64
+        counts = [one.sum(1, dtype=few) for one in (wrong, rows == inf, rows == -inf, rows.bool())]
         return found(numbers, counts)
     top = rows.dtype == getattr(torch, "uint64", None)
     whole = rows.view(int64) if top else rows.to(int64)

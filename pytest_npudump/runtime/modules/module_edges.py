@@ -10,6 +10,7 @@ is fed by what the module was given.
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,10 +21,12 @@ from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges, GraphNode, Port
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    Place = tuple[int, int]
-    """A module, and which of its tensors."""
+    Place = tuple[int, int, int]
+    """A module, which of its calls, and which of the tensors that it returned."""
 
-_UNSEEN = (-1, -1)
+_UNSEEN = (-1, -1, -1)
+_MOST = 64
+"""Most calls of one module that are told apart."""
 
 
 class Dataflow(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
@@ -42,7 +45,8 @@ class Dataflow(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
         self._constants = {id(one) for one in constants}
         self._origins: dict[int, tuple[weakref.ref[Any], set[Place]]] = {}
         self._given: dict[int, list[frozenset[Place]]] = {}
-        self._calls: dict[tuple[int, tuple[frozenset[Place], ...], frozenset[Place]], None] = {}
+        self._calls: list[tuple[int, int, tuple[frozenset[Place], ...], frozenset[Place]]] = []
+        self._turns: Counter[int] = Counter()
         for tensor in tensors_in(given):
             self._know(tensor, set())
 
@@ -79,17 +83,20 @@ class Dataflow(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
         """Record a module's results: the origins of its arguments feed it."""
         if not tensors:
             return
-        origins, known = set[tuple[int, int]](), [self._known(one) for one in tensors]
+        origins, known = set["Place"](), [self._known(one) for one in tensors]
         for one in known:
             origins |= set().union(*map(self._of, self._tensors_in(given))) if one is None else one
-        self._calls[module, tuple(self._given.pop(module, ())), frozenset(origins)] = None
+        turn = self._turns[module]
+        self._turns[module] += 1
+        if turn < _MOST:
+            self._calls.append((module, turn, tuple(self._given.pop(module, ())), frozenset(origins)))
         fresh = [
             self._know(one, set() if own is None else own) for one, own in zip(tensors, known, strict=True)
         ]
         for own in fresh:
             own.clear()
         for slot, own in enumerate(fresh):
-            own.add((module, slot))
+            own.add((module, turn, slot))
 
     def lines(self, names: Sequence[str]) -> str:
         """Return the inputs of each module as lines of a golden; ``names`` are those of modules."""
@@ -97,17 +104,22 @@ class Dataflow(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
         return lines_of(Edges.of(self._nodes(names), ""), [*layers])
 
     def _nodes(self, names: Sequence[str]) -> Iterator[GraphNode]:
-        for module, slots, origins in self._calls:
+        def ports(places: Iterable[Place]) -> list[Port | None]:
+            return [
+                Port(names[module], slot, turn) if 0 < self._turns[module] <= _MOST else UNKNOWN
+                for module, turn, slot in sorted(places)
+            ]
 
-            def ports(places: Iterable[Place], own: int = module) -> list[Port | None]:
-                return [UNKNOWN if at in {-1, own} else Port(names[at], slot) for at, slot in sorted(places)]
-
+        for module, turn, slots, origins in self._calls:
+            if self._turns[module] > _MOST:
+                yield GraphNode(names[module], "", (UNKNOWN,))
+                continue
             of_slots = [ports(places) for places in slots]
             found = [one[0] if len(one) == 1 else SEVERAL if one else None for one in of_slots]
             several = [port for one in of_slots if len(one) > 1 for port in one]
             behind = ports(origins) if slots else ports(origins) or [None]
             ends = dict.fromkeys(port for port in (*several, *behind) if port not in found or port in several)
-            yield GraphNode(names[module], "", (*found, *ends))
+            yield GraphNode(names[module], "", (*found, *ends), turn)
 
     def _of(self, tensor: Any) -> set[Place]:
         known = self._known(tensor)

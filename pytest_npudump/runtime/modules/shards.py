@@ -45,7 +45,11 @@ def _ranks(module: Any) -> int:
     size: Any = getattr(module, "tp_size", None)
     if size is None:
         held: Any = getattr(module, "tp_group", None) or getattr(module, "moe_config", None)
-        size = held.size() if hasattr(held, "size") else getattr(held, "tp_size", 1)
+        if hasattr(held, "size"):
+            return int(held.size())
+        # Ranks that have experts each, vLLM's ``ep_size``, split no layer; those with the same tokens add up.
+        experts = getattr(held, "ep_size", 1) // getattr(held, "dp_size", 1)
+        size = max(getattr(held, "tp_size", 1), experts)
     return int(size)
 
 

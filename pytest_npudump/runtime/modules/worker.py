@@ -1,4 +1,4 @@
-"""Torch modules of a process that a test starts, however it does: multiprocessing, a program, Ray.
+"""Modules and cells of a process that a test starts, however it does: multiprocessing, a program, Ray.
 
 A test with ``modules=True`` names in :data:`WORKERS` the file that says what
 it asks for, which processes inherit. Each calls, around its model::
@@ -24,10 +24,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_npudump.errors import RequestError, said
-from pytest_npudump.runtime.modules.capture import Capture
+from pytest_npudump.runtime.modules import capture_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pytest_npudump.runtime.modules.capture import Capture
 
 
 WORKERS = "NPUDUMP_WORKERS"
@@ -67,9 +69,9 @@ def watch(model: Any, *, rank: int | None = None, **asked: Any) -> Iterator[Capt
     """Watch the modules of a model for the test that started this process; nothing where none has.
 
     Args:
-        model: a ``torch.nn.Module``, or what ``torch.compile`` made of one.
-        rank: of this process; None for the variable ``RANK``, or 0.
-        asked: arguments of a :class:`Capture` in place of those of the test, as ``layers``.
+        model: a ``torch.nn.Module``, what ``torch.compile`` made of one, or a ``mindspore.nn.Cell``.
+        rank: of this process; None for the variable ``RANK``, or MindSpore's ``RANK_ID``, or 0.
+        asked: arguments of a capture in place of those of the test, as ``layers``.
 
     Raises:
         RequestError: it is no such model, or another process watches it as the same rank.
@@ -79,8 +81,9 @@ def watch(model: Any, *, rank: int | None = None, **asked: Any) -> Iterator[Capt
         yield None
         return
     told = json.loads(config.read_text(encoding="utf-8"))
-    rank = int(os.environ.get("RANK", "0")) if rank is None else rank
-    capture = Capture(model, Path(told["dump_path"]), rank=rank, **{**told["asked"], **asked})
+    if rank is None:
+        rank = int(os.environ.get("RANK") or os.environ.get("RANK_ID") or 0)
+    capture = capture_of(model, Path(told["dump_path"]), rank=rank, **{**told["asked"], **asked})
     capture.began = time.strftime("%Y%m%d%H%M%S", time.gmtime(config.stat().st_mtime))
     words = said("rank {rank}: {name} began in another process and did not end", rank=rank, name=capture.name)
     beside = next((int(os.environ[name]) for name in _BESIDE if os.environ.get(name, "").isdigit()), 0)

@@ -256,6 +256,8 @@ def test_a_rule_describes_itself_with_reason_and_source() -> None:
         ("MatMulV2", "MatMulV2", True),
         ("MatMul*", "MatMulV2", True),
         ("matmul*", "MatMulV2", False),
+        ("QKVParallelLinear", "QKVParallelLinear[tp=2:256+64+64]", True),
+        ("QKV", "QKVParallelLinear[tp=2:256+64+64]", False),
         ("MatMul", "MatMulV2", False),
         ("[CM]*", "Conv2D", True),
         ("*", "Conv2D", True),

@@ -126,8 +126,10 @@ def test_files_without_a_header_need_type_and_shape(
         (tmp_path / side / "deep").mkdir(parents=True)
         np.array(values, np.float16).tofile(tmp_path / side / "deep" / "x.bin")
     one, other = (str(tmp_path / side) for side in "ab")
-    assert main(["compare", one, one]) == 2
-    assert main(["compare", one, one, "--bin", "float16:2x2"]) == 0
+    for path in (one, f"{one}/deep/x.bin"):
+        assert main(["compare", path, path]) == 2
+        assert f"{path}: .bin files without a header need type and shape of " in capsys.readouterr().err
+    assert main(["compare", one, one, "--bin", "float16:2,2"]) == 0
     assert main(["compare", one, other, "--bin", "float16:2x2"]) == 1
     capsys.readouterr()
     for said, words in (

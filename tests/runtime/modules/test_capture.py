@@ -214,7 +214,7 @@ class Woven(nn.Module):
 
 
 def test_what_feeds_a_module_is_seen_through_what_is_computed_between(tmp_path: Path) -> None:
-    """What comes from code that torch does not see, or from another call of the module, is not known."""
+    """What comes from code that torch does not see is not known."""
     model, given = Woven().requires_grad_(requires_grad=False), torch.ones(3, 4)
     with Capture(model, tmp_path / "outputs") as capture:
         model(given, y=given)
@@ -230,8 +230,9 @@ def test_what_feeds_a_module_is_seen_through_what_is_computed_between(tmp_path: 
         "relu": "e:output.0",
         "f": "relu:output.0",
         "g": "?",
-        "h": "?",
-        "Woven": "? relu:output.0",
+        "h": "c:output.0 g:output.0",
+        "Woven": "h#turn=1:output.0 relu:output.0",
+        "h#turn=1": "h:output.0",
     }
     assert read_module_edges(capture.path / MODULE_EDGES).feeds["d"] == (Port("a"), Port("b"))
     model = models.transformer(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import sys
@@ -23,6 +24,7 @@ from pytest_npudump.runtime.modules import capture_of
 from pytest_npudump.runtime.modules.capture import Value, decoded
 from pytest_npudump.runtime.modules.cells import reduced
 from pytest_npudump.runtime.modules.parameters import parameter_lines
+from pytest_npudump.runtime.modules.worker import WORKERS, answers, watch
 
 REAL = find_spec("mindspore") is not None or os.environ.get("NPUDUMP_TEST_MINDSPORE") == "1"
 X = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
@@ -195,6 +197,27 @@ def test_cells_are_layers_by_path_told_apart_by_who_calls_them(ms: Any, nets: An
     for key, values in (("left:output.0", np.maximum(X, 0)), ("Net:output.1", X)):
         assert found[key].stats.l2norm == pytest.approx(np.linalg.norm(values.astype(np.float64)), rel=1e-12)
         assert (found[key].dtype, found[key].shape, found[key].stats.min) == ("float32", (2, 4), values.min())
+
+
+def test_processes_watch_cells_by_rank(
+    ms: Any, nets: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net, config = nets.Net(), tmp_path / "modules.json"
+    with watch(net) as capture:  # no test has asked
+        assert capture is None
+    asked = {"layers": ["left", "right"], "inputs": False, "tensors": False, "only": None}
+    config.write_text(json.dumps({"dump_path": str(tmp_path / "dump"), "asked": asked}), "utf-8")
+    monkeypatch.setenv(WORKERS, str(config))
+    monkeypatch.delenv("RANK", raising=False)
+    for rank in range(2):
+        monkeypatch.setenv("RANK_ID", str(rank))  # as msrun does
+        with watch(net) as capture:
+            net(ms.Tensor((1 + rank) * X))
+    assert [(one.name, one.problems) for one in answers(config)] == [("Net", [])] * 2
+    found = {str(record.key): record.stats.max for record in read_dump(tmp_path / "dump").records}
+    assert found == {
+        f"{name}#rank={rank}:output.0": 1 + rank for rank in (0, 1) for name in ("left", "right")
+    }
 
 
 def test_operators_are_layers_below_the_cell_that_calls_them(ms: Any, nets: Any, tmp_path: Path) -> None:

@@ -138,6 +138,21 @@ def test_lost(npu_dump, model):
         one(models.words())
     npu_dump.ratio(device, reference, reference)
 """
+BESIDE = """
+@pytest.mark.npu_dump(modules=True, layers=["blocks.*"])
+@pytest.mark.parametrize("broken", [False, True])
+@pytest.mark.parametrize("how", ["same", "ratio", "nothing"])
+def test_beside(npu_dump, model, how, broken):
+    rounded = copy.deepcopy(model).bfloat16()
+    device = copy.deepcopy(rounded)
+    if broken:
+        device.blocks[3].mlp[0].weight.data *= 1.1
+    three = [npu_dump.modules(one, tensors=True, golden=False) for one in (device, rounded, model)]
+    for one in (device, rounded, model):
+        one(models.words())
+    if how != "nothing":
+        getattr(npu_dump, how)(*three[: 2 if how == "same" else 3])
+"""
 
 
 def test_two_captures_are_held_against_each_other(project: pytest.Pytester) -> None:
@@ -156,6 +171,25 @@ def test_two_captures_are_held_against_each_other(project: pytest.Pytester) -> N
     assert "float32" not in golden.replace("bfloat16", "")
     (both,) = (path.read_text("utf-8") for path in project.path.rglob("golden/**/test_same*False*.yaml"))
     assert both.count("#load=1") == 96
+
+
+@pytest.mark.parametrize("options", [(), ("--npudump-update-golden",)])
+def test_captures_beside_the_golden_are_judged_by_the_test_alone(
+    project: pytest.Pytester, options: tuple[str, ...]
+) -> None:
+    project.makepyfile(test_blocks=FIXTURE + BESIDE)
+    done = project.runpytest_inprocess(*options)
+    done.assert_outcomes(passed=2, failed=4)
+    told = {
+        "same-True": "npu_dump.same(): ",
+        "ratio-True": "npu_dump.ratio(): rounding does not explain it: blocks.3.mlp.0:",
+        "nothing-False": "no module was called while it was watched for the golden",
+        "nothing-True": "no module was called while it was watched for the golden",
+    }
+    done.stdout.fnmatch_lines_random(
+        [f"FAILED *test_beside[[]{name}]*{words}*" for name, words in told.items()]
+    )
+    assert not [*project.path.rglob("golden/**/*.yaml")]
 
 
 KEPT = """

@@ -91,8 +91,69 @@ def test_one_rank_and_two_have_one_golden_and_a_wrong_part_or_copy_is_named(
     passed = pytester.runpytest_inprocess()
     passed.assert_outcomes(passed=1)
     passed.stdout.fnmatch_lines(["npudump: 1 of 1 tests passed; 23 of 23 tensors compared (modules)"])
-    for fault, layer in (("part", "1.up:output.0"), ("copy", "2.norm#rank=1:output.0")):
+    for fault, named in (("part", "*first mismatch: 1.up:output.0"), ("copy", "2.norm#rank=1:output.0")):
         monkeypatch.setenv("FAULT", fault)
         failed = pytester.runpytest_inprocess()
         failed.assert_outcomes(failed=1)
-        failed.stdout.fnmatch_lines([f"npudump: *first mismatch: {layer} *"])
+        failed.stdout.fnmatch_lines([f"npudump: {named} *"])
+
+
+EXPERTS = """
+import torch
+import torch.distributed as dist
+from pytest_npudump.runtime.modules.worker import watch
+
+def whole(x):
+    if not dist.is_initialized():
+        return x
+    parts = [torch.empty_like(x) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, x)
+    return torch.cat(parts)
+
+class Moe(torch.nn.Module):
+    "Each rank has its tokens, and its experts, which compute the tokens of all."
+    def __init__(self, number, rank, ranks):
+        super().__init__()
+        torch.manual_seed(number)
+        self.rank, self.ranks, self.router = rank, ranks, torch.nn.Linear(8, 4)
+        every = [torch.nn.Linear(8, 8) for _ in range(4)]
+        self.experts = torch.nn.ModuleList(every[rank * 4 // ranks : (rank + 1) * 4 // ranks])
+
+    def forward(self, x):
+        gates, tokens = whole(self.router(x).softmax(-1)), whole(x)
+        own = gates.chunk(self.ranks, 1)[self.rank]
+        given = sum(own[:, [at]] * expert(tokens) for at, expert in enumerate(self.experts))
+        if self.ranks > 1:
+            dist.all_reduce(given)
+        return x + given.chunk(self.ranks, 0)[self.rank]
+
+def main(rank, ranks, fault, store):
+    if ranks > 1:
+        dist.init_process_group("gloo", f"file://{store}", rank=rank, world_size=ranks)
+    model = torch.nn.Sequential(*(Moe(number, rank, ranks) for number in range(2)))
+    if rank and fault:
+        model[1].experts[1].weight.data *= 1.01
+    x = torch.linspace(-1, 1, 6 * 8).reshape(6, 8).chunk(ranks, 0)[rank]
+    with torch.no_grad(), watch(model, rank=rank):
+        model(x)
+    if ranks > 1:
+        dist.destroy_process_group()
+"""
+
+
+def test_tokens_and_experts_that_two_ranks_share_have_the_golden_of_one(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile(parallel=EXPERTS, test_model=TEST)
+    pytester.path.joinpath("names.yaml").write_text(
+        'layouts: {"*.experts.*": "{2}[ep] t h", "*": "t[ep] h"}\n'
+    )
+    pytester.makeini("[pytest]\nfilterwarnings = ignore\npythonpath = .")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(pytester.path), *sys.path]))
+    pytester.runpytest_inprocess("--npudump-update-golden").assert_outcomes(passed=1)
+    monkeypatch.setenv("RANKS", "2")
+    passed = pytester.runpytest_inprocess()
+    passed.stdout.fnmatch_lines(["npudump: 1 of 1 tests passed; 13 of 13 tensors compared (modules)"])
+    monkeypatch.setenv("FAULT", "expert")
+    failed = pytester.runpytest_inprocess()
+    failed.stdout.fnmatch_lines(["*1.experts.3:output.0 *"])
