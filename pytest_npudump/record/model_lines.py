@@ -10,9 +10,10 @@ channels in another order are told from other weights. Operators without attribu
     BatchNormalization@22 - 4fWq0e p-Zr
     MaxPool@4 9s_Q
 
-Of an om, attributes are what the compiler made of them: there the first digest is of types, shapes and
-layouts of the weights. Of torch modules and cells of MindSpore the file is ``#NAME.parameters``. Where
-several models ran, an operator's name is followed by ``#model=``, as in keys of tensors.
+Of an om, whose attributes are told in part, a second digest stands behind the first one without a space, of
+types, shapes and layouts of the weights: those that the compiler has put otherwise are not compared. Of torch
+modules and cells of MindSpore the file is ``#NAME.parameters``. Where several models ran, an operator's name
+is followed by ``#model=``, as in keys of tensors.
 """
 
 from __future__ import annotations
@@ -32,8 +33,12 @@ PARAMETERS = ".parameters"
 """Ends the name of a file in the line of a model that is in none: all that is known is its parameters."""
 ALL, WEIGHTS, NOTHING = "all", "weights", "nothing"
 _FILE_LINE = re.compile(r"#\S+ [\w-]{16} (?:-|[\w-]{6})")
-_OPERATOR_LINE = re.compile(r"[^\s#]+(?:#model=[^\s#]+)? (?:-|[\w-]{4})(?: [\w-]{6}(?: [\w-]{4}){0,2})?")
-_ATTRIBUTES, _EXACT, _BY_AXIS = slice(1), slice(1, 2), slice(2, None)
+_OPERATOR_LINE = re.compile(
+    r"[^\s#]+(?:#model=[^\s#]+)? (?:-|(?:[\w-]{4}){1,2})(?: [\w-]{6}(?: [\w-]{4}){0,2})?"
+)
+_ATTRIBUTES, _FORM = slice(4), slice(4, None)
+"""Where digests stand in the first word of an operator."""
+_EXACT, _BY_AXIS = slice(1, 2), slice(2, None)
 """Where an operator's digests stand among its words."""
 
 
@@ -65,8 +70,8 @@ class ModelChange:
         operators: operators with weights or attributes that are new or gone.
         graph: whether operators feed others, or are of other types or versions.
         weighted: number of operators with weights in the run.
-        read: what the files tell besides their bytes: :data:`ALL`; :data:`WEIGHTS` of a format whose
-            attributes tell nothing; :data:`PARAMETERS` of a model in no file; or :data:`NOTHING`.
+        read: what the files tell besides their bytes: :data:`ALL`; :data:`WEIGHTS`, with the graph and some
+            attributes, of oms; :data:`PARAMETERS` of a model in no file; or :data:`NOTHING`.
     """
 
     files: tuple[str, ...] = ()
@@ -146,17 +151,18 @@ def change_of_models(golden: str, run: str) -> ModelChange | None:
     changed = [name for name in changed if name not in shifted or all(name in names for names in strange)]
     told = {*changed}
     operators = [name for at in (0, 1) for name in left[at] if name in strange[at] and name not in told]
-    weights = [name for name in changed if old[name][_EXACT] != new[name][_EXACT]]
-    attributes = [name for name in changed if old[name][_ATTRIBUTES] != new[name][_ATTRIBUTES]]
+    pairs = {name: (old[name], new[name]) for name in changed}
+    weights = [
+        name
+        for name, (was, now) in pairs.items()
+        if was[_EXACT] != now[_EXACT] and was[0][_FORM] == now[0][_FORM]
+    ]
+    attributes = [name for name, (was, now) in pairs.items() if was[0][_ATTRIBUTES] != now[0][_ATTRIBUTES]]
     found = ModelChange(others, weighted=sum(bool(words[_EXACT]) for words in new.values()))
     if NONE in (*graphs[0], *graphs[1]):
-        told = {*attributes}
-        weights = [name for name in weights if name not in told]
-        if not common or (not weights and (attributes or operators)):
-            return found
-        found, attributes, operators = replace(found, read=WEIGHTS), [], []
-    else:
-        found = replace(found, read=read, graph=graphs[0] != graphs[1] and not operators)
+        return found
+    read = WEIGHTS if formats == {"om"} else read
+    found = replace(found, read=read, graph=graphs[0] != graphs[1] and not operators)
     permuted = {
         name: axis
         for name in reversed(weights)

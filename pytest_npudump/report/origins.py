@@ -141,9 +141,8 @@ def what_changed(result: Result, most: int | None = _SHOWN) -> str:
 
 def _model_changes(models: ModelChange, most: int | None) -> Iterator[str]:
     if models.files and models.read == NOTHING:
-        yield _("the model {names} is another file than the golden's").format(
-            names=first_of(models.files, most)
-        )
+        words = _("the model {names} is another file than the golden's (operators not compared)")
+        yield words.format(names=first_of(models.files, most))
     weights = [name for name in models.weights if name not in models.permuted]
     moved = [_("{name} (axis {axis})").format(name=name, axis=axis) for name, axis in models.permuted.items()]
     for names, words in (
@@ -177,7 +176,7 @@ def model_line(result: Result, *, brief: bool) -> list[str]:
     elif not models.changed and models.read == ALL:
         words = _("{names} differs, its weights and attributes do not: kernel, driver or input")
     elif not models.changed:
-        words = _("{names} differs, its weights do not")
+        words = _("{names} differs; its graph, weights and known attributes do not")
     return [_("model:      {words}").format(words=words.format(names=first_of(models.files)))]
 
 
