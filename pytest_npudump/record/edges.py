@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from pytest_npudump.dump.records import TensorKey, sanitise
+from pytest_npudump.dump.records import ARGMAX, TensorKey, sanitise
 from pytest_npudump.dump.table import NEEDED, StatsTable
 
 SIGN = "<"
@@ -275,7 +275,7 @@ def same_values(table: StatsTable) -> Edges:
         alike = None in values[:NEEDED] or values[0] == values[1]
         told: tuple[object, ...] = ()
         if not alike and all(value == value for value in values):  # noqa: PLR0124 - NaN
-            digest = table.digests[row] if table.digests else ""
+            digest = table.digests[row].partition(ARGMAX)[0] if table.digests else ""
             place = replace(key, layer="", io="", slot=0, turn=0)
             told = (place, table.dtypes[row], table.counts[row], *values, digest)
         if key.io == "output" and told:
