@@ -285,6 +285,7 @@ class Dump:
         notes: what a reader decided that a user may want to know.
         raw_names: whether the layers' names are raw (from headers) rather than sanitised (from file names).
         overflow: files of overflow records, which hold no tensor of the model.
+        fed: lines of a golden for what models were given, as far as it passed through host memory.
     """
 
     root: Path
@@ -293,3 +294,4 @@ class Dump:
     notes: tuple[str, ...] = field(default=())
     raw_names: bool = False
     overflow: tuple[Path, ...] = ()
+    fed: str = ""

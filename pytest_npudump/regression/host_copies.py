@@ -23,6 +23,7 @@ from pytest_npudump.dump.arrays.decode import DecodeError
 from pytest_npudump.dump.columns import UNTOLD, TensorTable
 from pytest_npudump.dump.records import ARGMAX, Dump, Stats, TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.stats.projections import project
+from pytest_npudump.record.model_lines import fed_line
 from pytest_npudump.runtime.base import ModelSession, Port, PortedSession
 
 if TYPE_CHECKING:
@@ -55,9 +56,11 @@ class HostCopies:
     Attributes:
         sessions: of each session in the order of loading the stem of its file, and what passed: by the part
             of the test, then by the number of the execution.
+        fed: by the stem of a file a digest of each execution's inputs.
     """
 
     sessions: list[tuple[str, dict[str, dict[int, list[_Passed]]]]] = field(default_factory=list)
+    fed: defaultdict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))
 
     def watch(
         self,
@@ -87,6 +90,7 @@ class HostCopies:
         def look(inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
             number = next(numbers)
             if not steps or any(first <= number <= last for first, last in steps):
+                self.fed[stem].append(_digest(inputs))
                 pairs = zip(ports, (*inputs, *outputs), strict=True)
                 seen[part()][number] = [
                     one
@@ -100,6 +104,8 @@ class HostCopies:
         """Return a dump with what is known of what passed, in those of its rows that have none."""
         keys = dict(self._keys())
         records, found = dump.records, dict[int, _Passed]()
+        names = ((TensorKey(stem, "", 0).name_text, digests) for stem, digests in self.fed.items())
+        dump = replace(dump, fed="".join(fed_line(*one) for one in names if all(one[1])))
         if not keys:
             return dump
         texts = records.texts if isinstance(records, TensorTable) else [str(one.key) for one in records]
@@ -125,6 +131,17 @@ class HostCopies:
                             )
                             yield str(key), one
                             yield str(replace(key, model=stem)), one
+
+
+def _digest(inputs: Sequence[np.ndarray]) -> bytes:
+    """Return a digest of types, shapes and bytes; b"" of objects, whose bytes say nothing."""
+    digest = sha256()
+    for array in inputs:
+        if array.dtype.hasobject:
+            return b""
+        digest.update(repr((str(array.dtype), array.shape)).encode())
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else b"")
+    return digest.digest()
 
 
 def _passed(port: Port, array: np.ndarray, *, sums: bool, peaks: bool) -> Iterator[_Passed]:

@@ -140,6 +140,8 @@ def what_changed(result: Result, most: int | None = _SHOWN) -> str:
 
 
 def _model_changes(models: ModelChange, most: int | None) -> Iterator[str]:
+    if models.fed:
+        yield _("the inputs of model {names} changed").format(names=first_of(models.fed, most))
     if models.files and models.read == NOTHING:
         words = _("the model {names} is another file than the golden's (operators not compared)")
         yield words.format(names=first_of(models.files, most))
@@ -166,16 +168,16 @@ def _model_changes(models: ModelChange, most: int | None) -> Iterator[str]:
 def model_line(result: Result, *, brief: bool) -> list[str]:
     """Return what the golden tells of the models that ran, where the headline does not say it."""
     models = result.models
-    if models is None or (brief and models.changed):
+    if models is None or (brief and (models.changed or models.read == NOTHING)):
         return []
     words = what_changed(result, None)
     if not models.files and models.read == PARAMETERS:
         words = _("its parameters are the golden's: code, kernel, driver or input")
-    elif not models.files:
+    elif not models.files and models.read == ALL:
         words = _("the golden's, byte for byte: kernel, driver or input")
     elif not models.changed and models.read == ALL:
         words = _("{names} differs, its weights and attributes do not: kernel, driver or input")
-    elif not models.changed:
+    elif models.files and not models.changed:
         words = _("{names} differs; its graph, weights and known attributes do not")
     return [_("model:      {words}").format(words=words.format(names=first_of(models.files)))]
 

@@ -107,7 +107,10 @@ def test_outputs_and_inputs_are_told_apart_by_elements(
         "-k",
         "test_logits",
         failed=1,
-        shows="source: *x:output.0; an input of the graph: other values are fed, or something wrote to them*",
+        shows=[
+            "npudump: the inputs of model logits changed; first mismatch: x:output.0 *",
+            "source: *x:output.0; an input of the graph: other values are fed, or something wrote to them*",
+        ],
     )
 
 
