@@ -60,7 +60,7 @@ class HostCopies:
     """
 
     sessions: list[tuple[str, dict[str, dict[int, list[_Passed]]]]] = field(default_factory=list)
-    fed: defaultdict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))
+    fed: dict[str, list[bytes]] = field(default_factory=dict)
 
     def watch(
         self,
@@ -82,7 +82,7 @@ class HostCopies:
         """
         if not isinstance(session, PortedSession):
             return
-        seen: dict[str, dict[int, list[_Passed]]] = defaultdict(dict)
+        seen: dict[str, dict[int, list[_Passed]]] = {}
         given, numbers = session.input_ports, count()
         ports = (*given, *session.output_ports)
         self.sessions.append((stem, seen))
@@ -90,9 +90,9 @@ class HostCopies:
         def look(inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
             number = next(numbers)
             if not steps or any(first <= number <= last for first, last in steps):
-                self.fed[stem].append(_digest(inputs))
+                self.fed.setdefault(stem, []).append(_digest(inputs))
                 pairs = zip(ports, (*inputs, *outputs), strict=True)
-                seen[part()][number] = [
+                seen.setdefault(part(), {})[number] = [
                     one
                     for place, (port, array) in enumerate(pairs)
                     for one in _passed(port, array, sums=sums, peaks=place >= len(given))
