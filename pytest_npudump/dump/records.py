@@ -226,6 +226,10 @@ class Payload:
     data: bytes = field(default=b"", compare=False, repr=False)
 
 
+ARGMAX = "argmax"
+"""Stands behind hashes for where the rows of an output are by far the largest: ``argmax:17``."""
+
+
 @dataclass(frozen=True, slots=True)
 class TensorRecord:
     """One tensor of a dump.
@@ -247,7 +251,8 @@ class TensorRecord:
         sub_format: group count of FRACTAL_Z and the like; 0 where unknown.
         note: why something is missing (no statistics for this type, null address ...); "" if nothing is.
         digest: hashes of the tensor's bytes that the producer computed, in lower case: ``md5:5d41...``,
-            ``sha1:aaf4...``, or both in this order with a space between; "" where it gave none.
+            ``sha1:aaf4...``, or both in this order with a space between; "" where it gave none. Behind them
+            :data:`ARGMAX` of an output.
     """
 
     key: TensorKey
@@ -280,6 +285,7 @@ class Dump:
         notes: what a reader decided that a user may want to know.
         raw_names: whether the layers' names are raw (from headers) rather than sanitised (from file names).
         overflow: files of overflow records, which hold no tensor of the model.
+        fed: lines of a golden for what models were given, as far as it passed through host memory.
     """
 
     root: Path
@@ -288,3 +294,4 @@ class Dump:
     notes: tuple[str, ...] = field(default=())
     raw_names: bool = False
     overflow: tuple[Path, ...] = ()
+    fed: str = ""

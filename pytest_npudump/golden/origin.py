@@ -244,7 +244,7 @@ def _models(before: Record, after: Record) -> str:
     if found is None:
         return MODELS
     parts = (("weights", found.weights), ("attributes", found.attributes), ("operators", found.operators))
-    told = [f"{what} of {first_of(names)}" for what, names in parts if names]
+    told = [f"{what} of {first_of(names)}" for what, names in (*parts, ("inputs", found.fed)) if names]
     return f"{MODELS}: {'; '.join(told) or first_of(found.files or ('graph',))}"
 
 

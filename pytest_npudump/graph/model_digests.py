@@ -6,8 +6,9 @@ read has no part in them; nor have attributes that are the defaults of their ope
 integers that an operator reads, such as shapes and axes, count as attributes. What is in the branches of
 ``If``, the body of ``Loop`` and ``Scan`` and the functions of a model belongs to the operator outside.
 
-Of an om the weights are read, of ``ModelDef`` as :mod:`pytest_npudump.graph.model_files` says: an operator
-``Const`` has them in its attribute ``value``, or their place in the partition of type 1.
+Of an om they are read from its ``ModelDef``, as :mod:`pytest_npudump.graph.model_files` says. An operator
+``Const`` has weights in its attribute ``value``, or their place in the partition of type 1. Attributes are
+those that ``_ir_attr_names`` names: older compilers do not write it, nor for operators that they put in.
 """
 
 from __future__ import annotations
@@ -16,15 +17,17 @@ import mmap
 from base64 import urlsafe_b64encode
 from collections import defaultdict
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import lru_cache
+from graphlib import TopologicalSorter
 from hashlib import sha256
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.errors import FormatError, NpudumpError
-from pytest_npudump.graph.model_files import fields, partition, varint
+from pytest_npudump.graph.model_files import MODEL_DEF, fields, partitions, varint
 from pytest_npudump.onnxmodels.graph import branches, names_of
 from pytest_npudump.onnxmodels.loaded_files import model_digest
 from pytest_npudump.onnxmodels.sessions import onnx, read_model
@@ -112,7 +115,7 @@ def _of_model(path: Path, digest: str) -> tuple[str, tuple[tuple[str, str], ...]
     """Return the digest of a model's graph, and the name and digests of each operator that has any."""
     del digest  # of the content that is read
     if path.suffix == ".om":
-        graph, found = NONE, [*_of_om(path)]
+        graph, found = _of_om(path)
     else:
         model = read_model(path)
         graph, found = _OnnxContent(model, path.parent).digests()
@@ -128,14 +131,17 @@ class _Weight(NamedTuple):
 
 
 class _Content(NamedTuple):
-    """Content of an operator: everything but weights as bytes, and its weights."""
+    """Content of an operator: all but weights as bytes, its weights, and how a compiler put these."""
 
     others: tuple[bytes, ...] = ()
     weights: tuple[_Weight, ...] = ()
+    forms: tuple[bytes, ...] = ()
 
 
 def _operator_words(content: _Content) -> str:
-    words = [_short(_OF_OTHERS, *content.others) if content.others else NONE]
+    words = [_short(_OF_OTHERS, *content.others) if content.others or content.forms else NONE]
+    if content.forms:
+        words[0] += _short(_OF_OTHERS, *content.forms)
     if content.weights:
         words.append(_short(_OF_WEIGHTS, *(one.exact for one in content.weights)))
         axes = max(len(one.by_axis) for one in content.weights)
@@ -380,100 +386,179 @@ def _from_file(place: Mapping[str, str], folder: Path) -> bytes:
         raise FormatError(path, f"weights cannot be read: {error}") from error
 
 
-_MODEL, _WEIGHTS = 0, 1
-"""Types of partitions of an om."""
+_WEIGHTS, _FLOWS = 1, {6, 7}
+"""Types of partitions of an om: weights, and models of a flow, which are not read."""
+_HOLDING = frozenset({b"Const", b"Constant"})
+_DATA = b"Data"
+_TOLD = b"_ir_attr_names"
+"""The attribute that names those of an operator that its definition has: the compiler adds many more."""
+
+_NUMBERED = b"attr_name_enum", b"attr_value_enum", b"attrs_use_string_value"
+"""Attributes of a model: names that keys stand for, texts that numbers do, and of which names these are."""
+_DIGIT = 127
+"""A key that stands for a name is a zero byte and its number's digits, the lowest first, each plus one."""
+
+Place = tuple[int, int]
 
 
-def _of_om(path: Path) -> Iterator[tuple[str, _Content]]:
-    """Yield the operators of an om that read constants, and these.
+class _OmContent:
+    """Contents of an om's operators, and which feeds which.
 
-    Fields: ``ModelDef.graph`` 7; ``GraphDef.op`` 6; ``OpDef`` name 1, type 2, input 5, attr 10; of an entry
-    of a map key 1, value 2; ``AttrDef`` i 3, t 12; ``TensorDef`` desc 1, data 2; ``TensorDescriptor`` dtype
-    2, shape 3, layout 4, attr 5, weight_size 11, data_offset 18; ``ShapeDef.dim`` 1.
-
-    Raises:
-        FormatError: it is no om, or holds constants that are not where it says.
+    Fields: ``ModelDef`` graph 7, attr 11; ``GraphDef`` op 6; ``OpDef`` name 1, type 2, input 5, attr 10,
+    output_desc 34; of an entry of a map key 1, value 2; ``AttrDef`` list 1, i 3, t 12, and 10 to 13 what is
+    no plain value; ``ListValue`` s 2, i 3, b 5, and 8 to 11 the same; ``TensorDef`` desc 1, data 2;
+    ``TensorDescriptor`` dtype 2, shape 3, layout 4, attr 5, weight_size 11, data_offset 18; ``ShapeDef`` dim
+    1.
     """
+
+    def __init__(self, data: mmap.mmap, path: Path) -> None:
+        self._data, self._path = data, path
+        self._words: tuple[tuple[list[bytes], list[bytes], bytes], ...] = ()
+
+    def digests(self) -> tuple[str, list[tuple[str, _Content]]]:
+        """Return the digest of the graphs, and the name and content of each operator that has any.
+
+        Raises:
+            FormatError: it is no om, or holds models or constants that are not read.
+            ValueError: operators feed each other in a circle.
+            IndexError: a name is none of those that the model has.
+        """
+        models = [*partitions(self._data, self._path)]
+        if any(MODEL_DEF not in model or _FLOWS & model.keys() for model in models):
+            raise FormatError(self._path, "holds models that are not read")
+        shapes: list[bytes] = []
+        found: dict[str, _Content] = {}
+        for model in models:
+            parts = self._read(model[MODEL_DEF], 7, 11)
+            told = dict(self._entries(parts[11]))
+            names, texts, masks = (
+                [*map(self._bytes, self._list(told[key], number)[number])] if key in told else []
+                for key, number in zip(_NUMBERED, (2, 2, 5), strict=True)
+            )
+            self._words = ((names, texts, b"".join(masks)), *self._words[-1:])
+            held = model.get(_WEIGHTS, (0, 0))
+            shapes += [self._graph(graph, held, found) for graph in parts[7]]
+        return _short(_OF_GRAPH, *shapes), [*found.items()]
+
+    def _graph(self, graph: Place, held: Place, found: dict[str, _Content]) -> bytes:
+        """Return a digest of a graph, and add what its operators compute with, some of it held elsewhere."""
+        every = (self._read(place, 1, 2, 5, 10, 34) for place in self._read(graph, 6)[6])
+        operators = {self._first(one[1]): one for one in every}
+        made: dict[bytes, bytes] = {}
+        constants: dict[bytes, tuple[bytes, _Weight]] = {}
+        feeds = {name: [*map(self._bytes, one[5])] for name, one in operators.items()}
+        producers = {name: {feed.rpartition(b":")[0] for feed in fed} for name, fed in feeds.items()}
+        for name in filter(operators.__contains__, TopologicalSorter(producers).static_order()):
+            parts, weights, ports = operators[name], [], []
+            kind, attributes = self._first(parts[2]), dict(self._entries(parts[10]))
+            if kind in _HOLDING:
+                if (constant := self._constant(attributes.get(b"value"), held)) is not None:
+                    constants[name] = constant
+                continue
+            for feed in feeds[name]:
+                producer, _, slot = feed.rpartition(b":")
+                if producer in constants:
+                    weights.append(constants[producer])
+                    ports.append(b"constant" + weights[-1][0])
+                elif slot != b"-1":  # which is an edge of control
+                    ports.append(made[producer] + slot if producer in made else b"")
+            others = [*self._plain(attributes)]
+            outputs = (repr(self._form(place)).encode() for place in parts[34])
+            made[name] = _long(kind, *outputs, *ports, *(others if kind == _DATA else ()))
+            if weights or (others and kind != _DATA):
+                text = name.decode("utf-8", "replace")
+                forms, tensors = zip(*weights, strict=True) if weights else ((), ())
+                # A static part stands in the whole graph, too.
+                both = zip(found.get(text, _Content()), (tuple(others), tensors, forms), strict=True)
+                found[text] = _Content(*(tuple(dict.fromkeys(before + own)) for before, own in both))
+        return _long(*sorted(made.values()))
+
+    def _read(self, place: Place, *wanted: int) -> Mapping[int, list[Place]]:
+        """Return where the wanted fields of a message lie, by their numbers."""
+        found: dict[int, list[Place]] = {number: [] for number in wanted}
+        for number, *at in fields(self._data, *place, self._path, wanted):
+            found[number].append((at[0], at[1]))
+        return found
+
+    def _bytes(self, place: Place) -> bytes:
+        return self._data[slice(*place)]
+
+    def _first(self, places: Sequence[Place]) -> bytes:
+        return self._bytes(places[0]) if places else b""
+
+    def _numbers(self, place: Place) -> Iterator[int]:
+        at, end = place
+        while at < end:
+            number, at = varint(self._data, at, end, self._path)
+            yield number
+
+    def _number(self, places: Sequence[Place]) -> int:
+        return next(self._numbers(places[0])) if places else 0
+
+    def _entries(self, places: Iterable[Place]) -> Iterator[tuple[bytes, tuple[Place, list[bytes] | None]]]:
+        """Yield the name of each attribute, where its value lies, and the texts that its numbers are."""
+        for place in places:
+            entry = self._read(place, 1, 2)
+            name, texts = self._first(entry[1]), None
+            for names, values, masks in self._words:  # those of one behind the first may be numbered in turn
+                if name[:1] == b"\0":
+                    number = sum((digit - 1) * _DIGIT**at for at, digit in enumerate(name[1:]))
+                    name, texts = names[number], values if masks[number] else None
+            if entry[2]:
+                yield name, (entry[2][0], texts)
+
+    def _plain(self, attributes: Mapping[bytes, tuple[Place, list[bytes] | None]]) -> Iterator[bytes]:
+        """Yield name and value of the attributes of an operator's definition, but for tensors and graphs."""
+        told = attributes.get(_TOLD)
+        names = [*map(self._bytes, self._list(told, 2)[2])] if told is not None else []
+        for name in sorted(name for name in names if name in attributes):
+            place, texts = attributes[name]
+            parts = self._read(place, 1, 2, 3, *range(10, 14))
+            many = bool(parts[1])
+            parts = self._list(attributes[name], *range(2, 13)) if many else parts
+            if any(parts[number] for number in (range(8, 12) if many else range(10, 14))):
+                continue
+            values = [self._bytes(one) for one in parts[2]]
+            if texts is not None:
+                values = [texts[number] for one in parts[3] for number in self._numbers(one)]
+            elif many:
+                values += [bytes([at]) + self._bytes(one) for at in range(3, 13) for one in parts[at]]
+            elif not values:
+                values = [self._bytes(place)]
+            yield _long(name, *values)
+
+    def _list(self, attribute: tuple[Place, object], *wanted: int) -> Mapping[int, list[Place]]:
+        return self._read(next(iter(self._read(attribute[0], 1)[1]), (0, 0)), *wanted)
+
+    def _form(self, desc: Place) -> tuple[int, list[int], bytes]:
+        """Return type, shape and layout of a tensor."""
+        parts = self._read(desc, 2, 3, 4)
+        dims = (place for shape in parts[3] for place in self._read(shape, 1)[1])
+        return self._number(parts[2]), [*chain.from_iterable(map(self._numbers, dims))], self._first(parts[4])
+
+    def _constant(self, value: tuple[Place, object] | None, held: Place) -> tuple[bytes, _Weight] | None:
+        """Return the form and the digests of a constant; None without a value."""
+        for tensor in self._read(value[0], 12)[12] if value is not None else ():
+            parts = self._read(tensor, 1, 2)
+            desc = next(iter(parts[1]), (0, 0))
+            told, form = self._read(desc, 5, 11, 18), self._form(desc)
+            offset, size = self._number(told[18]), self._number(told[11])
+            if merged := dict(self._entries(told[5])).get(b"merged_offset"):
+                offset = self._number(self._read(merged[0], 3)[3])
+            content = self._first(parts[2])
+            if not content and 0 not in form[1]:
+                start = held[0] + offset
+                if not 0 < size <= held[1] - start:
+                    raise FormatError(self._path, "a constant lies outside of the weights", offset=start)
+                content = self._data[start : start + size]
+            text = repr(form).encode()
+            return text, _weight(text, form[1], content)
+        return None
+
+
+def _of_om(path: Path) -> tuple[str, list[tuple[str, _Content]]]:
     try:
         with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            read = partial(_om_message, data, path)
-            for graph in read(*partition(data, path, _MODEL), (7,))[7]:
-                operators = [read(*operator, (1, 2, 5, 10)) for operator in read(*graph, (6,))[6]]
-                named = [(_om_text(data, one[1]), one) for one in operators]
-                constants = {
-                    name: _om_constant(data, path, parts[10])
-                    for name, parts in named
-                    if _om_text(data, parts[2]) in {"Const", "Constant"}
-                }
-                for name, parts in named:
-                    feeds = [
-                        data[slice(*place)].decode("utf-8", "replace").rpartition(":")[0]
-                        for place in parts[5]
-                    ]
-                    found = [one for feed in feeds if (one := constants.get(feed)) is not None]
-                    if found:
-                        yield name, _Content(tuple(form for form, _ in found), tuple(one for _, one in found))
-    except (OSError, ValueError) as error:
+            return _OmContent(data, path).digests()
+    except (OSError, ValueError, IndexError) as error:
         raise FormatError(path, f"cannot be read: {error}") from error
-
-
-def _om_message(
-    data: mmap.mmap, path: Path, first: int, last: int, wanted: tuple[int, ...]
-) -> Mapping[int, list[tuple[int, int]]]:
-    """Return the places of the wanted fields of a message, by their numbers."""
-    found: dict[int, list[tuple[int, int]]] = {number: [] for number in wanted}
-    for number, *place in fields(data, first, last, path, wanted):
-        found[number].append((place[0], place[1]))
-    return found
-
-
-def _om_text(data: mmap.mmap, places: Sequence[tuple[int, int]]) -> str:
-    return data[slice(*places[0])].decode("utf-8", "replace") if places else ""
-
-
-def _om_constant(
-    data: mmap.mmap, path: Path, attributes: Sequence[tuple[int, int]]
-) -> tuple[bytes, _Weight] | None:
-    """Return the form and the digests of a constant; None without a value."""
-    read = partial(_om_message, data, path)
-    for value in _om_entries(data, path, attributes, b"value"):
-        for tensor in read(*value, (12,))[12]:
-            parts = read(*tensor, (1, 2))
-            told = read(*parts[1][0], (2, 3, 4, 5, 11, 18)) if parts[1] else {}
-            numbers = {at: varint(data, *told[at][0], path)[0] for at in (2, 11, 18) if told.get(at)}
-            shape = [
-                number
-                for place in told.get(3, ())
-                for dims in read(*place, (1,))[1]
-                for number in _om_numbers(data, path, *dims)
-            ]
-            offset = numbers.get(18, 0)
-            for merged in _om_entries(data, path, told.get(5, ()), b"merged_offset"):
-                offset = next((varint(data, *one, path)[0] for one in read(*merged, (3,))[3]), 0)
-            if parts[2] and parts[2][0][0] < parts[2][0][1]:
-                content = data[slice(*parts[2][0])]
-            else:
-                start, end = partition(data, path, _WEIGHTS)
-                size = numbers.get(11, 0)
-                if not 0 < size <= end - start - offset:
-                    raise FormatError(path, "a constant lies outside of the weights", offset=start)
-                content = data[start + offset : start + offset + size]
-            form = repr((numbers.get(2), shape, _om_text(data, told.get(4, ())))).encode()
-            return form, _weight(form, shape, content)
-    return None
-
-
-def _om_entries(
-    data: mmap.mmap, path: Path, places: Iterable[tuple[int, int]], key: bytes
-) -> Iterator[tuple[int, int]]:
-    """Yield the places of the values of a map's key."""
-    for place in places:
-        entry = _om_message(data, path, *place, (1, 2))
-        if entry[1] and data[slice(*entry[1][0])] == key:
-            yield from entry[2][:1]
-
-
-def _om_numbers(data: mmap.mmap, path: Path, at: int, end: int) -> Iterator[int]:
-    while at < end:
-        number, at = varint(data, at, end, path)
-        yield number

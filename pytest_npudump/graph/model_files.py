@@ -33,7 +33,7 @@ from pytest_npudump.record.edges import UNKNOWN, Edges, GraphNode, Port, edges_o
 from pytest_npudump.storage.regular_file import open_regular, read_regular, read_small
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     GeOperator = tuple[str, str, tuple[str, ...]]
@@ -282,18 +282,20 @@ def _operands(text: str) -> list[str]:
 _MAGIC = b"IMOD"
 _HEADER = 256
 _WORD = 8
-_MODEL_DEF = 0
+MODEL_DEF = 0
+"""Type of the partition that has the graph."""
 _PARTITIONS = 64
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 def read_om(path: Path) -> Edges:
-    """Return the edges of an om file, which holds its graph as the protobuf message ``ModelDef``.
+    """Return the edges of an om file, which holds its graphs as protobuf messages ``ModelDef``.
 
-    A file header of 256 bytes (magic ``IMOD``), a table of partitions, and the partitions. The table: their
-    number, then for each its type, its offset behind the table and its size, all of 64 bits. The partition of
-    type 0 is the ``ModelDef``. Fields that are read: ``ModelDef.graph`` 7, ``GraphDef.op`` 6, and of
-    ``OpDef`` name 1, type 2, input 5. Nothing else is decoded: an om has gigabytes of weights.
+    A file header of 256 bytes (magic ``IMOD``), then of each model a table of partitions, and these: behind a
+    graph of dynamic shapes come those of its static parts. A table: the number of partitions, then for each
+    its type, its offset behind the table and its size, all of 64 bits. The partition of type 0 is the
+    ``ModelDef``. Fields that are read: ``ModelDef.graph`` 7, ``GraphDef.op`` 6, and of ``OpDef`` name 1, type
+    2, input 5. Nothing else is decoded: an om has gigabytes of weights.
 
     Raises:
         FormatError: it is no om, or of a layout that is not known.
@@ -304,7 +306,8 @@ def read_om(path: Path) -> Edges:
                 raise FormatError(path, "is empty, expected an om")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 graphs: list[list[GeOperator]] = []
-                for graph in fields(data, *partition(data, path, _MODEL_DEF), path, (7,)):
+                models = (model[MODEL_DEF] for model in partitions(data, path) if MODEL_DEF in model)
+                for graph in chain.from_iterable(fields(data, *model, path, (7,)) for model in models):
                     graphs.append([])
                     for operator in fields(data, *graph[1:], path, (6,)):
                         texts: defaultdict[int, list[str]] = defaultdict(list)
@@ -317,24 +320,33 @@ def read_om(path: Path) -> Edges:
         raise FormatError(path, f"cannot be read: {error.strerror}") from error
 
 
-def partition(data: mmap.mmap, path: Path, wanted: int) -> tuple[int, int]:
-    """Return the beginning and end of the partition of a type in an om.
+def partitions(data: mmap.mmap, path: Path) -> Iterator[Mapping[int, tuple[int, int]]]:
+    """Yield the beginnings and ends of the partitions of each model of an om, by type; none without a model.
 
     Raises:
-        FormatError: it is no om, or has no such partition.
+        FormatError: it is no om, or begins with no model.
     """
     if len(data) < _HEADER + _WORD:
         raise FormatError(path, f"too short for an om, expected {_HEADER} bytes of header and more")
     if data[:4] != _MAGIC:
         raise FormatError(path, f"begins with {data[:4]!r}, expected {_MAGIC!r}", offset=0)
-    (count,) = struct.unpack_from("<Q", data, _HEADER)
-    behind = _HEADER + _WORD * (1 + 3 * count)
-    if 0 < count <= _PARTITIONS and behind <= len(data):
-        numbers = struct.unpack_from(f"<{3 * count}Q", data, _HEADER + _WORD)
-        for kind, offset, size in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True):
-            if kind == wanted and 0 < size <= len(data) - behind - offset:
-                return behind + offset, behind + offset + size
-    raise FormatError(path, "its table of partitions names no graph, or lies outside of it", offset=_HEADER)
+    at = _HEADER
+    while at < len(data):
+        count = int.from_bytes(data[at : at + _WORD], "little")
+        behind, found = at + _WORD * (1 + 3 * count), {}
+        if 0 < count <= _PARTITIONS and behind <= len(data):
+            numbers = struct.unpack_from(f"<{3 * count}Q", data, at + _WORD)
+            places = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
+            found = {kind: (behind + offset, behind + offset + size) for kind, offset, size in places}
+        ends = [end for _, end in found.values()]
+        if at == _HEADER and (MODEL_DEF not in found or found[MODEL_DEF][1] > len(data)):
+            raise FormatError(
+                path, "its table of partitions names no graph, or lies outside of it", offset=at
+            )
+        if not ends or max(ends) > len(data):
+            found, ends = {}, [len(data)]
+        yield found
+        at = max(ends)
 
 
 def fields(

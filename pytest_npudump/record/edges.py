@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
 
-from pytest_npudump.dump.records import TensorKey, sanitise
+from pytest_npudump.dump.records import ARGMAX, TensorKey, sanitise
 from pytest_npudump.dump.table import NEEDED, StatsTable
 
 SIGN = "<"
@@ -56,12 +56,13 @@ _TURN = "\0"
 
 
 def _place(layer: str, turn: int) -> str:
-    """Return what an execution of a layer goes by: its name in file names, with the turn of a later one."""
-    return f"{sanitise(layer)}{_TURN}{turn}" if turn else sanitise(layer)
+    """Return the name of an execution: the layer's in file names, with the turn of a later one."""
+    name = sanitise(layer).replace(_TURN, "_")
+    return f"{name}{_TURN}{turn}" if turn else name
 
 
 def layer_at(place: str) -> str:
-    """Return the layer's name, as file names spell it, of what :attr:`Edges.feeds` calls an execution."""
+    """Return the layer's name in file names of an execution in :attr:`Edges.feeds`."""
     return place.partition(_TURN)[0]
 
 
@@ -327,7 +328,7 @@ def same_values(table: StatsTable) -> Edges:
         alike = None in values[:NEEDED] or values[0] == values[1]
         told: tuple[object, ...] = ()
         if not alike and all(value == value for value in values):  # noqa: PLR0124 - NaN
-            digest = table.digests[row] if table.digests else ""
+            digest = table.digests[row].partition(ARGMAX)[0] if table.digests else ""
             place = replace(key, layer="", io="", slot=0, turn=0)
             told = (place, table.dtypes[row], table.counts[row], *values, digest)
         if key.io == "output" and told:

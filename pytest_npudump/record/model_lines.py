@@ -10,17 +10,21 @@ channels in another order are told from other weights. Operators without attribu
     BatchNormalization@22 - 4fWq0e p-Zr
     MaxPool@4 9s_Q
 
-Of an om, attributes are what the compiler made of them: there the first digest is of types, shapes and
-layouts of the weights. Of torch modules and cells of MindSpore the file is ``#NAME.parameters``. Where
-several models ran, an operator's name is followed by ``#model=``, as in keys of tensors.
+Of an om, whose attributes are told in part, a second digest stands behind the first one without a space, of
+types, shapes and layouts of the weights: those that the compiler has put otherwise are not compared. Of torch
+modules and cells of MindSpore the file is ``#NAME.parameters``. ``#NAME.fed`` has a digest of all that the
+model was given, in any order of its executions. Where several models ran, an operator's name is followed
+by ``#model=``, as in keys of tensors.
 """
 
 from __future__ import annotations
 
 import re
+from base64 import urlsafe_b64encode
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
 from typing import Any
 
 from pytest_npudump.record.rows import RowError, by_name
@@ -30,10 +34,16 @@ FILE = "#"
 NONE = "-"
 PARAMETERS = ".parameters"
 """Ends the name of a file in the line of a model that is in none: all that is known is its parameters."""
+FED = ".fed"
+"""Ends the name in the line of what a model was given."""
 ALL, WEIGHTS, NOTHING = "all", "weights", "nothing"
 _FILE_LINE = re.compile(r"#\S+ [\w-]{16} (?:-|[\w-]{6})")
-_OPERATOR_LINE = re.compile(r"[^\s#]+(?:#model=[^\s#]+)? (?:-|[\w-]{4})(?: [\w-]{6}(?: [\w-]{4}){0,2})?")
-_ATTRIBUTES, _EXACT, _BY_AXIS = slice(1), slice(1, 2), slice(2, None)
+_OPERATOR_LINE = re.compile(
+    r"[^\s#]+(?:#model=[^\s#]+)? (?:-|(?:[\w-]{4}){1,2})(?: [\w-]{6}(?: [\w-]{4}){0,2})?"
+)
+_ATTRIBUTES, _FORM = slice(4), slice(4, None)
+"""Places of digests in the first word of an operator."""
+_EXACT, _BY_AXIS = slice(1, 2), slice(2, None)
 """Places of an operator's digests among its words."""
 
 
@@ -65,8 +75,9 @@ class ModelChange:
         operators: operators with weights or attributes that are new or gone.
         graph: whether operators feed others, or are of other types or versions.
         weighted: number of operators with weights in the run.
-        read: what the files tell besides their bytes: :data:`ALL`; :data:`WEIGHTS` of a format whose
-            attributes tell nothing; :data:`PARAMETERS` of a model in no file; or :data:`NOTHING`.
+        read: what the files tell besides their bytes: :data:`ALL`; :data:`WEIGHTS`, with the graph and some
+            attributes, of oms; :data:`PARAMETERS` of a model in no file; or :data:`NOTHING`.
+        fed: names of models that were given something else.
     """
 
     files: tuple[str, ...] = ()
@@ -77,6 +88,7 @@ class ModelChange:
     graph: bool = False
     weighted: int = 0
     read: str = NOTHING
+    fed: tuple[str, ...] = ()
 
     def names(self, operator: str) -> bool:
         """Return whether the weights or attributes of an operator are others."""
@@ -94,7 +106,7 @@ class ModelChange:
         counts = {name: len(getattr(self, name)) for name in names}
         first = next(iter((*self.weights, *self.attributes, *self.operators, *self.files)), None)
         told = {"same_file": not self.files, "changed": self.changed, "first": first}
-        return {**told, "graph": self.graph, **counts}
+        return {**told, "graph": self.graph, **counts, "fed": len(self.fed)}
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON data."""
@@ -102,7 +114,7 @@ class ModelChange:
 
 
 def change_of_models(golden: str, run: str) -> ModelChange | None:
-    """Compare a run's models with the golden's; None where those of a side are not known.
+    """Compare a run's models and their inputs with the golden's; None where those of a side are not known.
 
     An operator by another name is the same one if its digests, and its place among such, are.
 
@@ -110,6 +122,29 @@ def change_of_models(golden: str, run: str) -> ModelChange | None:
         golden: the golden's block.
         run: the run's.
     """
+    given = [by_name(parted(block)[1]) for block in (golden, run)]
+    told = [name for name in given[0] if name in given[1]]
+    fed = tuple(name[len(FILE) : -len(FED)] for name in told if given[0][name] != given[1][name])
+    found = _change_of_files(*(parted(block)[0] for block in (golden, run)))
+    if found is None:
+        return ModelChange(fed=fed) if fed else None
+    return replace(found, fed=fed)
+
+
+def parted(block: str) -> tuple[str, str]:
+    """Return the lines of models, and those of what they were given."""
+    lines = block.splitlines(keepends=True)
+    fed = [line for line in lines if line[0] == FILE and line.partition(" ")[0].endswith(FED)]
+    return "".join(line for line in lines if line not in fed), "".join(fed)
+
+
+def fed_line(name: str, digests: Iterable[bytes]) -> str:
+    """Return the line of what a model was given, by a digest of each of its executions."""
+    digest = sha256(b"".join(sorted(digests))).digest()
+    return f"{FILE}{name}{FED} {urlsafe_b64encode(digest).decode()[:16]} {NONE}\n"
+
+
+def _change_of_files(golden: str, run: str) -> ModelChange | None:
     sides = [by_name(block) for block in (golden, run)]
     split = [{name: line.split(" ")[1:] for name, line in side.items()} for side in sides]
     files = [{name[1:]: words for name, words in side.items() if name[0] == FILE} for side in split]
@@ -146,17 +181,18 @@ def change_of_models(golden: str, run: str) -> ModelChange | None:
     changed = [name for name in changed if name not in shifted or all(name in names for names in strange)]
     told = {*changed}
     operators = [name for at in (0, 1) for name in left[at] if name in strange[at] and name not in told]
-    weights = [name for name in changed if old[name][_EXACT] != new[name][_EXACT]]
-    attributes = [name for name in changed if old[name][_ATTRIBUTES] != new[name][_ATTRIBUTES]]
+    pairs = {name: (old[name], new[name]) for name in changed}
+    weights = [
+        name
+        for name, (was, now) in pairs.items()
+        if was[_EXACT] != now[_EXACT] and was[0][_FORM] == now[0][_FORM]
+    ]
+    attributes = [name for name, (was, now) in pairs.items() if was[0][_ATTRIBUTES] != now[0][_ATTRIBUTES]]
     found = ModelChange(others, weighted=sum(bool(words[_EXACT]) for words in new.values()))
     if NONE in (*graphs[0], *graphs[1]):
-        told = {*attributes}
-        weights = [name for name in weights if name not in told]
-        if not common or (not weights and (attributes or operators)):
-            return found
-        found, attributes, operators = replace(found, read=WEIGHTS), [], []
-    else:
-        found = replace(found, read=read, graph=graphs[0] != graphs[1] and not operators)
+        return found
+    read = WEIGHTS if formats == {"om"} else read
+    found = replace(found, read=read, graph=graphs[0] != graphs[1] and not operators)
     permuted = {
         name: axis
         for name in reversed(weights)
@@ -174,7 +210,7 @@ def change_of_models(golden: str, run: str) -> ModelChange | None:
 
 def model_files_of(block: str) -> tuple[str, ...]:
     """Return the names of the files in a block."""
-    return tuple(name[1:] for name in by_name(block) if name[0] == FILE)
+    return tuple(name[1:] for name in by_name(parted(block)[0]) if name[0] == FILE)
 
 
 def model_lines_of(before: str, run: str, layers: Collection[str]) -> str:

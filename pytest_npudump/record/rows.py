@@ -6,7 +6,7 @@ integer follows from the tensor's dtype. Five columns stand at the end only wher
 ``digest`` where the producer computed hashes, such as ``md5:5d41...`` or ``md5:5d41...,sha1:aaf4...``,
 ``noise``, see :mod:`pytest_npudump.record.noise`, and ``sums``, see
 :mod:`pytest_npudump.dump.stats.compact_projections`. Beside ``sums`` the counts of NaN and infinities stand
-only where one is not 0.
+only where one is not 0. Behind projections, in either form, ``@17`` tells where an output's rows are largest.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.dump.dtypes import is_exact
+from pytest_npudump.dump.records import ARGMAX
 from pytest_npudump.dump.stats import compact_projections as compact
 from pytest_npudump.dump.stats.signs import DIGITS, PROJECTIONS
 from pytest_npudump.dump.table import (
@@ -65,7 +66,8 @@ _PRODUCT = re.compile(r"-|[0-9]{1,1280}")
 _TAIL = re.compile(r"[a-z_]+\.[0-9]{1,9}")
 _DIGEST = re.compile(r"-|[a-z0-9]+:[A-Za-z0-9]+(?:,[a-z0-9]+:[A-Za-z0-9]+)*")
 _INTEGER = re.compile(r"-?[0-9]+")
-_SUMS = re.compile(rf"-|{compact.TEXT}")
+_PEAKS = re.compile(r"@([0-9a-fx]+)")
+_SUMS = re.compile(rf"-|{compact.TEXT}(?:{_PEAKS.pattern})?")
 
 
 class RowError(ValueError):
@@ -103,7 +105,7 @@ def columns_for(table: StatsTable) -> tuple[str, ...]:
     implied = _counts_of(table.shapes)
     count = () if implied == table.counts else ("count",)
     digits = ("digits",) if common_digits(table) is None else ()
-    optional = (("digest", table.digests), ("noise", table.noise), ("sums", table.summed))
+    optional = (("digest", any(hashes_of(table))), ("noise", table.noise), ("sums", table.summed))
     told = [name for name, cells in optional if cells]
     counts = STATISTICS.index("nan")
     plain = table.summed and table.known[:, counts:].all() and not table.values[:, counts:].any()
@@ -117,7 +119,7 @@ def render_rows(table: StatsTable, columns: Sequence[str]) -> Iterable[str]:
         RowError: a key, dtype, shape or number of digits would not be read back as it is.
     """
     _check_heads(table.keys, table.dtypes, table.shapes)
-    hashes = [digest.replace(" ", ",") or _ABSENT for digest in table.digests]
+    hashes = [digest.replace(" ", ",") or _ABSENT for digest in hashes_of(table)]
     _check(_DIGEST, hashes, "digest, expected such as md5:5d41")
     _check(CELL, table.noise, EXPECTED_CELL)
     for row, digits in enumerate(table.digits.tolist()):
@@ -137,7 +139,7 @@ def render_rows(table: StatsTable, columns: Sequence[str]) -> Iterable[str]:
             cells.append(_ABSENT if table.counts[row] is None else str(table.counts[row]))
         if with_digits:
             cells.append(str(table.digits[row]))
-        if hashes:
+        if "digest" in columns:
             cells.append(hashes[row])
         if table.noise:
             cells.append(table.noise[row])
@@ -150,8 +152,27 @@ def _sums_text(table: StatsTable) -> list[str]:
     """Return the cells of the column of sums; none of projections that are printed in full."""
     if not table.summed or table.projections is None or table.projected is None:
         return [_ABSENT] * len(table)
-    cells = zip(table.projected.tolist(), compact.texts(table.projections), strict=True)
-    return [text if projected else _ABSENT for projected, text in cells]
+    cells = zip(table.projected.tolist(), compact.texts(table.projections), _peaks(table), strict=True)
+    return [f"{text}{peaks}" if projected else _ABSENT for projected, text, peaks in cells]
+
+
+def hashes_of(table: StatsTable) -> list[str]:
+    """Return the hashes of each tensor, without where its rows are largest."""
+    return [digest.partition(ARGMAX)[0].rstrip() for digest in table.digests]
+
+
+def _peaks(table: StatsTable) -> list[str]:
+    parts = (digest.partition(f"{ARGMAX}:")[2] for digest in table.digests)
+    return [f"@{part}" if part else "" for part in parts] or [""] * len(table)
+
+
+def _with_peaks(table: StatsTable, peaks: Mapping[int, str]) -> StatsTable:
+    if not peaks:
+        return table
+    digests = [*table.digests] or [""] * len(table)
+    for row, text in peaks.items():
+        digests[row] = f"{digests[row]} {ARGMAX}:{text}".lstrip()
+    return replace(table, digests=tuple(digests))
 
 
 def _read_sums(cells: list[str]) -> dict[str, Any]:
@@ -160,7 +181,7 @@ def _read_sums(cells: list[str]) -> dict[str, Any]:
     _check(_SUMS, cells, "sum, expected 26 characters of base64")
     known = _known(cells)
     found = np.full((len(cells), PROJECTIONS), np.nan)
-    found[known] = compact.sums_of([cell for cell in cells if cell != _ABSENT])
+    found[known] = compact.sums_of([cell.partition("@")[0] for cell in cells if cell != _ABSENT])
     return {"projections": found, "projected": known, "summed": True}
 
 
@@ -193,7 +214,7 @@ def parse_rows(block: str, columns: Sequence[str], digits: int) -> StatsTable:
             continue
         read = _read_floats if column < MEASURED else _read_counts
         known[:, column], values[:, column] = read(cells[name], name)
-    return StatsTable(
+    table = StatsTable(
         keys=keys,
         op_types=("",) * len(keys),
         dtypes=dtypes,
@@ -207,6 +228,8 @@ def parse_rows(block: str, columns: Sequence[str], digits: int) -> StatsTable:
         noise=noise,
         **_read_sums(cells.get("sums", [])),
     )
+    told = enumerate(cells.get("sums", []))
+    return _with_peaks(table, {row: cell.partition("@")[2] for row, cell in told if "@" in cell})
 
 
 def _split(block: str, width: int) -> list[list[str]]:
@@ -505,12 +528,11 @@ def render_projections(table: StatsTable) -> str:
     """The block's lines, each ending in a newline; "" where no tensor has projections."""
     if table.projections is None or table.projected is None or table.summed:
         return ""
-    rows = zip(table.keys, table.dtypes, table.projected.tolist(), table.projections.tolist(), strict=True)
-    return "".join(
-        f"{key} {' '.join([_text(value, exact=is_exact(dtype)) for value in sums])}\n"
-        for key, dtype, projected, sums in rows
-        if projected
-    )
+    sums, peaks = table.projections.tolist(), _peaks(table)
+    told = np.flatnonzero(table.projected).tolist()
+    exact = [is_exact(dtype) for dtype in table.dtypes]
+    lines = ((table.keys[at], *(_text(one, exact=exact[at]) for one in sums[at]), peaks[at]) for at in told)
+    return "".join(f"{' '.join(filter(None, line))}\n" for line in lines)
 
 
 def _text(value: float, *, exact: bool) -> str:
@@ -532,8 +554,11 @@ def with_projections(table: StatsTable, block: str) -> StatsTable:
         raise RowError(0, "projections stand in the column 'sums' already, remove this block or that column")
     rows = {key: row for row, key in enumerate(table.keys)}
     found: dict[int, list[float]] = {}
+    peaks: dict[int, str] = {}
     for number, line in enumerate(block.splitlines()):
         key, *cells = line.split()
+        told = _PEAKS.fullmatch(cells[-1]) if cells else None
+        cells = cells[:-1] if told is not None else cells
         if len(cells) != PROJECTIONS:
             raise RowError(number, f"{len(cells)} projections, expected {PROJECTIONS}: {line[:120]!r}")
         row = rows.get(key)
@@ -541,7 +566,9 @@ def with_projections(table: StatsTable, block: str) -> StatsTable:
             why = "a second time" if row is not None else "here, and no line among the tensors"
             raise RowError(number, f"the tensor {key} has projections {why}, remove this line")
         found[row] = [_sum_of(cell, number) for cell in cells]
-    return table.with_projections(found)
+        if told is not None:
+            peaks[row] = told[1]
+    return _with_peaks(table.with_projections(found), peaks)
 
 
 def _sum_of(cell: str, line: int) -> float:

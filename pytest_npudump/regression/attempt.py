@@ -287,9 +287,11 @@ class Attempt:
         return directory
 
     def watch(self, session: ModelSession, file: Path) -> None:
-        """Look at what passes through a session, where its dump would not tell the elements apart."""
-        if self.request.scene == "model" and "tensor" not in {self.dump_data, self.request.dump_data}:
-            self.copies.watch(session, file.stem, lambda: self.part, steps(self.request.dump_step or ""))
+        """Look at what passes through a session: its dump may not tell the elements apart."""
+        if self.request.scene == "model":
+            sums = "tensor" not in {self.dump_data, self.request.dump_data}
+            when = steps(self.request.dump_step or "")
+            self.copies.watch(session, file.stem, lambda: self.part, when, sums=sums)
 
     @property
     def judged_by_test(self) -> bool:

@@ -24,6 +24,7 @@ from pytest_npudump.golden.origin import changed_tensors
 from pytest_npudump.golden.store import source_layers
 from pytest_npudump.golden.stored_tensors import stored_tensors
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges, edges_of_lines, layer_at, lines_of
+from pytest_npudump.record.model_lines import parted
 from pytest_npudump.record.record import EDGES, MODELS, Record
 from pytest_npudump.regression.case import Case, RunModels, terms_of
 from pytest_npudump.regression.result import KeptLayers, Result
@@ -53,21 +54,22 @@ def edges_to_keep(
     return ({EDGES: text} if text else {}), notes
 
 
-def models_to_keep(case: Case, golden: Record | None) -> Mapping[str, str]:
-    """Return the block with digests of the models that ran; none where they are not known.
+def models_to_keep(case: Case, golden: Record | None, dump: Dump) -> Mapping[str, str]:
+    """Return the block with digests of models that ran and of what they were given; none where none is known.
 
     Ranks share a golden and have models of their own.
 
     Args:
         case: the test.
         golden: what is there; None without any.
+        dump: of the run.
     """
-    known = golden.blocks.get(MODELS, "") if golden is not None else ""
+    known = parted(golden.blocks.get(MODELS, ""))[0] if golden is not None else ""
     if case.exchange is not None:
         return {}
     parameters = case.runtime.activity.evidence.parameters
     text = RunModels.of(case).digests(known) or "".join(lines() for lines in parameters.values())
-    return {MODELS: text} if text else {}
+    return {MODELS: text + dump.fed} if text or dump.fed else {}
 
 
 def sources_of(

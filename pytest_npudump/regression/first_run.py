@@ -235,7 +235,7 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
         outcome = judge_run(terms, golden, run, store=case.goldens.store, at_hand=at_hand)
         asked = outcome.failing_keys and terms.names is None and MODELS in golden.blocks
         if asked and case.runtime.activity.evidence.parameters:
-            run = replace(run, blocks={**run.blocks, **models_to_keep(case, golden)})
+            run = replace(run, blocks={**run.blocks, **models_to_keep(case, golden, dump)})
             models = change_of_models(golden.blocks[MODELS], run.blocks.get(MODELS, ""))
             outcome = replace(outcome, models=models)
     comparison, dump = outcome.comparison, without_unwritten(case, dump, golden)
@@ -299,7 +299,7 @@ def _record(case: Case, golden: Record | None, dump: Dump, table: StatsTable) ->
         else said("it needs")
     )
     waiting = said("nothing was recorded: {needing} a second run, which did not take place", needing=needing)
-    models = models_to_keep(case, golden).get(MODELS, "")
+    models = models_to_keep(case, golden, dump).get(MODELS, "")
     first = Result(status.PENDING, path, problems=(waiting,), tensors=count, run=Run(dump, models=models))
     if (tensors or depends) and case.settings.calibrate:
         problem = said(

@@ -1,7 +1,9 @@
 """Host copies of models' inputs and outputs: projections for rows of the dump.
 
 A device's statistics do not tell elements apart. Inputs and outputs of a graph pass through the test's own
-memory, so that their projections cost no tensor in the dump. They go to the row that the dump has of the
+memory, so that their projections cost no tensor in the dump. Where each row of an output has one element that
+is by far the largest, as of a class that is all but certain, its place is known as well: projections do not
+tell it from one in 200 others. They go to the row that the dump has of the
 tensor: of an input its ``Data``, of an output the operator that writes it. A tensor that the test does not
 have dumped has no row, and none is made for it: a test that selects layers is judged by these alone.
 """
@@ -9,30 +11,42 @@ have dumped has no row, and none is made for it: a test that selects layers is j
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from itertools import count
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from pytest_npudump.dump.arrays.decode import DecodeError
 from pytest_npudump.dump.columns import UNTOLD, TensorTable
-from pytest_npudump.dump.records import Dump, Stats, TensorKey, TensorRecord, sanitise
+from pytest_npudump.dump.records import ARGMAX, Dump, Stats, TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.stats.projections import project
+from pytest_npudump.record.model_lines import fed_line
 from pytest_npudump.runtime.base import ModelSession, Port, PortedSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    import numpy as np
+
+_BY_FAR = 0.5
+"""The share of a tensor's magnitude by which a row's largest element is larger: no preset allows so much."""
+_MOST = 1 << 22
+"""Elements beyond which nobody looks for the largest ones."""
+_FEW = 8
+"""Rows whose places are told one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Passed:
-    """A tensor that passed: the shape and type that its row has to have, and its projections."""
+    """A tensor that passed: shape and type that its row has to have, projections, where it is largest."""
 
     port: tuple[str, int]
     dtype: str
     shape: tuple[int, ...]
     sums: tuple[float, ...]
+    peaks: str
 
 
 @dataclass(slots=True)
@@ -42,12 +56,20 @@ class HostCopies:
     Attributes:
         sessions: of each session in the order of loading the stem of its file, and what passed: by the part
             of the test, then by the number of the execution.
+        fed: by the stem of a file a digest of each execution's inputs.
     """
 
     sessions: list[tuple[str, dict[str, dict[int, list[_Passed]]]]] = field(default_factory=list)
+    fed: dict[str, list[bytes]] = field(default_factory=dict)
 
     def watch(
-        self, session: ModelSession, stem: str, part: Callable[[], str], steps: Sequence[tuple[int, int]]
+        self,
+        session: ModelSession,
+        stem: str,
+        part: Callable[[], str],
+        steps: Sequence[tuple[int, int]],
+        *,
+        sums: bool = True,
     ) -> None:
         """Look at what passes through a session from now on, if it tells what dumps call its tensors.
 
@@ -56,33 +78,42 @@ class HostCopies:
             stem: of its file's name.
             part: tells which part of the test is under way.
             steps: intervals of the executions that are dumped; none for all.
+            sums: whether projections are wanted, which a dump of tensors has.
         """
         if not isinstance(session, PortedSession):
             return
-        seen: dict[str, dict[int, list[_Passed]]] = defaultdict(dict)
-        ports, numbers = (*session.input_ports, *session.output_ports), count()
+        seen: dict[str, dict[int, list[_Passed]]] = {}
+        given, numbers = session.input_ports, count()
+        ports = (*given, *session.output_ports)
         self.sessions.append((stem, seen))
 
         def look(inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
             number = next(numbers)
             if not steps or any(first <= number <= last for first, last in steps):
+                self.fed.setdefault(stem, []).append(_digest(inputs))
                 pairs = zip(ports, (*inputs, *outputs), strict=True)
-                seen[part()][number] = [one for port, array in pairs for one in _passed(port, array)]
+                seen.setdefault(part(), {})[number] = [
+                    one
+                    for place, (port, array) in enumerate(pairs)
+                    for one in _passed(port, array, sums=sums, peaks=place >= len(given))
+                ]
 
         session.look = look
 
     def completed(self, dump: Dump) -> Dump:
-        """Return a dump with the projections of what passed, in those of its rows that have none."""
+        """Return a dump with what is known of what passed, in those of its rows that have none."""
         keys = dict(self._keys())
-        records, found = dump.records, {}
+        records, found = dump.records, dict[int, _Passed]()
+        names = ((TensorKey(stem, "", 0).name_text, digests) for stem, digests in self.fed.items())
+        dump = replace(dump, fed="".join(fed_line(*one) for one in names if all(one[1])))
         if not keys:
             return dump
         texts = records.texts if isinstance(records, TensorTable) else [str(one.key) for one in records]
         for row, text in enumerate(texts):
             one = keys.get(text)
             if one is not None and (records[row].dtype, records[row].shape) == (one.dtype, one.shape):
-                found[row] = one.sums
-        return replace(dump, records=_with_projections(records, found)) if found else dump
+                found[row] = one
+        return replace(dump, records=_with(records, found)) if found else dump
 
     def _keys(self) -> Iterator[tuple[str, _Passed]]:
         """Yield the host copies under each key that their row may have."""
@@ -102,26 +133,55 @@ class HostCopies:
                             yield str(replace(key, model=stem)), one
 
 
-def _passed(port: Port, array: np.ndarray) -> Iterator[_Passed]:
-    if port is None or not array.size:
-        return
-    try:
-        yield _Passed(port, array.dtype.name, array.shape, project(array))
-    except DecodeError:  # a type whose values are no numbers
-        return
+def _digest(inputs: Sequence[np.ndarray]) -> bytes:
+    """Return a digest of types, shapes and bytes; b"" of objects, whose bytes say nothing."""
+    digest = sha256()
+    for array in inputs:
+        if array.dtype.hasobject:
+            return b""
+        digest.update(repr((str(array.dtype), array.shape)).encode())
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else b"")
+    return digest.digest()
 
 
-def _with_projections(
-    records: Sequence[TensorRecord], found: Mapping[int, tuple[float, ...]]
-) -> Sequence[TensorRecord]:
+def _passed(port: Port, array: np.ndarray, *, sums: bool, peaks: bool) -> Iterator[_Passed]:
+    if port is None or not array.size or not (sums or peaks):
+        return
+    with suppress(DecodeError, TypeError, ValueError):  # a type whose values are no numbers
+        found = project(array) if sums else ()
+        yield _Passed(port, array.dtype.name, array.shape, found, _peaks(array) if peaks else "")
+
+
+def _peaks(array: np.ndarray) -> str:
+    """Return where each row is largest, as a hash is written; "" where other numerics might turn one."""
+    values = array.squeeze()
+    if not values.ndim or values.dtype.kind in "bcOSU" or values.size > _MOST:
+        return ""
+    rows = values.reshape(-1, values.shape[-1]).astype(np.float64)
+    scale = np.abs(rows).max()
+    for some in (rows[:1], rows):  # the first alone decides most
+        second, first = np.partition(some, -2, axis=1)[:, -2:].T
+        if not (np.isfinite(scale) and scale > 0 and (first - second >= _BY_FAR * scale).all()):
+            return ""
+    places = rows.argmax(axis=1)
+    few = len(places) <= _FEW
+    return f"{ARGMAX}:{'x'.join(map(str, places)) if few else sha256(places.tobytes()).hexdigest()[:16]}"
+
+
+def _with(records: Sequence[TensorRecord], found: Mapping[int, _Passed]) -> Sequence[TensorRecord]:
+    sums = {row: one.sums for row, one in found.items() if one.sums}
+    peaks = {row: one.peaks for row, one in found.items() if one.peaks}
     if isinstance(records, TensorTable):
         columns = records.columns
-        digits = [0 if told == UNTOLD and row in found else told for row, told in enumerate(columns.digits)]
-        sums = {**found, **columns.projections}
-        return TensorTable(records.files, replace(columns, digits=digits, projections=sums))
-    return tuple(
-        replace(record, stats=replace(record.stats or Stats(), projections=found[row]))
-        if row in found and (record.stats is None or record.stats.projections is None)
-        else record
-        for row, record in enumerate(records)
-    )
+        digits = [0 if told == UNTOLD and row in sums else told for row, told in enumerate(columns.digits)]
+        digests = [" ".join(filter(None, (one, peaks.get(row)))) for row, one in enumerate(columns.digest)]
+        columns = replace(columns, digits=digits, projections={**sums, **columns.projections}, digest=digests)
+        return TensorTable(records.files, columns)
+    whole = [*records]
+    for row in found:
+        stats, digest = whole[row].stats, whole[row].digest
+        if row in sums and (stats is None or stats.projections is None):
+            stats = replace(stats or Stats(), projections=sums[row])
+        digest = " ".join(filter(None, (digest, peaks.get(row))))
+        whole[row] = replace(whole[row], stats=stats, digest=digest)
+    return tuple(whole)

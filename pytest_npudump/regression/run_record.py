@@ -174,7 +174,7 @@ def record_of_run(case: Case, golden: Record | None, dump: Dump, table: StatsTab
     blocks = {} if known else edges_to_keep(case, golden, dump, table)[0]
     # What parameters are takes time, and only a failure asks for it.
     if golden is None or (MODELS in golden.blocks and not case.runtime.activity.evidence.parameters):
-        blocks = {**blocks, **models_to_keep(case, golden)}
+        blocks = {**blocks, **models_to_keep(case, golden, dump)}
     return Record(
         case.goldens.test,
         case.goldens.facts(case.runtime.producer()),

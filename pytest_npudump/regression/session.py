@@ -25,6 +25,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.compare.stats.tables import without_collection
 from pytest_npudump.errors import DumpError, GoldenError, NpudumpError, said
 from pytest_npudump.regression.attempt import Attempt
 from pytest_npudump.regression.auto_tensors import decided, seconds_of, with_tensors
@@ -205,7 +206,8 @@ class CaseSession:
         if self.case.probing:
             self._take(probe(self.case, self.attempt))
         elif self.plan is None:
-            self._judge(repeatable=repeatable)
+            with without_collection():
+                self._judge(repeatable=repeatable)
         elif self._trying:
             self._try_tensors()
         elif self.plan.measures:

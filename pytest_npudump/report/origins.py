@@ -139,10 +139,11 @@ def what_changed(result: Result, most: int | None = _SHOWN) -> str:
 
 
 def _model_changes(models: ModelChange, most: int | None) -> Iterator[str]:
+    if models.fed:
+        yield _("the inputs of model {names} changed").format(names=first_of(models.fed, most))
     if models.files and models.read == NOTHING:
-        yield _("the model {names} is another file than the golden's").format(
-            names=first_of(models.files, most)
-        )
+        words = _("the model {names} is another file than the golden's (operators not compared)")
+        yield words.format(names=first_of(models.files, most))
     weights = [name for name in models.weights if name not in models.permuted]
     moved = [_("{name} (axis {axis})").format(name=name, axis=axis) for name, axis in models.permuted.items()]
     for names, words in (
@@ -169,20 +170,19 @@ def model_line(result: Result, *, brief: bool, cause: bool) -> list[str]:
     Without a ``cause`` that is known it says what else may differ.
     """
     models = result.models
-    if models is None or (brief and models.changed):
+    if models is None or (brief and (models.changed or models.read == NOTHING)):
         return []
-    words, whole = what_changed(result, None), not models.changed
-    if whole and models.files:
-        whole = models.read == ALL
-        weights = _("{names} differs, its weights do not")
-        words = _("{names} differs, its weights and attributes do not") if whole else weights
+    words, whole = what_changed(result, None), not models.changed and models.read == ALL
+    if models.files and not models.changed:
+        known = _("{names} differs; its graph, weights and known attributes do not")
+        words = _("{names} differs, its weights and attributes do not") if whole else known
     elif whole:
-        whole = models.read != PARAMETERS
-        code = _(
+        words = _("identical to the golden's")
+    elif not models.files and models.read == PARAMETERS:
+        words = _(
             "its parameters are identical to the golden's; the code, a kernel, the driver or an input differs"
         )
-        words = _("identical to the golden's") if whole else code
-    if whole and not cause:
+    if whole and not cause and not models.fed:
         first = result.comparison.first if result.comparison is not None else None
         means = _("{words}; a kernel, the driver or an input differs")
         if first is not None and str(first.key) in fed_by_golden(result):

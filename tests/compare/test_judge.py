@@ -12,8 +12,12 @@ import pytest
 from pytest_npudump.compare.judge import AS_GIVEN, BY_DEFAULT, GOLDEN, REFERENCE, RUN, Terms, judge, seen_by
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.records import Payload, Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.stats.compact_projections import as_printed
+from pytest_npudump.dump.stats.projections import project
+from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable, layer_of
-from pytest_npudump.record.record import UNWRITTEN, Record
+from pytest_npudump.record.edges import Edges, GraphNode, Port, lines_of
+from pytest_npudump.record.record import EDGES, MODELS, UNWRITTEN, Record
 
 DEFAULTS = Terms(unasked=BY_DEFAULT)
 BY_NAME = Terms()
@@ -323,3 +327,45 @@ def test_a_value_that_nobody_approved_fails_and_another_run_s_is_noted() -> None
     known[:, 0] = False
     before = replace(before, table=replace(before.table, known=known))
     assert [judge(before, run, Terms(against=kind)).count("fail") for kind in (GOLDEN, RUN)] == [1, 0]
+
+
+FILES = "#m.om {:0<16} {:0<6}\nconv abcdefgh {:0<6}\nother abcdefgh {:0<6}\n"
+
+
+@pytest.mark.each(
+    ("models", "failing"),
+    [
+        (FILES.format(1, 1, 1, 1), ["conv:output.0 fail"]),
+        (FILES.format(2, 1, 2, 1), ["conv:output.0 fail"]),
+        (FILES.format(2, 1, 1, 2), []),  # what others make of it may be hidden by its digits
+        (FILES.format(2, 1, 1, 1), []),  # compiled anew
+        (FILES.format(2, 2, 2, 1), []),
+        (FILES.format(2, 1, 2, 1).replace("conv abcd", "conv efgh"), []),
+        ("", []),
+    ],
+)
+def test_what_an_operator_makes_of_the_same_input_is_held_to_its_rounding(
+    models: str, failing: list[str]
+) -> None:
+    """A change of 2e-6, where float32 of the same numerics is held to 1.5e-5 and one operator to 4.8e-7."""
+    edges = lines_of(Edges.of([GraphNode("conv", "Conv2D", (Port("x"),))], "m.om"), ["x", "conv"])
+    arrays = np.random.default_rng(1).standard_normal((2, 64)).astype(np.float32)
+
+    def of(scale: float, models: str) -> Record:
+        records = [
+            TensorRecord(
+                TensorKey(name, "output", 0),
+                "Conv2D",
+                "float32",
+                array.shape,
+                Path("a.bin"),
+                stats=replace(tensor_stats(array), projections=project(array)),
+            )
+            for name, array in (("x", arrays[0]), ("conv", (arrays[1] * np.float32(scale))))
+        ]
+        table = StatsTable.from_records(as_printed(records))
+        extra = {"repeats": {"runs": 2}}
+        return Record("", {}, table, Path("golden.yaml"), extra, {EDGES: edges, MODELS: models})
+
+    golden, run = of(1, FILES.format(1, 1, 1, 1)), of(1 + 2e-6, models)
+    assert told(golden, run)[0] == failing

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -265,9 +266,39 @@ def message(*fields: tuple[int, Any]) -> bytes:
 
 
 def om(
-    weights: bytes, *, inline: bool = False, merged: bool = False, layout: str = "ND", offset: int = 8
+    weights: bytes,
+    *,
+    inline: bool = False,
+    merged: bool = False,
+    layout: str = "ND",
+    offset: int = 8,
+    pads: tuple[int, ...] = (1, 1),
+    mode: str = "SAME",
+    kernel: str = "k0",
+    op_type: str = "Conv2D",
+    numbered: tuple[str, ...] = (),
+    behind: bytes = b"",
+    kind: int = 1,
 ) -> bytes:
-    """Return an om of a convolution, whose weights of shape 2x3 lie in their partition, or in the graph."""
+    """Return an om of a convolution, whose weights of shape 2x3 lie in their partition, or in the graph.
+
+    Args:
+        weights, inline, merged, layout, offset: of the constant, and where it says that they are.
+        pads, mode, op_type: of the convolution.
+        kernel: what the compiler adds to it.
+        numbered: names of attributes that keys stand for as numbers, the text of ``mode`` with them.
+        behind: what follows the first model.
+        kind: of the partition with weights.
+    """
+
+    def entry(name: str, value: bytes) -> tuple[int, bytes]:
+        at = numbered.index(name) if name in numbered else -1
+        digits = "".join(chr(one + 1) for one in ([at] if at < 127 else [at % 127, at // 127]))
+        return 10, message((1, name if at < 0 else f"\0{digits}"), (2, value))
+
+    def texts(*words: str) -> bytes:
+        return message((1, message(*((2, word) for word in words), (20, 1))))
+
     size = (11, len(weights))
     place = (
         []
@@ -278,39 +309,66 @@ def om(
     )
     desc = message((2, 1), (3, message((1, bytes([2, 3])))), (4, layout), size, *place)
     tensor = message((1, desc), *([(2, weights)] if inline else []))
-    constant = message((1, "w"), (2, "Const"), (10, message((1, "value"), (2, message((12, tensor))))))
-    conv = message((1, "conv"), (2, "Conv2D"), (5, "x:0"), (5, "w:0"), (21, 7))
+    constant = message((1, "w"), (2, "Const"), entry("value", message((12, tensor))))
+    attributes = [
+        entry("_ir_attr_names", texts("pads", "mode", "absent")),
+        entry("pads", message((1, message((3, bytes(pads)), (20, 2))))),
+        entry("mode", message((3, 1)) if "mode" in numbered else message((2, mode))),
+        entry("conv_kernelname", message((2, kernel))),
+    ]
+    conv = message((1, "conv"), (2, op_type), (5, "x:0"), (5, "w:0"), (5, "x:-1"), (21, 7), *attributes)
     data = message((1, "x"), (2, "Data"))
-    graph = message((1, "root"), (6, data), (6, constant), (6, conv))
-    model, partition = message((1, "m"), (2, 3), (7, graph)), b"\0" * offset + weights
-    table = struct.pack("<7Q", 2, 0, 0, len(model), 1, len(model), len(partition))
-    return b"IMOD".ljust(256, b"\0") + table + model + partition
+    # The order of operators in an om is not that of their execution.
+    graph = message((1, "root"), (6, conv), (6, data), (6, constant))
+    lists = (
+        ("attr_name_enum", texts(*numbered)),
+        ("attr_value_enum", texts("unused", mode)),
+        ("attrs_use_string_value", message((1, message((5, bytes(name == "mode" for name in numbered)))))),
+    )
+    words = [(11, message((1, name), (2, value))) for name, value in lists if numbered]
+    model, partition = message((1, "m"), (2, 3), (7, graph), *words), b"\0" * offset + weights
+    table = struct.pack("<7Q", 2, 0, 0, len(model), kind, len(model), len(partition))
+    return b"IMOD".ljust(256, b"\0") + table + model + partition + behind
 
 
 VALUES = np.arange(6, dtype=np.float32).reshape(2, 3)
+OM = om(VALUES.tobytes())
+NUMBERS = (*(f"unused{number}" for number in range(200)), "value", "pads", "mode", "conv_kernelname")
+SAME = ModelChange(("m.om",), read="weights", weighted=1)
+SCALED = replace(SAME, weights=("conv",))
 
 
 @pytest.mark.each(
     ("content", "expected"),
     [
-        (om(VALUES.tobytes(), offset=64), ModelChange(("m.om",), read="weights", weighted=1)),
-        (om(VALUES.tobytes(), inline=True), ModelChange(("m.om",), read="weights", weighted=1)),
-        (om(VALUES.tobytes(), merged=True), ModelChange(("m.om",), read="weights", weighted=1)),
-        (om((VALUES * 2).tobytes()), ModelChange(("m.om",), weights=("conv",), read="weights", weighted=1)),
-        (
-            om(VALUES[::-1].tobytes()),
-            ModelChange(("m.om",), weights=("conv",), permuted={"conv": 0}, read="weights", weighted=1),
-        ),
-        (om(VALUES.tobytes(), layout="FRACTAL_Z"), ModelChange(("m.om",), weighted=1)),
+        (om(VALUES.tobytes(), offset=64), SAME),
+        (om(VALUES.tobytes(), inline=True), SAME),
+        (om(VALUES.tobytes(), merged=True), SAME),
+        (om(VALUES.tobytes(), kernel="k1"), SAME),
+        (om(VALUES.tobytes(), numbered=NUMBERS), SAME),
+        (om(VALUES.tobytes(), numbered=("mode", "value")), SAME),
+        (om((VALUES * 2).tobytes()), SCALED),
+        (om(VALUES[::-1].tobytes()), replace(SCALED, permuted={"conv": 0})),
+        (om(VALUES.tobytes(), pads=(1, 2)), replace(SAME, attributes=("conv",))),
+        (om(VALUES.tobytes(), mode="VALID", numbered=NUMBERS), replace(SAME, attributes=("conv",))),
+        (om((VALUES * 2).tobytes(), mode="VALID"), replace(SCALED, attributes=("conv",))),
+        (om(VALUES.tobytes(), layout="FRACTAL_Z"), replace(SAME, graph=True)),
+        (om(VALUES.tobytes(), op_type="Conv2DV2"), replace(SAME, graph=True)),
+        (om(VALUES.tobytes(), behind=OM[256:]), replace(SAME, graph=True)),
+        (om(VALUES.tobytes(), behind=om((VALUES * 2).tobytes())[256:]), replace(SCALED, graph=True)),
+        (om(VALUES.tobytes(), behind=bytes(64)), ModelChange(("m.om",), weighted=0)),
+        (om(VALUES.tobytes(), kind=7), ModelChange(("m.om",), weighted=0)),
     ],
 )
-def test_the_weights_of_an_om_are_read(content: bytes, expected: ModelChange, tmp_path: Path) -> None:
+def test_what_changed_in_an_om_is_named(content: bytes, expected: ModelChange, tmp_path: Path) -> None:
     path = tmp_path / "m.om"
-    path.write_bytes(om(VALUES.tobytes()))
+    path.write_bytes(OM)
     golden = model_lines([path])
     check_model_lines(golden)
     path.write_bytes(content)
-    assert change_of_models(golden, model_lines([path])) == expected
+    now = model_lines([path])
+    check_model_lines(now)
+    assert change_of_models(golden, now) == expected
 
 
 def test_a_cut_om_is_known_by_its_bytes_only(tmp_path: Path) -> None:

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
+import pytest
 from onnx import helper
 
+from pytest_npudump.compare.judge import AS_GIVEN, Terms, judge
+from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
+from pytest_npudump.dump.stats.compact_projections import as_printed
+from pytest_npudump.dump.stats.signs import column_signs, place_signs
+from pytest_npudump.dump.stats.tensor import tensor_stats
+from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.golden.store import read_golden
+from pytest_npudump.record.record import Record
+from pytest_npudump.record.text import parse, render
 from pytest_npudump.regression.host_copies import HostCopies
 from tests.onnxmodels.models import onnx_model
 
 if TYPE_CHECKING:
-    import pytest
-
     from conftest import Project
+
 
 _RNG = np.random.default_rng(5)
 WEIGHTS, LOGITS = (_RNG.standard_normal(shape).astype(np.float32) for shape in ((16, 16), (16, 12)))
@@ -99,7 +108,10 @@ def test_outputs_and_inputs_are_told_apart_by_elements(
         "-k",
         "test_logits",
         failed=1,
-        shows="source: *x:output.0; an input of the graph: other values are fed, or something wrote to them*",
+        shows=[
+            "npudump: the inputs of model logits changed; first mismatch: x:output.0 *",
+            "source: *x:output.0; an input of the graph: other values are fed, or something wrote to them*",
+        ],
     )
 
 
@@ -132,3 +144,75 @@ def test_a_tensor_of_another_shape_or_type_is_none_that_passed() -> None:
         *(True, True),
         *(False, False, False),
     ]
+
+
+def of_output(array: np.ndarray, *, as_printed_too: bool = False) -> Record:
+    """A record of a run that gave this output, as the device tells of it."""
+    copies, session = HostCopies(), Session()
+    copies.watch(session, "net", lambda: "", ())
+    assert session.look is not None
+    session.look([array], [array, array])
+    key, stats = TensorKey("block_last", "output", 1), replace(tensor_stats(array), digits=6)
+    row = TensorRecord(key, "Softmax", array.dtype.name, array.shape, Path(), stats=stats)
+    records = copies.completed(Dump(Path(), (row,))).records
+    table = StatsTable.from_records(as_printed(records) if as_printed_too else records)
+    return Record("", {}, table, Path("golden.yaml"))
+
+
+SIGNS = place_signs()[:60] * column_signs()[:, :60]
+TWINS = [(i, j) for j in range(60) for i in range(j) if (SIGNS[:, i] == SIGNS[:, j]).all()]
+"""Elements that no projection tells apart."""
+
+
+@pytest.mark.each("short", [False, True])
+@pytest.mark.each("dtype", ["float32", "float16", "int32"])
+def test_a_class_that_is_all_but_certain_is_seen_to_move(*, short: bool, dtype: str) -> None:
+    assert TWINS
+    rng = np.random.default_rng(3)
+    terms = Terms(Tolerances("other"), option=AS_GIVEN)
+    for one, other in (*TWINS, *rng.integers(0, 60, (32, 2)).tolist()):
+        certain = np.full((2, 60), 1e-3)
+        certain[0, one], certain[1, 7] = 0.94, 0.9
+        moved = certain.copy()
+        moved[0, [one, other]] = moved[0, [other, one]]
+        noisy = certain * (1 + 1e-3 * rng.standard_normal(certain.shape))
+        golden, run, healthy = (
+            of_output((array * (1e6 if dtype == "int32" else 1)).astype(dtype), as_printed_too=short)
+            for array in (certain, moved, noisy)
+        )
+        golden = parse(render(golden), golden.path)
+        told = judge(golden, run, terms)
+        assert [str(one.key) for one in told.failing] == ["block_last:output.1"] * (one != other)
+        reasons = {reason.statistic: reason for one in told.failing for reason in one.reasons}
+        places = [(reasons["argmax"].golden, reasons["argmax"].actual)] if reasons else []
+        assert places == [(f"{one}x7", f"{other}x7")] * (one != other)
+        if dtype == "float16":  # whose bounds are wider than this noise
+            assert not judge(golden, healthy, terms).failing
+        loose = replace(terms, tolerances=Tolerances("other", (Rule(0.5, 0, dtype=dtype),)))
+        kept = {reason.statistic for one in judge(golden, run, loose).failing for reason in one.reasons}
+        assert "argmax" not in kept
+
+
+@pytest.mark.each(
+    "array",
+    [
+        np.array([[0.6, 0.2], [0.5, 0.4]], np.float32),  # the second row may turn
+        np.array([[1, 0.1], [1e-9, 0]], np.float32),
+        np.zeros((1, 4), np.float32),
+        np.array([np.inf, 0, 1], np.float32),
+        np.array([np.nan, 0, 1], np.float32),
+        np.array([5], np.float32),
+        np.array([True, False]),
+        np.array([3 + 1j, 0], np.complex64),
+        np.array(["a", "b"]),
+    ],
+)
+def test_an_output_whose_largest_elements_may_turn_is_not_told(array: np.ndarray) -> None:
+    copies, session = HostCopies(), Session()
+    copies.watch(session, "net", lambda: "", ())
+    assert session.look is not None
+    session.look([array], [array, array])
+    assert [one.peaks for _, parts in copies.sessions for one in parts.get("", {}).get(0, ())] in (
+        [],
+        [""] * 2,
+    )

@@ -278,7 +278,7 @@ def test_update_fails_for_a_repetition_that_differs_from_the_first(project: Proj
         passed=1,
         failed=1,
         shows=[
-            "npudump: image:output.0 max 2, expected 1 *",
+            "npudump: the inputs of model small changed; first mismatch: image:output.0 max 2, expected 1 *",
             "an earlier repetition recorded the golden in this run, *",
         ],
     )

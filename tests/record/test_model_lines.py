@@ -6,11 +6,18 @@ from typing import Any
 
 import pytest
 
-from pytest_npudump.record.model_lines import ModelChange, change_of_models, check_model_lines, model_lines_of
+from pytest_npudump.record.model_lines import (
+    ModelChange,
+    change_of_models,
+    check_model_lines,
+    fed_line,
+    model_lines_of,
+)
 from pytest_npudump.record.rows import RowError
 
 FILE = "#m.onnx " + "A" * 16 + " graph1\n"
 OTHER = "#m.onnx " + "B" * 16 + " graph1\n"
+FED, OTHERS = (fed_line("m", digests) for digests in ([b"1", b"2"], [b"1"]))
 CONV, POOL = "conv AAAA wwwwww 0000 1111\n", "pool BBBB\n"
 
 
@@ -63,10 +70,18 @@ CONV, POOL = "conv AAAA wwwwww 0000 1111\n", "pool BBBB\n"
             {"weights": ("c1",), "graph": True, "weighted": 2},
         ),
         (FILE + CONV, "#m.onnx " + "B" * 16 + " -\n", ModelChange(("m.onnx",))),
+        (FILE + CONV + FED, FED + FILE + CONV, ModelChange(read="all")),
+        (FILE + CONV + FED, FILE + CONV, ModelChange(read="all")),
+        (FILE + CONV + FED, FILE + CONV + OTHERS, ModelChange(read="all", fed=("m",))),
+        (FILE + CONV + FED, OTHER + CONV + OTHERS, {"weighted": 1, "fed": ("m",)}),
+        (FED, OTHERS, ModelChange(fed=("m",))),
+        (FED, FED, None),
+        (FILE + FED, OTHERS, ModelChange(fed=("m",))),
         (FILE + CONV, OTHER + FILE.replace("m.", "n.") + CONV, ModelChange(("m.onnx", "n.onnx"))),
     ],
 )
 def test_two_blocks_tell_what_changed(golden: str, run: str, expected: Any) -> None:
+    check_model_lines(run)
     found = change_of_models(golden, run)
     if isinstance(expected, dict):
         expected = ModelChange(("m.onnx",), read="all", **expected)

@@ -146,13 +146,19 @@ class Subject:
         return list(found)
 
     def effective(self, fault: Fault) -> bool:
-        """Whether each operator's first output has other values."""
-        names = [self.nodes[operator].output[0] for operator in fault.operators]
+        """Whether each operator's first output has other values, of several also than without its kernel."""
+        names = {operator: self.nodes[operator].output[0] for operator in fault.operators}
+        several = fault.kernels if len(names) > 1 else ()
         try:  # with all that was handed out before: onnxruntime leaves out casts of float16 else
             found = self.run(rewritten(fault.model, fault.kernels), list(self.tensors))
+            for one in several:
+                others = [other for other in fault.kernels if other is not one]
+                without = self.run(rewritten(fault.model, others), list(self.tensors))
+                if _same(found[names[one.operator]], without[names[one.operator]]):
+                    return False
         except Exception:  # noqa: BLE001 - onnxruntime refuses some
             return False
-        return not any(_same(found[name], self.tensors[name]) for name in names)
+        return not any(_same(found[name], self.tensors[name]) for name in names.values())
 
     def weights(
         self, changes: Mapping[str, Callable[[np.ndarray], np.ndarray]], rng: np.random.Generator
@@ -210,6 +216,15 @@ def _moved(rng: np.random.Generator, *, swap: bool) -> Callable[[np.ndarray], np
         return array[order]
 
     return move
+
+
+def _channel_zeroed(rng: np.random.Generator) -> Callable[[np.ndarray], np.ndarray]:
+    def zero(array: np.ndarray) -> np.ndarray:
+        found = array.copy()
+        found[int(rng.integers(len(array)))] = 0
+        return found
+
+    return zero
 
 
 def _in_weights(make: Callable[[np.random.Generator], Callable[[np.ndarray], np.ndarray]]) -> Any:
@@ -314,6 +329,35 @@ def _off(array: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
     return {"times": _at(array, 1.01, int(rng.integers(array.size)))}
 
 
+def _repeated(array: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """A block of elements in the place of the next."""
+    places = np.arange(array.size)
+    size = min(_TAIL, array.size // 2)
+    at = int(rng.integers(array.size - 2 * size + 1))
+    places[at + size : at + 2 * size] = places[at : at + size]
+    return {"take": places}
+
+
+def _largest_moved(subject: Subject, rng: np.random.Generator) -> Made | None:
+    """Of one row of a graph's output, the largest element in another place: another class."""
+    outputs = [value.name for value in subject.model.graph.output]
+    among = [name for name, node in subject.nodes.items() if node.output[0] in outputs]
+
+    def move(array: np.ndarray, _: np.random.Generator) -> dict[str, np.ndarray]:
+        axis = max(axis for axis in range(array.ndim) if array.shape[axis] > 1)
+        places = np.moveaxis(np.arange(array.size).reshape(array.shape), axis, -1)
+        row = np.unravel_index(int(rng.integers(places[..., 0].size)), places.shape[:-1])
+        one, other = int(np.moveaxis(array, axis, -1)[row].argmax()), int(rng.integers(places.shape[-1]))
+        order = np.arange(array.size)
+        pair = [places[row][one], places[row][other]]
+        order[pair] = order[pair[::-1]]
+        return {"take": order}
+
+    among = [name for name in among if subject.tensors[subject.nodes[name].output[0]].size > 1]
+    found = kernel(subject, str(rng.choice(among)), move, rng) if among else None
+    return found and ((found.operator,), subject.model, (found,))
+
+
 def _shifted(subject: Subject, rng: np.random.Generator) -> Made | None:
     """The last axis of one of the graph's outputs, shifted by one."""
     outputs = {value.name for value in subject.model.graph.output}
@@ -363,6 +407,9 @@ KINDS: dict[str, Any] = {
     "kernel: element 1 % off": _kernel(_off),
     "kernel: output shifted": _shifted,
     "two in series": _series,
+    "a channel's weights zeroed": _in_weights(_channel_zeroed),
+    "kernel: block repeated": _kernel(_repeated, floats=False),
+    "kernel: largest of a row moved": _largest_moved,
 }
 
 

@@ -18,9 +18,10 @@ import numpy as np
 from pytest_npudump.compare.stats.numbers import LARGEST, ROUNDING, Pairs, half_unit
 from pytest_npudump.compare.stats.verdict import Reason
 from pytest_npudump.dump.dtypes import is_exact
+from pytest_npudump.dump.records import ARGMAX
 from pytest_npudump.dump.stats.compact_projections import FINE, doubts, steps
 from pytest_npudump.dump.stats.signs import DIGITS
-from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS, StatsTable
+from pytest_npudump.dump.table import EXTREMES, MEASURED, PROJECTIONS, STATISTICS, StatsTable
 from pytest_npudump.errors import said
 
 if TYPE_CHECKING:
@@ -258,6 +259,9 @@ def root_mean_square(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 _ALONE = said("must be equal, as no finite max, min, avg or l2norm is on both sides")
 _HASH_LOST = said("the golden has a hash, the dump has none")
+_FAR = said("must be equal, as the elements there are by far the largest of their rows")
+_LOOSE = 0.25
+"""The share of a tensor's magnitude beyond which a rule lets its largest element be anywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +286,8 @@ def compare_digests(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Toleran
 
     A hash that differs fails a tensor that has to be equal by its rule, and one that nothing else is known
     of. Elsewhere bits may differ as long as the statistics agree within tolerance. A hash that only the
-    golden has fails its tensor, unless no tensor of the dump has one of that kind.
+    golden has fails its tensor, unless no tensor of the dump has one of that kind. Elements that are by far
+    the largest of their rows have to be at the same places where both sides have such.
 
     Args:
         pairs: the n tensors.
@@ -294,6 +299,15 @@ def compare_digests(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Toleran
     if not (pairs.golden.digests or pairs.actual.digests):
         return Digests(equal, differ, reasons)
     sides = [_parts(pairs.golden, pairs.here), _parts(pairs.actual, pairs.there)]
+    for row, parts in enumerate(zip(*sides, strict=True)):
+        golden, actual = (
+            int(one) if one.isdecimal() else one for one in (part.pop(ARGMAX, "") for part in parts)
+        )
+        if golden != actual and "" not in (golden, actual):
+            rule = pairs.rule(row, PROJECTIONS, tolerances)
+            scale = np.abs(pairs.golden.values[pairs.here[row], :EXTREMES]).max()
+            if not rule.rtol * scale + rule.atol > _LOOSE * scale:
+                reasons[row] = Reason(ARGMAX, golden, actual, None, _FAR)
     approved, computed = (frozenset[str]().union(*side) for side in sides)
     finite = np.isfinite(pairs.golden.values[pairs.here])
     measured: NDArray[np.bool_] = np.asarray((judged & finite)[:, :MEASURED].any(axis=1))
@@ -307,7 +321,7 @@ def compare_digests(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Toleran
             rule = pairs.rule(row, "max", tolerances)
             if not measured[row] or not (rule.rtol or rule.atol):
                 words = rule.describe() if measured[row] else _ALONE
-                reasons[row] = Reason(name, golden[name], actual[name], None, words)
+                reasons.setdefault(row, Reason(name, golden[name], actual[name], None, words))
         elif lost:
             reasons[row] = Reason(lost[0], golden[lost[0]], None, None, _HASH_LOST)
     blind = [row for row in np.flatnonzero(equal | differ).tolist() if not measured[row]]

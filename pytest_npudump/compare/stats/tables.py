@@ -110,7 +110,7 @@ def compare_tables(
     hidden = hidden_by_print(pairs)
     judged[:, :EXTREMES] &= ~hidden[:, np.newaxis]
     digests = compare_digests(pairs, judged, tolerances)
-    with _without_collection():
+    with without_collection():
         reasons = _reasons(pairs, judged, lost | gained, tolerances)
         projections = compare_projections(pairs, tolerances)
         for row, reason in (*projections.reasons.items(), *digests.reasons.items()):
@@ -171,8 +171,8 @@ def _beyond_noise(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerance
 
 
 @contextmanager
-def _without_collection() -> Iterator[None]:
-    """Make reasons and verdicts, which are no cycles: looking through them takes as long as making them."""
+def without_collection() -> Iterator[None]:
+    """Make many objects that are in no cycles: looking through them takes as long as making them."""
     enabled = gc.isenabled()
     gc.disable()
     try:

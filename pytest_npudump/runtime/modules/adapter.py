@@ -112,8 +112,9 @@ def tell(capture: Capture | worker.Answer, runtime: Runtime) -> None:
     """Note an ended capture, for whatever runtime it was beside."""
     evidence = runtime.activity.evidence
     evidence.answered.update(capture.processes)
-    if (model := getattr(capture, "model", None)) is not None and capture.steps:
-        evidence.parameters[capture.name] = partial(parameter_lines, capture.name, model)
+    model, fed = getattr(capture, "model", None), getattr(capture, "fed", None)
+    if model is not None and capture.steps:
+        evidence.parameters[capture.name] = partial(parameter_lines, capture.name, model, fed)
     if isinstance(runtime, ModulesRuntime):
         runtime.facts = capture.facts
         runtime.activity.initialised = True

@@ -37,6 +37,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, fields, is_dataclass, replace
+from hashlib import sha256
 from itertools import chain
 from math import inf, nan
 from shutil import rmtree
@@ -250,6 +251,7 @@ class Capture:
         self._last: list[_Seen] = []
         self._active = self._rooted = self._warming = False
         self._flow: Any = None
+        self.fed: bytes | None = None
         self.follows = not self._compiled
         self._thread = self._closed = self._flowing = 0
         self._stamp = time.time_ns() // 1000
@@ -335,6 +337,7 @@ class Capture:
             if called is top:
                 self._tell(ENTER, 0, 0, anchor)
                 if not torch.compiler.is_compiling() and not torch.jit.is_tracing():
+                    self._look_at(tensors_in(given))
                     self._begin_flow(given)
 
         def leave(called: object, *_: object) -> None:
@@ -363,6 +366,11 @@ class Capture:
                 ("replay", self._replay),
             ):
                 self._replaced.put(graph, method, call, beside=True)
+
+    def _look_at(self, given: Sequence[Any]) -> None:
+        """Know the model's inputs in its first execution, but in a graph that is being captured."""
+        if self.fed is None and self._graph is None:
+            self.fed = _digest_of(given)
 
     def stop(self) -> None:
         """Take the hooks out, and write the files; stopping twice is allowed."""
@@ -668,6 +676,7 @@ class Capture:
         found = _ModuleGraph(self, self._step or self._last)
         result = original(graph, *arguments, **named)
         self._graph = self._graphs[graph] = found
+        self.fed = b""  # what it will be replayed with is not seen
         return result
 
     def _end_graph(self, original: Callable[..., Any], graph: Any, *arguments: Any, **named: Any) -> Any:
@@ -855,6 +864,31 @@ def tensors_in(value: Any, kind: Any = None) -> list[Any]:
 
     look(value)
     return found
+
+
+_MOST_FED = 1 << 25
+"""Bytes of a model's inputs beyond which their digest would take longer than a passing test should."""
+
+
+def bytes_of(tensor: Any) -> bytes:
+    """Return the elements of a tensor, wherever it is."""
+    if hasattr(tensor, "asnumpy"):
+        return bytes(tensor.asnumpy().tobytes())
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return bytes(flat.view(sys.modules["torch"].uint8).numpy().tobytes()) if flat.numel() else b""
+
+
+def _digest_of(tensors: Sequence[Any]) -> bytes:
+    """Return a digest of what a model was given; b"" where that is large, or no elements can be had."""
+    digest = sha256()
+    try:
+        if not 0 < sum(int(one.nbytes) for one in tensors) <= _MOST_FED:
+            return b""
+        for one in tensors:
+            digest.update(repr((str(one.dtype), tuple(one.shape))).encode() + bytes_of(one))
+    except (RuntimeError, TypeError, ValueError, AttributeError):  # of tensors that stand for others
+        return b""
+    return digest.digest()
 
 
 def _captures(torch: Any) -> WeakValueDictionary[int, Capture]:

@@ -162,6 +162,7 @@ class CellCapture(Capture):
         at = self._which(self.places[id(cell)])
         wanted = at in self._wanted
         if top:
+            self._look_at(tensors_in([given, named], self._mindspore.Tensor))
             self.take(ENTER, at, 0, None)
         if wanted and self._inputs:
             self._take_all(INPUT, at, [given, named])

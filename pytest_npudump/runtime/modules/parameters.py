@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.graph.model_digests import parameter_block
+from pytest_npudump.record.model_lines import fed_line
+from pytest_npudump.runtime.modules.capture import bytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,13 +17,15 @@ _MOST = 1 << 28
 """Bytes of parameters beyond which their digests would take seconds."""
 
 
-def parameter_lines(name: str, model: Any) -> str:
-    """Return a golden's lines for the parameters that a model has now; "" where they are too large.
+def parameter_lines(name: str, model: Any, fed: bytes | None = None) -> str:
+    """Return a golden's lines for the parameters that a model has now, where they are not too large.
 
     Args:
         name: what the model is called.
         model: a ``torch.nn.Module`` or a ``mindspore.nn.Cell``; nothing is known of an engine.
+        fed: a digest of what it was given, as far as that is known: it has a line, too.
     """
+    given = fed_line(TensorKey(name, "", 0).name_text, [fed]) if fed else ""
     if hasattr(model, "parameters_and_names"):
         named = [*model.parameters_and_names()]
     elif hasattr(model, "named_parameters"):
@@ -31,16 +33,11 @@ def parameter_lines(name: str, model: Any) -> str:
     else:
         return ""
     whole = sum(int(one.nbytes) for _, one in named)
-    return parameter_block(name, _arrays(named)) if 0 < whole <= _MOST else ""
+    return (parameter_block(name, _arrays(named)) if 0 < whole <= _MOST else "") + given
 
 
 def _arrays(named: list[tuple[str, Any]]) -> Iterator[tuple[str, str, tuple[int, ...], bytes]]:
     """Yield of each parameter the path of its module, its name and type, its shape, and its bytes."""
     for path, one in named:
-        if hasattr(one, "asnumpy"):
-            data = np.ascontiguousarray(one.asnumpy()).tobytes()
-        else:
-            flat = one.detach().cpu().contiguous().reshape(-1)
-            data = flat.view(sys.modules["torch"].uint8).numpy().tobytes() if flat.numel() else b""
         module, _, leaf = path.replace("_orig_mod.", "").rpartition(".")
-        yield module, f"{leaf} {one.dtype}", tuple(one.shape), data
+        yield module, f"{leaf} {one.dtype}", tuple(one.shape), bytes_of(one)

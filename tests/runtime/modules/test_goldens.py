@@ -44,7 +44,7 @@ def test_blocks(model):
         replay = lambda: run(given)
     run = torch.compile(model, backend="eager", fullgraph=True) if way == "compiled" else model
     for seed in range(2):
-        given.copy_(models.words(seed))
+        given.copy_(models.words(seed + 5 * (os.environ.get("FAULT") == "input")))
         replay()
 """
 
@@ -102,6 +102,16 @@ def test_one_golden_serves_eager_compiled_and_captured(
         else:
             done.assert_outcomes(passed=1)
             done.stdout.fnmatch_lines(["npudump: 1 of 1 tests passed; 198 of 198 tensors compared (modules)"])
+    monkeypatch.setenv("FAULT", "input")
+    for way, told in (
+        ("", "npudump: the inputs of model * changed; first mismatch: *"),
+        ("graph", "npudump: *"),
+    ):
+        monkeypatch.setenv("WAY", way)  # of a graph it is not known what it will be replayed with
+        done = project.runpytest_inprocess()
+        done.stdout.fnmatch_lines([told])
+        if way:
+            done.stdout.no_fnmatch_line("*the inputs of model*")
 
 
 COMPARED = """

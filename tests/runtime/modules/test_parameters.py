@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from pytest_npudump.record.model_lines import PARAMETERS, change_of_models, check_model_lines
+from pytest_npudump.record.model_lines import PARAMETERS, change_of_models, check_model_lines, fed_line
 from pytest_npudump.runtime.modules.parameters import parameter_lines
 
 
@@ -84,4 +84,5 @@ def test_nothing_is_told_of_more_than_takes_a_second(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("pytest_npudump.runtime.modules.parameters._MOST", 128)
     assert parameter_lines("Net", NET) == ""
     assert parameter_lines("Net", Cell({})) == ""
+    assert parameter_lines("Net", NET, b"given") == fed_line("Net", [b"given"])
     assert parameter_lines("an engine, whose parameters are in other processes", object()) == ""
