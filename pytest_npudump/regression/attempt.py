@@ -260,7 +260,12 @@ class Attempt:
             tensors = data == "tensor" if data is not None else tensors
         else:
             folder, only = self.directory / _BESIDE, None
-        capture: Any = capture_of(model, folder, limit=limit, only=only, tensors=tensors, **asked)
+        kind: Any = capture_of
+        if "force" in asked:
+            from pytest_npudump.runtime.modules.engine import EngineCapture  # noqa: PLC0415 - where there is one
+
+            kind = EngineCapture
+        capture = kind(model, folder, limit=limit, only=only, tensors=tensors, **asked)
         capture.number = sum(one.folder == folder and one.name == capture.name for one in self.captures)
         self.captures.append(capture)
         return capture

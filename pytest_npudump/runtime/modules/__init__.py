@@ -31,16 +31,12 @@ def framework_of(value: object) -> str:
     return ""
 
 
-def capture_of(model: object, *given: Any, **asked: Any) -> Capture | Any:
-    """Return a capture of a model, or with ``force`` of vLLM's engine, which is to be started.
+def capture_of(model: object, *given: Any, **asked: Any) -> Capture:
+    """Return a capture of a model, which is to be started.
 
     Raises:
         RequestError: it is no model, or has no module of a name.
     """
-    if "force" in asked:
-        from pytest_npudump.runtime.modules.engine import EngineCapture  # noqa: PLC0415 - where there is one
-
-        return EngineCapture(model, *given, **asked)
     if framework_of(model) == "mindspore":
         from pytest_npudump.runtime.modules.cells import CellCapture  # noqa: PLC0415 - where there is one
 

@@ -18,18 +18,17 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_npudump.errors import RequestError, said
-from pytest_npudump.runtime.modules import capture_of
+from pytest_npudump.runtime.modules.capture import Capture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from pytest_npudump.runtime.modules.capture import Capture
 
 
 WORKERS = "NPUDUMP_WORKERS"
@@ -83,7 +82,12 @@ def watch(model: Any, *, rank: int | None = None, **asked: Any) -> Iterator[Capt
     told = json.loads(config.read_text(encoding="utf-8"))
     if rank is None:
         rank = int(os.environ.get("RANK") or os.environ.get("RANK_ID") or 0)
-    capture = capture_of(model, Path(told["dump_path"]), rank=rank, **{**told["asked"], **asked})
+    kind: type[Capture] = Capture
+    if isinstance(model, getattr(getattr(sys.modules.get("mindspore"), "nn", None), "Cell", ())):
+        from pytest_npudump.runtime.modules.cells import CellCapture  # noqa: PLC0415 - where there is one
+
+        kind = CellCapture
+    capture = kind(model, Path(told["dump_path"]), rank=rank, **{**told["asked"], **asked})
     capture.began = time.strftime("%Y%m%d%H%M%S", time.gmtime(config.stat().st_mtime))
     words = said("rank {rank}: {name} began in another process and did not end", rank=rank, name=capture.name)
     beside = next((int(os.environ[name]) for name in _BESIDE if os.environ.get(name, "").isdigit()), 0)
