@@ -57,8 +57,7 @@ _TURN = "\0"
 
 def _place(layer: str, turn: int) -> str:
     """Return the name of an execution: the layer's in file names, with the turn of a later one."""
-    name = sanitise(layer).replace(_TURN, "_")
-    return f"{name}{_TURN}{turn}" if turn else name
+    return f"{sanitise(layer)}{_TURN}{turn}" if turn else sanitise(layer)
 
 
 def layer_at(place: str) -> str:
@@ -131,7 +130,7 @@ class Edges:
         """
         spelt = {sanitise(layer): layer for layer in layers}
         found = {name: self._nearest(name, spelt) for name in spelt if name in self.feeds}
-        later = (name for name in self.feeds if _TURN in name and layer_at(name) in spelt)
+        later = (name for name in self.feeds if name not in spelt and layer_at(name) in spelt)
         found |= {name: self._nearest(name, spelt) for name in later}
         return Edges(found, self.told_by)
 
@@ -283,7 +282,7 @@ def lines_of(edges: Edges, layers: Collection[str]) -> str:
     """
     found = edges.restricted(layers).feeds
     raw = {sanitise(layer): layer for layer in layers}
-    later = ((raw[layer_at(name)], name) for name in found if _TURN in name)
+    later = ((raw[layer_at(name)], name) for name in found if name not in raw)
     lines = []
     for layer, name in chain(((layer, sanitise(layer)) for layer in layers), later):
         if name in found:
@@ -293,7 +292,7 @@ def lines_of(edges: Edges, layers: Collection[str]) -> str:
                 else str(TensorKey(port.layer, "output", port.slot, port.turn))
                 for port in found[name]
             )
-            key = TensorKey(layer, "", 0, int(name.partition(_TURN)[2] or 0))
+            key = TensorKey(layer, "", 0, 0 if name in raw else int(name.partition(_TURN)[2]))
             lines.append(" ".join([key.name_text + key.qualifiers_text, SIGN, *ports]))
     return "".join(f"{line}\n" for line in lines if line.isprintable())
 
