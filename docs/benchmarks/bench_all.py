@@ -1,6 +1,6 @@
 """All figures of docs/speed.md, as tables: whole commands and sessions, then the parts that have scripts.
 
-    python docs/benchmarks/bench_all.py [--against TREE] [--peer PYTHON] [--only PART ...] [--rounds N]
+    python docs/benchmarks/bench_all.py [--against TREE] [--peer PYTHON] [--only PART ...] [--quick]
 
 TREE is a checkout of another commit (``git worktree add TREE COMMIT``), measured in turn with this one;
 PYTHON an interpreter of an environment with msprobe (``pip install mindstudio-probe torch``). A figure is the
@@ -8,7 +8,8 @@ processor time of a whole process, its children's included, of some runs the lea
 set in MiB. ``floor`` does the same with less: numpy of one thread in float64 (float32 where nothing fails),
 Python's csv, git, onnxruntime, plain tests, or what the title has in brackets. The last column is the ratio
 that is asked for. Takes ten minutes with TREE on two idle cores, and at most 2 GiB of files at a time. A
-command that does not say what it must ends all.
+command that does not say what it must ends all; ``--quick`` only shows that all of them do, by a run of each
+and a quarter of the tests and layers.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ CONTENTS = (
     "two values",
     "one row, two pieces exchanged",
 )
+COUNTS = {"suite": 400, "layers": 10_000, "half": 2_000, "isolated": 8}
+"""Tests, or layers of one test."""
 SCRIPTS = {
     "bench_small.py": ("--pairs", "1000", "--rounds", "3"),
     "bench_types.py": ("--mib", "8", "--rounds", "2", "--only", "plain,nan,lowest"),
@@ -220,9 +223,9 @@ def tensors(work: Path, peer: Path | None) -> Iterator[Job]:
             yield Job(title, words, floor, says, rounds=3)
         stats = npudump("ls", "--stats", golden, *SERIAL)
         floor = ("-c", NUMPY, "stats", golden, actual, dtype)
-        yield Job(f"statistics of 800 MiB, {dtype}", stats, floor, "200 layers", rounds=2)
+        yield Job(f"statistics of 800 MiB, {dtype}", stats, floor, "relu_0199", rounds=2)
         title = "the same and projections (without them)"
-        yield Job(title, (*stats, "--projections"), stats, "200 layers", rounds=3)
+        yield Job(title, (*stats, "--projections"), stats, "relu_0199", rounds=3)
         words = npudump("convert", golden, "-o", "converted", *SERIAL)
         floor = ("-c", NUMPY, "convert", f"../{golden}", "", dtype)
         folder = "converted_by"
@@ -264,14 +267,14 @@ def goldens(work: Path, _peer: Path | None) -> Iterator[Job]:
 
 
 def sessions(work: Path, _peer: Path | None) -> Iterator[Job]:
+    count = COUNTS["suite"]
     suites = {
-        "400 tests": ("suite", "400", 1.3, 2.0),
-        "a test of 10,000 layers": ("layers", "10000", None, 2.5),
+        f"{count} tests": ("suite", count, 1.3, 2.0),
+        f"a test of {COUNTS['layers']:,} layers": ("layers", 1, None, 2.5),
     }
-    for title, (kind, count, goal, second) in suites.items():
+    for title, (kind, number, goal, second) in suites.items():
         passing, changed = work / kind, f"{kind}_changed"
-        prepare(work, kind, work, count)
-        number = count if kind == "suite" else "1"
+        prepare(work, kind, work, str(COUNTS[kind]))
         prepare(work, *PYTEST, "--npudump-update-golden", folder=kind, says=f"{number} passed")
         prepare(work, "changed", passing)
         passes, fails = f"{number} passed", f"{number} failed"
@@ -281,18 +284,20 @@ def sessions(work: Path, _peer: Path | None) -> Iterator[Job]:
         yield Job(f"{title}: fail (pass)", (*PYTEST, *OFF), original, fails, goal, folder=changed, rounds=2)
         words = f"{title}: fail, second run (pass)"
         yield Job(words, PYTEST, original, fails, second, folder=changed, rounds=1)
-    prepare(work, "half", work, "2000")
-    prepare(work, *PYTEST, "--npudump-update-golden", folder="half", says="2000 passed")
+    count = COUNTS["half"]
+    prepare(work, "half", work, str(count))
+    prepare(work, *PYTEST, "--npudump-update-golden", folder="half", says=f"{count} passed")
     words = npudump("golden", "status")
-    yield Job("`golden status` of 2,000 goldens", words, (), "2000|2,000", folder="half", rounds=2)
+    yield Job(f"`golden status` of {count:,} goldens", words, (), "", folder="half", rounds=2)
     prepare(work, "changed", work / "half")
     says = r"(late/early \d+\.\d+)"
-    yield Job("2,000 tests, half fail", PYTEST, (), says, folder="half_changed", rounds=1)
-    prepare(work, "isolated", work, "6")
-    prepare(work, *PYTEST, "--npudump-update-golden", folder="isolated", says="12 passed")
-    title = "6 tests in processes of their own (in pytest's)"
+    yield Job(f"{count:,} tests, half fail", PYTEST, (), says, folder="half_changed", rounds=1)
+    count = COUNTS["isolated"]
+    prepare(work, "isolated", work, str(count))
+    prepare(work, *PYTEST, "--npudump-update-golden", folder="isolated", says=f"{2 * count} passed")
+    title = f"{count} tests in processes of their own (in pytest's)"
     apart, here = ((*PYTEST, f"test_{name}.py") for name in ("apart", "here"))
-    yield Job(title, apart, here, "6 passed", folder="isolated", rounds=2)
+    yield Job(title, apart, here, f"{count} passed", folder="isolated", rounds=2)
 
 
 PARTS = {part.__name__: part for part in (starts, tables, tensors, failing, goldens, sessions)}
@@ -337,8 +342,12 @@ def main() -> None:
         "--only", nargs="+", default=names, choices=names, metavar="PART", help=" ".join(names)
     )
     parser.add_argument("--rounds", type=int, default=9, metavar="N", help="runs of a row, at most")
+    parser.add_argument("--quick", action="store_true", help="one run of each, fewer tests and layers")
     parser.add_argument("--work", type=Path, metavar="DIR", help="where the files go")
     given = parser.parse_args()
+    if given.quick:
+        given.rounds = 1
+        COUNTS.update({name: count // 4 for name, count in COUNTS.items()})
     trees = {"here": ROOT} | ({"before": given.against.absolute()} if given.against else {})
     row("", *trees, *(["here/before"] if given.against else []), "floor", "here/floor", "asked for")
     row(*["---"] * (len(trees) + (5 if given.against else 4)))

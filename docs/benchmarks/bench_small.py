@@ -1,6 +1,6 @@
 """What a pair of small tensors costs from the command to the report, by type and content: a table.
 
-    python docs/benchmarks/bench_small.py [--against TREE] [--pairs N] [--kib N] [--rounds N] [--types NAME ...]
+    python docs/benchmarks/bench_small.py [--against TREE] [--pairs N] [--kib N] [--rounds N] [--types NAME]
 
 Microseconds of processor time a pair of ``npudump compare`` on two dumps of one tensor a file, in a process
 that has run the command before: the least of all rounds, by ``--executor serial`` and, as a part of that, by
