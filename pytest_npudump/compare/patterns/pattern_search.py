@@ -160,7 +160,8 @@ def _first(evidence: PlaceEvidence, layout: str, others: Mapping[str, NDArray[An
 def _proposed(
     evidence: PlaceEvidence, layout: str, others: Mapping[str, NDArray[Any]]
 ) -> Iterator[tuple[LikelyPlace, PossibleChange]]:
-    chosen = tuple(places(evidence))
+    # An even sample of all elements may lie in every so many lines, which hold too few.
+    chosen = tuple(place for place in places(evidence) if place.count >= LEAST * evidence.failing)
     families: list[Family] = [stuck, arithmetic, partial(of_other, others=others)]
     if recur(evidence):
         families += [partial(permuted_lines, layout=layout, origins={}), moves, shuffled]

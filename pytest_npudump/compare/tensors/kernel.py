@@ -274,6 +274,10 @@ def measure(
     codes = golden, actual
     if not finite:
         codes, (golden, actual) = _cleared(golden, actual, results, sums, offset)
+        if not (golden.any() or actual.any()):  # nothing but those that were counted
+            for measures, _ in results:
+                measures.max_abs = max(0.0, measures.max_abs)
+            return
     pairs = _pairs(golden, actual, tolerances, sums)
     one, distance, gap = pairs.one, pairs.distance, pairs.gap
     magnitude, highest = np.abs(one), np.maximum.reduce(gap, axis=1)
@@ -434,15 +438,12 @@ def ulp_gap(one: np.ndarray, other: np.ndarray) -> np.ndarray:
         np.subtract(first, second, out=apart)
         gap: np.ndarray = np.abs(apart, out=apart).view(f"u{first.itemsize}")
         return gap
-    last, bits = np.iinfo(signed).max, 8 * signed.itemsize - 1
-    sides = []
-    for side in (first, second):
-        sign = side >> bits
-        codes = sign & last
-        codes ^= side
-        codes -= sign
-        sides.append(codes)
-    return unsigned_gap(*sides)
+    last = np.iinfo(signed).max
+    first, second = first & last, second & last
+    apart >>= 8 * signed.itemsize - 1
+    second ^= apart
+    second -= apart  # on the other side of 0 where the signs differ
+    return unsigned_gap(first, second)
 
 
 def unsigned_gap(one: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -102,16 +102,15 @@ def _blocks(reader: _csv.Reader) -> Iterator[tuple[_Header, list[list[str]], int
     """
     header: _Header | None = None
     rows: list[list[str]] = []
-    columns = width = first = count = 0
+    columns = width = first = 0
     try:
         for line, cells in enumerate(reader, 1):
             if reader.line_num != line:
                 raise ValueError("a quoted cell goes on in the next line")  # noqa: TRY301 - gets its place below
-            head = cells[:1] == [_HEADER_START]
-            if header is not None and rows and (head or len(rows) == _TOGETHER):
-                yield header, rows, first
-                rows = []
-            if head:
+            if cells and cells[0] == _HEADER_START:
+                if header is not None and rows:
+                    yield header, rows, first
+                    rows = []
                 header, columns, width = _header(tuple(cells)), len(cells), 0
                 continue
             if header is None:
@@ -128,8 +127,10 @@ def _blocks(reader: _csv.Reader) -> Iterator[tuple[_Header, list[list[str]], int
             if not rows:
                 first = line
             rows.append(cells)
-            count += 1
-        if not count:
+            if len(rows) == _TOGETHER:
+                yield header, rows, first
+                rows = []
+        if not first:
             raise ValueError("a header and no row: the file was cut short, collect the dump again")  # noqa: TRY301 - the same
     except (ValueError, csv.Error) as error:
         if header is not None and rows:

@@ -77,8 +77,10 @@ def one_run(
     kept: list[int] = []
     for at, folder in enumerate(files.folder):
         (directories[folder] if folder in directories and at in files.single else kept).append(at)
+    notes: list[str] = []
+    if _PARAMETER not in files.op_type and max(repeats.values(), default=0) <= 1:
+        return kept + [at for found in directories.values() for at in found], notes
     slots = dict(zip(tensors.file, zip(tensors.io, tensors.slot, strict=True), strict=True))
-    notes = []
     for folder, found in directories.items():
         found.sort(key=files.time.__getitem__)
         place, types = files.places[folder], list(map(files.op_type.__getitem__, found))

@@ -228,6 +228,19 @@ def test_a_near_miss_names_no_change(seed: int, kind: str, channel: int, spoiled
     assert found is None or (found.kind == "place" and found.where.startswith(f"index {channel} of 16"))
 
 
+@pytest.mark.each(
+    ("kind", "change"),
+    [("factor", lambda x: 1.5 * x), ("offset", lambda x: x - 2), ("stuck", lambda x: 0 * x + 9)],
+)
+def test_a_change_of_nine_elements_in_ten_is_named(kind: str, change: Any) -> None:
+    golden = tensor("float32", (64, 512))
+    half = np.random.default_rng(1).random(golden.shape) < 0.08
+    actual = np.where(half, (golden + change(golden)) / 2, change(golden))
+    found = pattern(golden, actual)
+    assert found is not None
+    assert (found.kind, found.share) == (kind, pytest.approx(0.92, abs=0.02))
+
+
 @given(st.integers(0, 2**32), st.integers(0, 15), st.floats(0.2, 1))
 def test_a_difference_elsewhere_refuses_the_place(seed: int, channel: int, share: float) -> None:
     rng = np.random.default_rng(seed)
