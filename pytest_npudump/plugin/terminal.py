@@ -104,7 +104,7 @@ class Progress:
 
 
 def spoken_failure(
-    result: Result, details: ReportFiles, english: str, language: str, *, verbose: bool
+    result: Result, details: ReportFiles, english: str, language: str, **asked: bool
 ) -> dict[str, Any]:
     """Return what the terminal is to show in place of a failure in English; nothing where that is spoken.
 
@@ -113,15 +113,14 @@ def spoken_failure(
         details: the files of its report.
         english: the text that the test's report has.
         language: one of :data:`~pytest_npudump.language.translation.LANGUAGES`.
-        verbose: whether to tell everything.
+        asked: as for :func:`~pytest_npudump.report.terminal.failure_texts`.
     """
     if chosen(language) == ENGLISH:
         return {}
-    from pytest_npudump.report.terminal import failure_text, short_lines  # noqa: PLC0415 - for failures
+    from pytest_npudump.report.terminal import failure_texts  # noqa: PLC0415 - for failures
 
     with speaking(language):
-        text = failure_text(result, details, verbose=verbose)
-        short = short_lines(result, details)
+        text, short = failure_texts(result, details, **asked)
     return {"spoken": {"lines": len(english.splitlines()), "text": text.splitlines(), "short": short}}
 
 

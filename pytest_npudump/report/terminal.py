@@ -117,6 +117,22 @@ def short_lines(result: Result, details: ReportFiles) -> list[str]:
     return _cut(_body(result, 0, terminal_columns(), brief=True), brief=True) + _behind(result, details)
 
 
+def failure_texts(
+    result: Result, details: ReportFiles, *, verbose: bool, spent: bool
+) -> tuple[str, list[str]]:
+    """Return the text of a failing test, and that without rows, where it may come to that.
+
+    Args:
+        result: of the test.
+        details: the files of its report.
+        verbose: whether to tell everything, whatever room that takes.
+        spent: whether there is no room for rows any more.
+    """
+    short = [] if verbose else short_lines(result, details)
+    text = "\n".join(short) if spent else failure_text(result, details, verbose=verbose)
+    return text, short
+
+
 def _cut(lines: list[str], *, brief: bool) -> list[str]:
     return [plain(cut(line, WIDTH) if brief else line) for line in lines]
 
