@@ -21,7 +21,7 @@ from pytest_npudump.regression.result import WITHIN, Escalation, Finding
 from pytest_npudump.report import terminal
 from pytest_npudump.report.files import ReportFiles
 from pytest_npudump.report.result_json import full_json
-from pytest_npudump.report.terminal import failure_text, full_lines, headline, short_lines
+from pytest_npudump.report.terminal import failure_text, failure_texts, full_lines, headline, short_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,6 +82,16 @@ def test_small_failure_is_told_in_full(failed: Callable[..., Result]) -> None:
     assert lines[10].startswith("report:     ")
     assert lines[10].endswith("report.txt")
     assert lines[11:] == ["to accept:  pytest --npudump-update-golden test_a.py::test_b"]
+
+
+def test_one_text_is_laid_out_where_the_other_is_not_shown(failed: Callable[..., Result]) -> None:
+    test = failed(2)
+    details = ReportFiles(test.origin.directory / "report.txt", test.origin.directory / "report.json")
+    whole, short = "\n".join(text_of(test)), short_lines(test, details)
+    assert failure_texts(test, details, verbose=False, spent=False) == (whole, short)
+    assert failure_texts(test, details, verbose=False, spent=True) == ("\n".join(short), short)
+    everything = "\n".join(text_of(test, verbose=True))
+    assert failure_texts(test, details, verbose=True, spent=False) == (everything, [])
 
 
 TRANSFORMER = "/vision_model/encoder/layers.11/self_attn/out_proj/quantized_MatMul"
