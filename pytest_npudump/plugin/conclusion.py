@@ -30,6 +30,7 @@ from pytest_npudump.plugin.item_case import (
     may_run_again,
     will_run_again,
 )
+from pytest_npudump.plugin.reporter import REPORTER
 from pytest_npudump.plugin.terminal import attach_spoken, spoken_failure
 from pytest_npudump.regression import result as status
 from pytest_npudump.report.ci import WHOLE, is_ours, junit_properties
@@ -282,7 +283,7 @@ def conclude(item: pytest.Item, test: CaseSession) -> None:
     if will_run_again(item):
         if not test.good:  # the process may be ended in the second run
             unknown = status.Escalation(problem=said("it had not ended when this was written"))
-            write_details(replace(test.result, escalation=unknown))
+            write_details(replace(test.result, escalation=unknown), ended=False)
         return
     if not test.good:
         raise pytest.fail.Exception(_recorded_failure(item, test), pytrace=False) from None
@@ -302,11 +303,13 @@ def _recorded_failure(item: pytest.Item, test: CaseSession) -> str:
     result, verbose = test.result, item.config.option.verbose > 0
     details = write_details(result)
     _keep_result(item, test, result, result_json(result, details))
-    whole, item.stash[RESULT]["short"] = failure_lines(result, details, verbose=verbose)
+    reporter = item.config.pluginmanager.get_plugin(REPORTER)
+    asked = {"verbose": verbose, "spent": reporter is not None and reporter.spent}
+    lines, item.stash[RESULT]["short"] = failure_lines(result, details, **asked)
     for layer in named(result)[:1]:
         item.stash[RESULT]["subject"] = layer, LayerNames.of(result.comparison, _SUMMARY).short(layer)
-    text = "\n".join(whole)
-    item.stash[RESULT].update(spoken_failure(result, details, text, test.case.settings.lang, verbose=verbose))
+    text = "\n".join(lines)
+    item.stash[RESULT].update(spoken_failure(result, details, text, test.case.settings.lang, **asked))
     item.stash[BAD] = text
     return text
 

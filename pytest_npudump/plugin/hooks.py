@@ -24,7 +24,7 @@ from pytest_npudump.plugin.marks import (
     unread_marks,
 )
 from pytest_npudump.plugin.options import add_options, settings_of, shorten_help, usage_error
-from pytest_npudump.plugin.reporter import Reporter, reports_here
+from pytest_npudump.plugin.reporter import REPORTER, Reporter, reports_here
 from pytest_npudump.settings import ALL, FAILED, NEW, NPU, Settings, ci_variable
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ _APPROVES = {
 }
 """Effect of a run, by the mode of ``--npudump-update-golden``."""
 _RUNNER = "npudump-runner"
-_REPORTER = "npudump-reporter"
 _SPEAKER = "npudump-speaker"
 _MESSAGES = "messages"
 _CHECKED = pytest.StashKey[bool]()
@@ -67,7 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and resolve the options; refuse what would undermine a gate."""
     for name in MARKERS:
         config.addinivalue_line("markers", marker_line(name))
-    for name in (_RUNNER, _REPORTER, *map(name_of, FEATURES)):
+    for name in (_RUNNER, REPORTER, *map(name_of, FEATURES)):
         if config.pluginmanager.is_blocked(name):
             raise usage_error(
                 config,
@@ -86,7 +85,7 @@ def pytest_configure(config: pytest.Config) -> None:
             check_output(config, settings)
         if reports_here(config):
             reporter = Reporter(config, settings, lambda: _bring_in_features(config))
-            config.pluginmanager.register(reporter, _REPORTER)
+            config.pluginmanager.register(reporter, REPORTER)
         register_features(config, settings, early=True)
     except NpudumpError as error:
         raise usage_error(config, said("npudump: {error}", error=str(error))) from None

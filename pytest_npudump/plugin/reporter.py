@@ -22,6 +22,9 @@ ITEM_OF_REPORT = "npudump_item"
 CHILD = "npudump-child"
 """Name of the plugin object of a process that runs one test for another session."""
 
+REPORTER = "npudump-reporter"
+"""Name of the plugin object that reports, in a process that does."""
+
 _OURS = ("npudump: ", "npu_dump: ")
 """Beginnings of failures that this plugin raises."""
 
@@ -91,6 +94,11 @@ class Reporter:
     def results(self) -> list[Mapping[str, Any]]:
         """Results of the marked tests."""
         return [test.result for test in self.tests.values()]
+
+    @property
+    def spent(self) -> bool:
+        """Whether further failures are told without their rows."""
+        return self._lines_left == 0
 
     @property
     def prefix(self) -> str:

@@ -110,7 +110,7 @@ class Progress:
 
 
 def spoken_failure(
-    result: Result, details: ReportFiles, english: str, language: str, *, verbose: bool
+    result: Result, details: ReportFiles, english: str, language: str, **asked: bool
 ) -> dict[str, Any]:
     """Return the terminal's text in place of a failure in English; nothing where that is the language.
 
@@ -119,14 +119,14 @@ def spoken_failure(
         details: the files of its report.
         english: the text that the test's report has.
         language: one of :data:`~pytest_npudump.language.translation.LANGUAGES`.
-        verbose: whether to tell everything.
+        asked: as for :func:`~pytest_npudump.report.terminal.failure_lines`.
     """
     if chosen(language) == ENGLISH:
         return {}
     from pytest_npudump.report.terminal import failure_lines  # noqa: PLC0415 - for failures
 
     with speaking(language):
-        text, short = failure_lines(result, details, verbose=verbose)
+        text, short = failure_lines(result, details, **asked)
     return {"spoken": {"lines": len(english.splitlines()), "text": text, "short": short}}
 
 

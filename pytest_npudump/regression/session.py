@@ -64,6 +64,7 @@ class CaseSession:
         self._case = case
         self._others = OtherProcesses()
         self._settled: Settled | None = None
+        self._applied: tuple[Settled | None, Case] = None, case
         self._members: tuple[Member, ...] = ()
         self._tensors: bool | None = None
         self._started = self._seconds = 0.0
@@ -75,7 +76,11 @@ class CaseSession:
     @property
     def case(self) -> Case:
         """The test, with what its first run has settled."""
-        return self._case if self._settled is None else self._settled.applied(self._case)
+        if self._settled is None:
+            return self._case
+        if self._applied[0] is not self._settled:
+            self._applied = self._settled, self._settled.applied(self._case)
+        return self._applied[1]
 
     @property
     def attempt(self) -> Attempt:

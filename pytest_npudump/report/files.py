@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,24 +24,17 @@ def json_text(data: Any, default: Callable[[Any], Any] | None = None) -> str:
     Raises:
         TypeError: something is no plain data.
     """
-    return "".join(_pieces(data, json.JSONEncoder(default=default).encode, "\n")) + "\n"
+    return _laid_out(data, json.JSONEncoder(default=default).encode, "\n") + "\n"
 
 
-def _pieces(data: Any, encode: Callable[[Any], str], newline: str) -> Iterator[str]:
+def _laid_out(data: Any, encode: Callable[[Any], str], newline: str) -> str:
+    if not data or not isinstance(data, dict | list):
+        return encode(data)
     inner = f"{newline} "
-    if data and isinstance(data, dict):
-        separator = f"{{{inner}"
-        for name, value in data.items():
-            yield f"{separator}{encode(str(name))}: "
-            yield from _pieces(value, encode, inner)
-            separator = f",{inner}"
-        yield f"{newline}}}"
-    elif data and isinstance(data, list):
-        yield f"[{inner}"
-        yield f",{inner}".join(map(encode, data))
-        yield f"{newline}]"
-    else:
-        yield encode(data)
+    if isinstance(data, list):
+        return f"[{inner}{f',{inner}'.join(map(encode, data))}{newline}]"
+    lines = [f"{encode(str(name))}: {_laid_out(value, encode, inner)}" for name, value in data.items()]
+    return f"{{{inner}{f',{inner}'.join(lines)}{newline}}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +56,20 @@ class ReportFiles:
         """Return the files of a report called ``name`` in a directory, which need not exist."""
         return cls(directory / f"{name}.txt", directory / f"{name}.json")
 
-    def write(self, what: str, lines: Iterable[str], data: Any) -> ReportFiles:
+    def write(self, what: str, lines: Iterable[str] | None, data: Any) -> ReportFiles:
         """Write both, each whole or not at all, over those of an earlier time.
 
         Args:
             what: what they hold, for the problem.
-            lines: the text; a name in a dump may be no UTF-8, and is escaped.
+            lines: the text; a name in a dump may be no UTF-8, and is escaped. None to write none.
             data: plain data; anything else in it is written as text.
         """
-        encoded = (f"{line}\n".encode("utf-8", "backslashreplace") for line in lines)
+        encoded = (f"{line}\n".encode("utf-8", "backslashreplace") for line in lines or ())
         try:
             self.text.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
             write_whole(self.data, [json_text(data, default=str).encode()])
-            write_whole(self.text, encoded)
+            if lines is not None:
+                write_whole(self.text, encoded)
         except OSError as error:
             return replace(self, problem=f"{what} could not be written: {error}")
         return self

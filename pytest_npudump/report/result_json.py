@@ -137,13 +137,18 @@ def full_json(result: Result) -> dict[str, Any]:
     }
 
 
-def write_details(result: Result) -> ReportFiles:
-    """Write ``report.txt`` and ``report.json`` beside the test's dumps, over those of the first run."""
+def write_details(result: Result, *, ended: bool = True) -> ReportFiles:
+    """Write ``report.txt`` and ``report.json`` beside the test's dumps, over those of the first run.
+
+    Args:
+        result: of the test.
+        ended: whether all is known; else only the second is written, which has everything.
+    """
     from pytest_npudump.report.files import ReportFiles  # noqa: PLC0415 - only for failures
     from pytest_npudump.report.terminal import full_lines  # noqa: PLC0415 - the same
 
-    files = ReportFiles.named(result.origin.directory, REPORT)
-    data = full_json(result)
-    with speaking(result.origin.lang):
-        lines = full_lines(result)
-    return files.write("the report files", lines, data)
+    files, lines = ReportFiles.named(result.origin.directory, REPORT), None
+    if ended:
+        with speaking(result.origin.lang):
+            lines = full_lines(result)
+    return files.write("the report files", lines, full_json(result))

@@ -36,15 +36,7 @@ from pytest_npudump.report.origins import (
     where_it_begins,
 )
 from pytest_npudump.report.scenes import can_be_approved, finding_details, finding_sentence
-from pytest_npudump.report.verdicts import (
-    COLUMNS,
-    deciding_rule,
-    plain,
-    row,
-    sentence,
-    shown,
-    table,
-)
+from pytest_npudump.report.verdicts import COLUMNS, deciding_rule, plain, row, sentence, shown, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -119,15 +111,21 @@ def named(result: Result) -> list[str]:
     return [*dict.fromkeys(key.layer for key in keys)]
 
 
-def failure_lines(result: Result, details: ReportFiles, *, verbose: bool) -> tuple[list[str], list[str]]:
-    """Return the text of a failing test: what has to be known, or with ``verbose`` everything.
+def failure_lines(
+    result: Result, details: ReportFiles, *, verbose: bool, spent: bool = False
+) -> tuple[list[str], list[str]]:
+    """Return the text of a failing test, and the one without rows, where it may come to that.
 
-    Also that of a failure that comes when the budget of the run is spent, which goes without rows.
+    Args:
+        result: of the test.
+        details: the files of its report.
+        verbose: whether to tell everything, whatever room that takes.
+        spent: whether there is no room for rows any more.
     """
     rows, behind = MOST_ROWS if verbose else ROWS, _behind(result, details)
     body = _body(result, rows, terminal_columns(), brief=not verbose, rest=details.text.name)
     whole, short = (_cut(body, kind, brief=not verbose) + behind for kind in (WHOLE, SHORT))
-    return whole, short
+    return short if spent else whole, [] if verbose else short
 
 
 def _cut(lines: list[tuple[str, str]], kind: str = WHOLE, *, brief: bool) -> list[str]:

@@ -132,8 +132,12 @@ def _finite(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not isfinite(value) else value
 
 
-def parse_line(text: bytes) -> Mapping[str, Any]:
+def parse_line(text: bytes, *, spoken: bool = True) -> Mapping[str, Any]:
     """Return the object of a line that this version writes.
+
+    Args:
+        text: the line.
+        spoken: whether its texts are to be spoken; else they are as they lie there, to be written again.
 
     Raises:
         ValueError: it is none; says why.
@@ -149,7 +153,7 @@ def parse_line(text: bytes) -> Mapping[str, Any]:
     _check(data, _schema()[data["kind"]], "the line")
     if data["kind"] == TEST:
         _check_files(data)
-    return restored(data) if MESSAGES in data else data
+    return restored(data) if spoken and MESSAGES in data else data
 
 
 @lru_cache(maxsize=1)

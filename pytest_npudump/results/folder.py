@@ -42,6 +42,7 @@ from pytest_npudump.storage.regular_file import read_regular
 if TYPE_CHECKING:
     from pytest_npudump.golden.tensors import Tensor
 
+
 RECORDS = "records"
 _TENSORS = "tensors"
 _LOCK_SECONDS = 60
@@ -205,7 +206,7 @@ class ResultsFolder:
         if not self._lines.exists():
             return []
         with self._locked():
-            lines, problems = _parsed(read_regular(self._lines), self._lines)
+            lines, problems = _parsed(read_regular(self._lines), self._lines, spoken=False)
             if problems:  # what a person should look at
                 return []
             entries = _standing(lines)
@@ -266,13 +267,13 @@ def _end_of_lines(descriptor: int, path: Path) -> int:
     return os.pread(descriptor, size, 0).rfind(b"\n") + 1
 
 
-def _parsed(content: bytes, path: Path) -> tuple[list[Mapping[str, Any]], list[str]]:
+def _parsed(content: bytes, path: Path, *, spoken: bool = True) -> tuple[list[Mapping[str, Any]], list[str]]:
     """Return the lines, and what is wrong with those that are none."""
     lines, problems = [], []
     *whole, rest = content.split(b"\n")
     for number, text in enumerate(whole, 1):
         try:
-            lines.append(parse_line(text))
+            lines.append(parse_line(text, spoken=spoken))
         except ValueError as error:  # noqa: PERF203 - each line is told
             problems.append(f"{path}, line {number}: {error}: remove the folder, and run the tests again")
     if rest:

@@ -31,7 +31,7 @@ from pytest_npudump.regression.case import Case, terms_of
 from pytest_npudump.regression.dataflow import named_layers
 from pytest_npudump.regression.result import NOT_COMPARED, Escalation, KeptLayers, Result, Run
 from pytest_npudump.regression.run_record import problems_of
-from pytest_npudump.report.result_json import COUNTS, result_json
+from pytest_npudump.report.result_json import COUNTS
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.results.entry import TEST, VERSION
 from pytest_npudump.results.folder import record_name
@@ -71,9 +71,8 @@ class Kept:
     file_names: bool = False
 
 
-def keep(case: Case, result: Result, golden_root: Path) -> Kept:
-    """Return the saved data of a judged test."""
-    told = result_json(result, None)
+def keep(case: Case, result: Result, told: Mapping[str, Any], golden_root: Path) -> Kept:
+    """Return the saved data of a judged test, of which its report tells ``told``."""
     pending = pending_tensors(case, result)
     tensors: dict[str, Tensor] = {}
     refused = pending.refusals if pending is not None else ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -12,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.plugin.features import memory_folder
 from pytest_npudump.plugin.features.memory_folder import MemoryFolder
 from pytest_npudump.plugin.paths import Paths
 from pytest_npudump.settings import Settings
+from pytest_npudump.storage.packed import unpacked
 
 pytestmark = pytest.mark.skipif(
     not memory_folder._is_tmpfs(memory_folder.SHARED_MEMORY), reason="there is no /dev/shm here"
@@ -63,11 +66,42 @@ def test_what_is_left_takes_the_place_of_the_link(shared_memory: Path, tmp_path:
     folder.close()  # as a session may that ends twice
 
 
-def test_what_cannot_be_copied_stays_in_memory(shared_memory: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("shared_memory")
+@pytest.mark.parametrize("end", ["killed", "ended"])
+def test_dumps_of_runs_are_kept_as_one_file_each(tmp_path: Path, end: str) -> None:
+    link, trees = tmp_path / "npudump", Path(__file__).parents[1] / "data" / "trees"
+    folder, test = made(link), link / "test-1"
+    samples = {"run1/dump": "acl-stats", "run1/dump-one": "acl-tensor", "run2/dump": "acl-tensor"}
+    for place, sample in samples.items():
+        shutil.copytree(trees / sample, test / place)
+    (test / "run2" / "context").write_bytes(b"context")
+    if end == "killed":
+        os.close(folder._descriptor)
+        os.utime(folder.path, (0, 0))
+        made(tmp_path / "next").close()
+    else:
+        folder.close()
+    left = {path.relative_to(test).as_posix() for path in test.rglob("*") if path.is_file()}
+    assert left == {"run1/dump.tar", "run1/dump-one.tar", "run2/dump.tar", "run2/context"}
+    for place, sample in samples.items():
+        before = read_dump(trees / sample)
+        for path in (test / place, test / f"{place}.tar"):
+            now = read_dump(path)
+            assert [(one.key, one.stats) for one in now.records] == [
+                (one.key, one.stats) for one in before.records
+            ]
+            assert not now.problems
+        file = before.records[0].path
+        assert unpacked(test / place / file.relative_to(trees / sample)).read_bytes() == file.read_bytes()
+
+
+@pytest.mark.parametrize("pipe", ["pipe", "run1/dump/pipe"])
+def test_what_cannot_be_copied_stays_in_memory(shared_memory: Path, tmp_path: Path, pipe: str) -> None:
     link = tmp_path / "npudump"
     folder = made(link)
     (link / "dump").write_bytes(b"data")
-    os.mkfifo(link / "pipe")
+    (link / "run1" / "dump").mkdir(parents=True)
+    os.mkfifo(link / pipe)
     folder.close()
     assert link.is_symlink()
     assert (link / "dump").read_bytes() == b"data"
@@ -204,7 +238,10 @@ def test_dumps_of_tests_that_fail_are_where_the_report_says(
     assert not place.is_symlink()
     kept = {path.name.partition("-")[0].removeprefix("test_small_py_") for path in place.glob("test_small*")}
     assert kept == ({"test_good", "test_bad"} if "all" in option else {"test_bad"})
-    assert any(path.name.startswith("Conv.block_conv_1.") for path in place.rglob("*"))
+    names = {path.name for path in place.rglob("*") if path.is_file()}
+    assert any(name.startswith("Conv.block_conv_1.") for name in names) is bool(option)
+    if not option:
+        assert names == {"acl.json", "context", "dump.tar", "report.json", "report.txt"}
     result.stdout.fnmatch_lines([f"*{place}/test_small_py_test_bad-*"])
 
 

@@ -121,6 +121,19 @@ def test_values_that_look_like_other_types_stay_text() -> None:
     assert parse(render(golden), PATH).producer == producer
 
 
+@pytest.mark.each(
+    "test",
+    ["a.py::b[1-2.5]", "b-1/c.py::C::d[x:y::z]", "a::b:", "a::b c", "a.py::b[c,d]", "null", "é::b", "1::2"],
+)
+def test_a_head_is_the_yaml_of_its_keys_whatever_was_written_before(test: str) -> None:
+    for producer, extra in (({"a": "1"}, {}), ({"a": 1}, {"k": [1, "x"]}), ({"a": "é"}, {"": 1})):
+        golden = Record(test, producer, parse(TEXT, PATH).table, PATH, extra)
+        head, _, _ = render(golden).partition("tensors: |")
+        columns = safeyaml.load_mapping(head).data["columns"]
+        keys = {"npudump-golden": 1, "test": test, "producer": producer, **extra, "columns": columns}
+        assert head == safeyaml.dump_mapping(keys)
+
+
 def test_windows_line_ends_read_the_same() -> None:
     assert same(parse(TEXT.replace("\n", "\r\n"), PATH).table, parse(TEXT, PATH).table)
 

@@ -11,6 +11,7 @@ import pytest
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.session import CaseSession
+from pytest_npudump.report.result_json import result_json
 from pytest_npudump.results.kept import keep
 from pytest_npudump.storage.atomic import dump_bytes, load_bytes
 from tests.regression.conftest import HEALTHY, REGRESSED, Flow, run
@@ -209,6 +210,7 @@ def test_what_is_kept_of_a_run_is_the_same_whatever_golden_there_was(flow: Flow)
             flow.golden.unlink()
         session = flow.session(flow.case(), REGRESSED)
         run(session)
-        texts += keep(session.case, session.result, flow.golden.parent).records.values()
+        told = result_json(session.result, None)
+        texts += keep(session.case, session.result, told, flow.golden.parent).records.values()
     assert texts[0] == texts[1]
     assert b"mine" not in texts[0]

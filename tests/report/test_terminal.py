@@ -86,6 +86,15 @@ def test_small_failure_is_told_in_full(failed: Callable[..., Result]) -> None:
     assert lines[11:] == ["to accept:  pytest --npudump-update-golden test_a.py::test_b"]
 
 
+def test_one_text_is_laid_out_where_the_other_is_not_shown(failed: Callable[..., Result]) -> None:
+    test = failed(2)
+    details = ReportFiles(test.origin.directory / "report.txt", test.origin.directory / "report.json")
+    whole, short = failure_lines(test, details, verbose=False)
+    assert failure_lines(test, details, verbose=False, spent=True) == (short, short)
+    assert whole != short
+    assert failure_lines(test, details, verbose=True) == (text_of(test, verbose=True), [])
+
+
 TRANSFORMER = "/vision_model/encoder/layers.11/self_attn/out_proj/quantized_MatMul"
 NORM = "/vision_model/encoder/layers.11/layer_norm2/ReduceMean_of_the_squares"
 

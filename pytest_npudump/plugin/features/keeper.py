@@ -15,7 +15,7 @@ from pytest_npudump.golden.origin import revision
 from pytest_npudump.language.text import typed
 from pytest_npudump.language.translation import ngettext
 from pytest_npudump.plugin.conclusion import why_incomplete
-from pytest_npudump.plugin.item_case import ITEM, KEPT, only_setup
+from pytest_npudump.plugin.item_case import ITEM, KEPT, RESULT, only_setup
 from pytest_npudump.plugin.marker import Identity, request_of
 from pytest_npudump.plugin.marks import is_marked
 from pytest_npudump.plugin.paths import golden_root, output_folder
@@ -112,7 +112,8 @@ class Keeper:
         """Keep the result of a run in memory."""
         if test.judged is not None and self._place is not None:
             root = golden_root(self._config, test.case.settings)
-            item.stash[KEPT] = keep(test.case, result, root)
+            told: dict[str, Any] = item.stash[RESULT]
+            item.stash[KEPT] = keep(test.case, result, told, root)
 
     def pytest_npudump_ended(
         self, runner: Runner, item: pytest.Item, reports: Sequence[pytest.TestReport]

@@ -21,13 +21,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_npudump.record.run_folder import is_dump
 from pytest_npudump.scene import SCENES
+from pytest_npudump.storage.packed import pack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_npudump.request import DumpRequest
     from pytest_npudump.settings import Settings
+
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the folder made there is private and has a name of its own
 ROOM = 2 << 30
@@ -132,7 +135,7 @@ def _settle(path: Path, link: Path) -> None:
     draft = link.with_name(f"{link.name}.moving")
     try:
         if any(entry.name != _PLACE for entry in path.iterdir()):
-            shutil.copytree(path, draft, symlinks=True)
+            _copy(path, draft)
             draft.joinpath(_PLACE).unlink(missing_ok=True)
         link.unlink()
         if draft.exists():
@@ -141,6 +144,20 @@ def _settle(path: Path, link: Path) -> None:
         shutil.rmtree(draft, ignore_errors=True)
         return
     shutil.rmtree(path, ignore_errors=True)
+
+
+def _copy(folder: Path, target: Path) -> None:
+    """Copy a folder, each dump below it as one file."""
+    target.mkdir()
+    for entry in folder.iterdir():
+        place = target / entry.name
+        if entry.is_symlink() or not entry.is_dir():
+            shutil.copy2(entry, place, follow_symlinks=False)
+        elif is_dump(entry):
+            pack(entry, place)
+        else:
+            _copy(entry, place)
+    shutil.copystat(folder, target)
 
 
 def _prefix() -> str:
