@@ -68,7 +68,7 @@ SENTENCES = [
     ("the model is known and the kernel wrong",
      {"models": ModelChange(read=ALL), "isolated": [operator(WRONG)]},
      "identical to the golden's", "driver or an input differs"),
-    ("the same om, of which nothing can be read", {"models": ModelChange()},
+    ("the same om, of which nothing can be read", {"models": ModelChange(read=ALL)},
      "identical to the golden's; a kernel, the driver or an input differs", "weights do not"),
     ("its inputs are known to be the golden's",
      {"models": ModelChange(read=ALL), "isolated": [operator(RIGHT)], "fed": {str(FIRST)}},
