@@ -344,7 +344,8 @@ def partitions(data: mmap.mmap, path: Path) -> Iterator[Mapping[int, tuple[int, 
                 path, "its table of partitions names no graph, or lies outside of it", offset=at
             )
         if not ends or max(ends) > len(data):
-            found, ends = {}, [len(data)]
+            found = {kind: place for kind, place in found.items() if at == _HEADER and place[1] <= len(data)}
+            ends = [len(data)]
         yield found
         at = max(ends)
 

@@ -103,11 +103,13 @@ class Edges:
         return Edges(feeds, ", ".join(dict.fromkeys(filter(None, (self.told_by, other.told_by)))))
 
     def completed(self, other: Edges) -> Edges:
-        """Return these edges, and those of operators that only the other graph has."""
-        if other.feeds.keys() <= self.feeds.keys():
+        """Return these edges, and those of operators that only the other graph has, with all their calls."""
+        own = {layer_at(name) for name in self.feeds}
+        further = {name: ports for name, ports in other.feeds.items() if layer_at(name) not in own}
+        if not further:
             return self
         told_by = ", ".join(dict.fromkeys(filter(None, (self.told_by, other.told_by))))
-        return Edges({**other.feeds, **self.feeds}, told_by)
+        return Edges({**further, **self.feeds}, told_by)
 
     def containing(self, inner: Mapping[str, Sequence[Port]], inputs: Mapping[str, int]) -> Edges:
         """Return these edges, and in layers made of others the outputs of those, behind all inputs.

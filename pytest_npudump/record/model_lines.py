@@ -100,17 +100,22 @@ class ModelChange:
         told = (self.weights, self.attributes, self.operators, self.graph)
         return bool(self.files) and (self.read == NOTHING or any(told))
 
+    @property
+    def _same_file(self) -> bool | None:
+        """Return whether the files are the golden's; None where only what models were given is known."""
+        return None if not self.files and self.read == NOTHING else not self.files
+
     def summary(self) -> dict[str, Any]:
         """Return the numbers of what differs, and the first operator or file that does."""
         names = ("weights", "permuted", "attributes", "operators")
         counts = {name: len(getattr(self, name)) for name in names}
         first = next(iter((*self.weights, *self.attributes, *self.operators, *self.files)), None)
-        told = {"same_file": not self.files, "changed": self.changed, "first": first}
+        told = {"same_file": self._same_file, "changed": self.changed, "first": first}
         return {**told, "graph": self.graph, **counts, "fed": len(self.fed)}
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON data."""
-        return {"same_file": not self.files, "changed": self.changed, **asdict(self)}
+        return {"same_file": self._same_file, "changed": self.changed, **asdict(self)}
 
 
 def change_of_models(golden: str, run: str) -> ModelChange | None:

@@ -61,7 +61,8 @@ def unpacked(path: Path) -> Path:
     """
     if path.is_dir() or (path.exists() and path.suffix != _SUFFIX):
         return path
-    above = ((parent, _file_of(parent)) for parent in (path, *path.parents) if parent.name)
+    # A folder that is there was not packed: a tar beside it is somebody else's.
+    above = ((one, _file_of(one)) for one in (path, *path.parents) if one.name and not one.exists())
     for place, file in [(path, path)] if path.exists() else above:
         if file.is_file():
             return _opened(file.resolve()) / path.relative_to(place)

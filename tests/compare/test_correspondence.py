@@ -151,6 +151,25 @@ def test_copies_of_one_run_are_the_same_where_the_golden_is_of_other_numerics() 
         assert failing(judge(one, both, terms)) == found
 
 
+def test_copies_that_the_golden_has_are_compared_with_its_own_and_none_beyond_the_preset(
+    tmp_path: Path,
+) -> None:
+    (names := tmp_path / "names.yaml").write_text('ranks: tp=2\nlayouts: {"up": "t h[tp]"}')
+    norm, up = normal(6, 4), normal(6, 4)
+
+    def both(*factors: float) -> Record:
+        return side(*({"norm": norm * np.float32(factor), "up": up} for factor in factors))
+
+    one, two = side({"norm": norm, "up": np.concatenate([up, up], axis=1)}), both(1, 1)
+    for golden, preset, factors, found in (
+        (two, "same", (1 + 8e-6, 1 + 16e-6), ["norm#rank=1:output.0"]),
+        (one, "same", (1 + 8e-6, 1 + 16e-6), []),
+        (one, "exact", (1, 1 + 1e-6), ["norm#rank=1:output.0"]),
+    ):
+        terms = Terms(Tolerances(preset), option=AS_GIVEN, against=RUN, names=Correspondence.read(names))
+        assert [key for key, _ in failing(judge(golden, both(*factors), terms))] == found
+
+
 def test_what_no_shape_tells_never_passes(compared: Any) -> None:
     comparison = compared(side({"x": np.ones((6, 5))}), side({"x": np.ones((6, 2))}, {"x": np.ones((6, 2))}))
     assert [key for key, _ in failing(comparison)] == ["x:output.0", "x#rank=1:output.0"]

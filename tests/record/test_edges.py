@@ -106,6 +106,10 @@ def test_edges_are_completed_by_what_only_others_know() -> None:
     one, other = Edges({"a": (Port("x"),)}, "golden"), Edges({"a": (Port("y"),), "b": ()}, "model")
     assert one.completed(other) == Edges({"a": (Port("x"),), "b": ()}, "golden, model")
     assert one.completed(Edges({"a": ()}, "model")) is one
+    calls = edges_of_lines(TURNS, "golden")  # of a layer that has one call now, those of before are gone
+    now = Edges({"relu": (Port("a"),)}, "model").completed(calls)
+    first = edges_of_lines(TURNS.rpartition("relu#turn=1 <")[0], "golden").feeds
+    assert now.feeds == {**first, "relu": (Port("a"),)}
 
 
 @given(st.data())

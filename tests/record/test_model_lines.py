@@ -88,6 +88,7 @@ def test_two_blocks_tell_what_changed(golden: str, run: str, expected: Any) -> N
     assert found == expected
     if found is not None:
         assert found.to_json()["changed"] is found.changed
+        assert (found.to_json()["same_file"] is None) is (run == OTHERS)
 
 
 @pytest.mark.each(

@@ -31,6 +31,8 @@ def test_files_come_back_with_their_names(tmp_path: Path) -> None:
         assert unpacked(same) == same
     with pytest.raises(FileExistsError):
         pack(tmp_path / "dump", tmp_path / "kept.1")
+    pack(tmp_path / "dump", tmp_path / "dump")
+    assert unpacked(tmp_path / "dump" / "none") == tmp_path / "dump" / "none"
 
 
 def test_folders_of_a_run_and_of_a_test_are_read_with_their_dumps(tmp_path: Path) -> None:

@@ -270,10 +270,9 @@ class Tolerances:
             return replace(
                 _preset_rule(self.preset, dtype, statistic), rtol=ROUNDED_ALONE[dtype], source=source
             )
-        if key in self.copies:
-            source = f"preset {SAME}: " + said("a copy of the first rank's")
-            return replace(_preset_rule(SAME, dtype, statistic), source=source)
         rule, found = _preset_rule(self.preset, dtype, statistic), self.upstream.found.get(key)
+        if key in self.copies and (same := _preset_rule(SAME, dtype, statistic)).rtol <= rule.rtol:
+            return replace(same, source=f"preset {SAME}: " + said("a copy of the first rank's"))
         if found is None or is_count(statistic):
             return rule
         rtol, atol, why = found.bound(self.preset, dtype, statistic, self.upstream.counts[key])

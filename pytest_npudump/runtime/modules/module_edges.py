@@ -77,6 +77,8 @@ class Dataflow(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
 
     def enter(self, module: int, tensors: Sequence[Any]) -> None:
         """Record the origins of a module's arguments, whose inputs are recorded."""
+        if module in self._given:  # it was called within itself, and its calls end in another order
+            self._turns[module] = _MOST + 1
         self._given[module] = [frozenset(self._of(one)) for one in tensors]
 
     def leave(self, module: int, given: Any, tensors: Sequence[Any]) -> None:

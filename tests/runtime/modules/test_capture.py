@@ -21,7 +21,7 @@ from pytest_npudump.dump.records import SUMMED
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.errors import FormatError, RequestError
 from pytest_npudump.graph.model_files import read_module_edges
-from pytest_npudump.record.edges import Port
+from pytest_npudump.record.edges import UNKNOWN, Port
 from pytest_npudump.runtime.modules.capture import Capture, Value, decoded, reduced, tensors_in
 
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
@@ -250,6 +250,23 @@ def test_what_feeds_a_module_is_seen_through_what_is_computed_between(tmp_path: 
     (capture.path / MODULE_EDGES).write_bytes(b"embed < \xff")
     with pytest.raises(FormatError, match=r"module_edges.txt: holds a line that is no edge"):
         read_module_edges(capture.path / MODULE_EDGES)
+
+
+def test_of_a_module_that_calls_itself_it_is_not_known_what_feeds_which_call(tmp_path: Path) -> None:
+    class Tree(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return self(x[1:]) * 2 if len(x) > 1 else x
+
+    model = nn.Sequential(nn.ReLU(), Tree(), nn.ReLU())
+    with Capture(model, tmp_path, inputs=True) as capture:
+        model(torch.ones(3, 4))
+    assert capture.problems == []
+    edges = read_module_edges(capture.path / MODULE_EDGES).feeds
+    assert {name: edges.get(name, (UNKNOWN,)) for name in ("0", "1", "2")} == {
+        "0": (None,),
+        "1": (UNKNOWN,),
+        "2": (UNKNOWN,),
+    }
 
 
 def test_a_copy_of_a_model_that_is_watched_is_another_model(tmp_path: Path) -> None:
