@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from time import monotonic
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pytest_npudump.errors import said
 from pytest_npudump.language import ENGLISH, chosen
-from pytest_npudump.language.text import cut, hung, inert, terminal_columns
+from pytest_npudump.language.text import cut, hung, inert, terminal_columns, width
 from pytest_npudump.language.translation import gettext as _, is_english, ngettext, speaking, spoken
 from pytest_npudump.regression.result import GOOD, Result
 from pytest_npudump.report.files import ReportFiles
@@ -134,16 +133,18 @@ class _Failure:
     """A failure as pytest's terminal prints it.
 
     Attributes:
-        reprcrash: where it is, and its first line, for the short summary.
+        message: the same as a text.
+        reprcrash: where it is, and its first line, for the short summary and ``--tb=line``.
     """
 
     def __init__(self, lines: list[str], crash: Any) -> None:
         self._lines = lines
+        self.message = "\n".join(lines)
         self.reprcrash = crash
 
     def __str__(self) -> str:
         """Return all lines."""
-        return "\n".join(self._lines)
+        return self.message
 
     def toterminal(self, writer: Any) -> None:
         """Write all lines."""
@@ -222,13 +223,13 @@ def name_in_summary(report: pytest.CollectReport | pytest.TestReport, layer: str
     failure: Any = report.longrepr
     crash = getattr(failure, "reprcrash", None)
     told = str(failure if crash is None else crash.message).partition("\n")[0]
-    room = terminal_columns() - len(f"FAILED {report.nodeid} - ")
+    room = terminal_columns() - width(f"FAILED {report.nodeid} - ")
     if layer.rpartition("/")[2] in (told if len(told) <= room else told[: room - 3]):
         return
     words = told.removeprefix("Failed: ").removeprefix("npudump: ")
     message = f"{plain(layer if len(layer) <= max(_SUBJECT, room - _CAUSE) else short)}: {words}"
     if crash is None:
-        report.longrepr = _Failure(str(failure).splitlines(), SimpleNamespace(message=message))  # type: ignore[assignment]
+        report.longrepr = _Failure(str(failure).splitlines(), _Failure([message], None))  # type: ignore[assignment]
     else:
         crash.message = message
 

@@ -236,6 +236,11 @@ DEEP = "/bert/encoder/layer.0/attention/dense/Tanh"
         ("Failed: npudump: the attributes of .../dense/Tanh changed; and more and more", DEEP, None),
         ("Failed: npudump: conv:output.0 max 1.5, expected 1 (16700x tolerance)", "conv", None),
         ("Failed: npudump: the golden is missing", "", None),
+        (
+            "Failed: npudump: a kernel error in /head/...",
+            f"/head{DEEP}",
+            "/head/.../Tanh: a kernel error in /head/...",
+        ),
     ],
 )
 def test_the_line_of_the_summary_has_the_layer_where_it_would_be_cut(
@@ -245,8 +250,10 @@ def test_the_line_of_the_summary_has_the_layer_where_it_would_be_cut(
     crash = SimpleNamespace(message=message)
     for failure in (SimpleNamespace(reprcrash=crash), message.removeprefix("Failed: ")):
         report: Any = SimpleNamespace(nodeid="test_k.py::test_k", longrepr=failure)
-        name_in_summary(report, layer)
+        name_in_summary(report, layer, "/head/.../Tanh")
         told = getattr(report.longrepr, "reprcrash", None)
         assert (told.message if told else report.longrepr).removeprefix("Failed: ") == (
             line or message.removeprefix("Failed: ")
         )
+        if told is not crash:  # as --tb=line prints it
+            assert str(told or report.longrepr) == (line or message.removeprefix("Failed: "))

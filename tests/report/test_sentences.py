@@ -115,7 +115,7 @@ SENTENCES = [
     ("a file was written again with the same content", {"models": ModelChange(("m.onnx",), read=ALL)},
      "m.onnx differs, its weights and attributes do not", "is another file"),
     ("attributes changed of which the file tells nothing", {"models": ModelChange(("m.om",), read=WEIGHTS)},
-     "m.om differs; its graph, weights and known attributes do not", "weights and attributes do not"),
+     "m.om differs; no change is known of its graph, weights and attributes", "weights and attributes do not"),
     ("nothing of the file is known but its bytes", {"models": ModelChange(("m.om",))},
      "the model m.om is another file than the golden's (operators not compared)", "weights"),
     ("the test feeds something else", {"models": ModelChange(read=ALL, fed=("net",))},
