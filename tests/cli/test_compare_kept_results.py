@@ -33,7 +33,7 @@ def test_what_differs_in_the_producers_of_all_tests_comes_first(kept: Any, run: 
         "origin: soc - -> Ascend910B",
     }
     assert test == "test_a.py::test_x: mismatches: 1 of 1 tensors"
-    assert bounds == "  bounds for other numerics: cann 8.0 -> 8.1; unknown on one side: soc"
+    assert bounds == "  preset other: cann 8.0 -> 8.1; unknown on one side: soc"
 
 
 def test_producers_decide_which_bounds_hold_unless_the_option_does(kept: Any, run: Run) -> None:

@@ -1,31 +1,37 @@
 """Sentences of a failure, each with a situation in which it would be false, and must not be said."""
 
 from __future__ import annotations
-
-from dataclasses import replace
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
-
 import pytest
-
+from dataclasses import replace
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.stats.verdict import explain_first
 from pytest_npudump.compare.tolerances.presets import Numerics
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.explain.operator_alone import Alone, JudgedOperator
-from pytest_npudump.explain.rounding import DEVICE, DTYPE, Blame
-from pytest_npudump.graph.sources import Source, Sources
-from pytest_npudump.record.model_lines import ALL, PARAMETERS, WEIGHTS, ModelChange
+from pytest_npudump.explain.operator_alone import Alone
+from pytest_npudump.explain.operator_alone import JudgedOperator
+from pytest_npudump.explain.rounding import Blame
+from pytest_npudump.explain.rounding import DEVICE
+from pytest_npudump.explain.rounding import DTYPE
+from pytest_npudump.graph.sources import Source
+from pytest_npudump.graph.sources import Sources
+from pytest_npudump.record.model_lines import ALL
+from pytest_npudump.record.model_lines import ModelChange
+from pytest_npudump.record.model_lines import PARAMETERS
+from pytest_npudump.record.model_lines import WEIGHTS
 from pytest_npudump.regression.result import Escalation
 from pytest_npudump.report.explanations import whose_error
-from pytest_npudump.report.terminal import full_lines, verdict_lines
+from pytest_npudump.report.terminal import full_lines
+from pytest_npudump.report.terminal import verdict_lines
+from types import SimpleNamespace
+from typing import Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.regression.result import Result
+
 
 
 FIRST, BEFORE = TensorKey("net/layer_0", "output", 0), TensorKey("net/before", "output", 0)
@@ -68,8 +74,10 @@ SENTENCES = [
     ("the model is known and the kernel wrong",
      {"models": ModelChange(read=ALL), "isolated": [operator(WRONG)]},
      "identical to the golden's", "driver or an input differs"),
-    ("the same om, of which nothing can be read", {"models": ModelChange()},
+    ("the same om, of which nothing can be read", {"models": ModelChange(read=ALL)},
      "identical to the golden's; a kernel, the driver or an input differs", "weights do not"),
+    ("no file is known, only its inputs are", {"models": ModelChange(fed=("small",))},
+     "npudump: the inputs of model small changed", "identical to the golden's"),
     ("its inputs are known to be the golden's",
      {"models": ModelChange(read=ALL), "isolated": [operator(RIGHT)], "fed": {str(FIRST)}},
      "differs by the golden's kernel", "an input differs"),
@@ -115,7 +123,8 @@ SENTENCES = [
     ("a file was written again with the same content", {"models": ModelChange(("m.onnx",), read=ALL)},
      "m.onnx differs, its weights and attributes do not", "is another file"),
     ("attributes changed of which the file tells nothing", {"models": ModelChange(("m.om",), read=WEIGHTS)},
-     "m.om differs; no change is known of its graph, weights and attributes", "weights and attributes do not"),
+     "m.om differs; no change is known of its graph, weights and attributes",
+     "weights and attributes do not"),
     ("nothing of the file is known but its bytes", {"models": ModelChange(("m.om",))},
      "the model m.om is another file than the golden's (operators not compared)", "weights"),
     ("the test feeds something else", {"models": ModelChange(read=ALL, fed=("net",))},
