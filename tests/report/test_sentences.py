@@ -1,37 +1,31 @@
 """Sentences of a failure, each with a situation in which it would be false, and must not be said."""
 
 from __future__ import annotations
-import pytest
+
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.stats.verdict import explain_first
 from pytest_npudump.compare.tolerances.presets import Numerics
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.explain.operator_alone import Alone
-from pytest_npudump.explain.operator_alone import JudgedOperator
-from pytest_npudump.explain.rounding import Blame
-from pytest_npudump.explain.rounding import DEVICE
-from pytest_npudump.explain.rounding import DTYPE
-from pytest_npudump.graph.sources import Source
-from pytest_npudump.graph.sources import Sources
-from pytest_npudump.record.model_lines import ALL
-from pytest_npudump.record.model_lines import ModelChange
-from pytest_npudump.record.model_lines import PARAMETERS
-from pytest_npudump.record.model_lines import WEIGHTS
+from pytest_npudump.explain.operator_alone import Alone, JudgedOperator
+from pytest_npudump.explain.rounding import DEVICE, DTYPE, Blame
+from pytest_npudump.graph.sources import Source, Sources
+from pytest_npudump.record.model_lines import ALL, PARAMETERS, WEIGHTS, ModelChange
 from pytest_npudump.regression.result import Escalation
 from pytest_npudump.report.explanations import whose_error
-from pytest_npudump.report.terminal import full_lines
-from pytest_npudump.report.terminal import verdict_lines
-from types import SimpleNamespace
-from typing import Any
-from typing import TYPE_CHECKING
+from pytest_npudump.report.terminal import full_lines, verdict_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.regression.result import Result
-
 
 
 FIRST, BEFORE = TensorKey("net/layer_0", "output", 0), TensorKey("net/before", "output", 0)
