@@ -208,8 +208,8 @@ def speak(report: pytest.CollectReport | pytest.TestReport, lines: list[str], re
     report.longrepr = failure
 
 
-_SUBJECT, _CAUSE = 24, 20
-"""Characters that a layer may take in pytest's short summary at least, and that it leaves to its cause."""
+_SUBJECT, _CAUSE, _END = 24, 20, 8
+"""Characters in pytest's short summary: a layer has at least, leaves to its cause, and keeps of its end if cut."""
 
 
 def name_in_summary(report: pytest.CollectReport | pytest.TestReport, layer: str, short: str) -> None:
@@ -224,10 +224,13 @@ def name_in_summary(report: pytest.CollectReport | pytest.TestReport, layer: str
     crash = getattr(failure, "reprcrash", None)
     told = str(failure if crash is None else crash.message).partition("\n")[0]
     room = terminal_columns() - width(f"FAILED {report.nodeid} - ")
-    if layer.rpartition("/")[2] in (told if len(told) <= room else told[: room - 3]):
-        return
     words = told.removeprefix("Failed: ").removeprefix("npudump: ")
-    message = f"{plain(layer if len(layer) <= max(_SUBJECT, room - _CAUSE) else short)}: {words}"
+    end = layer.rpartition("/")[2][-_END:]
+    in_told, in_words = (end in (text if len(text) <= room else text[: room - 3]) for text in (told, words))
+    if in_told:
+        return
+    name = plain(layer if len(layer) <= max(_SUBJECT, room - _CAUSE) else short)
+    message = words if in_words else f"{name}: {words}"
     if crash is None:
         report.longrepr = _Failure(str(failure).splitlines(), _Failure([message], None))  # type: ignore[assignment]
     else:
