@@ -209,7 +209,7 @@ def speak(report: pytest.CollectReport | pytest.TestReport, lines: list[str], re
 
 
 _SUBJECT, _CAUSE, _END = 24, 20, 8
-"""Characters in pytest's short summary: a layer has at least, leaves to its cause, and keeps of its end if cut."""
+"""Characters in a line of pytest's summary: a layer's at least, its cause's, and those of a layer's end."""
 
 
 def name_in_summary(report: pytest.CollectReport | pytest.TestReport, layer: str, short: str) -> None:
