@@ -20,6 +20,7 @@ def test_files_come_back_with_their_names(tmp_path: Path) -> None:
     for name, content in files.items():
         (tmp_path / "dump" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "dump" / name).write_bytes(content)
+    os.utime(tmp_path / "dump" / "a", (-5, -5))
     pack(tmp_path / "dump", tmp_path / "kept.1")
     for path in (tmp_path / "kept.1", tmp_path / "kept.1.tar"):
         root = unpacked(path)
