@@ -517,7 +517,7 @@ def _compared(graph: Any, name: str, tensors: Mapping[str, Any]) -> int | None:
 
     for node, index in _readers(graph, name):
         other = tensors.get(node.input[1 - index]) if node.op_type == "Equal" else None
-        if other is not None and not any(size > 1 for size in other.dims):
+        if other is not None and all(size == 1 for size in other.dims):
             return int(onnx.numpy_helper.to_array(other).item())
     return None
 

@@ -242,7 +242,8 @@ def body_failed(
             raise pytest.fail.Exception(inert("\n".join([text, *at, *heard])), pytrace=False) from None
         if test.case.request.scene == "check_op":
             # What the body raised says more than the last wrong operator.
-            item.stash[RESULT].pop("short", None)
+            for name in ("short", "spoken", "subject"):
+                item.stash[RESULT].pop(name, None)
         item.add_report_section("call", "npudump", text)
         return False
     _compat.forget_failure(item)

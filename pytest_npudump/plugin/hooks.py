@@ -280,7 +280,16 @@ def pytest_report_to_serializable(
         return data
     from pytest_npudump.language.translation import carried  # noqa: PLC0415 - for what is ours, or has failed
 
-    return carried(data)
+    return {name: _encodable(value) for name, value in carried(data).items()}
+
+
+def _encodable(value: Any) -> Any:
+    """Return data with names of files that are no UTF-8 escaped, of which pytest-xdist sends none."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_encodable(name): _encodable(one) for name, one in value.items()}
+    return type(value)(map(_encodable, value)) if type(value) in {list, tuple} else value
 
 
 @pytest.hookimpl(wrapper=True)

@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from time import monotonic
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pytest_npudump.errors import said
 from pytest_npudump.language import ENGLISH, chosen
-from pytest_npudump.language.text import cut, hung, inert, terminal_columns
+from pytest_npudump.language.text import cut, hung, inert, terminal_columns, width
 from pytest_npudump.language.translation import gettext as _, is_english, ngettext, speaking, spoken
 from pytest_npudump.regression.result import GOOD, Result
 from pytest_npudump.report.files import ReportFiles
@@ -134,16 +133,18 @@ class _Failure:
     """A failure as pytest's terminal prints it.
 
     Attributes:
-        reprcrash: where it is, and its first line, for the short summary.
+        message: the same as a text.
+        reprcrash: where it is, and its first line, for the short summary and ``--tb=line``.
     """
 
     def __init__(self, lines: list[str], crash: Any) -> None:
         self._lines = lines
+        self.message = "\n".join(lines)
         self.reprcrash = crash
 
     def __str__(self) -> str:
         """Return all lines."""
-        return "\n".join(self._lines)
+        return self.message
 
     def toterminal(self, writer: Any) -> None:
         """Write all lines."""
@@ -207,8 +208,8 @@ def speak(report: pytest.CollectReport | pytest.TestReport, lines: list[str], re
     report.longrepr = failure
 
 
-_SUBJECT, _CAUSE = 24, 20
-"""Characters that a layer may take in pytest's short summary at least, and that it leaves to its cause."""
+_SUBJECT, _CAUSE, _END = 24, 20, 8
+"""Characters in a line of pytest's summary: a layer's at least, its cause's, and those of a layer's end."""
 
 
 def name_in_summary(report: pytest.CollectReport | pytest.TestReport, layer: str, short: str) -> None:
@@ -222,13 +223,16 @@ def name_in_summary(report: pytest.CollectReport | pytest.TestReport, layer: str
     failure: Any = report.longrepr
     crash = getattr(failure, "reprcrash", None)
     told = str(failure if crash is None else crash.message).partition("\n")[0]
-    room = terminal_columns() - len(f"FAILED {report.nodeid} - ")
-    if layer.rpartition("/")[2] in (told if len(told) <= room else told[: room - 3]):
-        return
+    room = terminal_columns() - width(f"FAILED {report.nodeid} - ")
     words = told.removeprefix("Failed: ").removeprefix("npudump: ")
-    message = f"{plain(layer if len(layer) <= max(_SUBJECT, room - _CAUSE) else short)}: {words}"
+    end = layer.rpartition("/")[2][-_END:]
+    in_told, in_words = (end in (text if len(text) <= room else text[: room - 3]) for text in (told, words))
+    if in_told:
+        return
+    name = plain(layer if len(layer) <= max(_SUBJECT, room - _CAUSE) else short)
+    message = words if in_words else f"{name}: {words}"
     if crash is None:
-        report.longrepr = _Failure(str(failure).splitlines(), SimpleNamespace(message=message))  # type: ignore[assignment]
+        report.longrepr = _Failure(str(failure).splitlines(), _Failure([message], None))  # type: ignore[assignment]
     else:
         crash.message = message
 

@@ -332,7 +332,7 @@ def reference_lines(
         lines += [] if brief else [f"{_INDENT}{words}"]
         lines += source_lines(sources, brief=rows is not None)
         names = LayerNames.of(found, columns)
-        laid = table([row(verdict) for verdict in failing[:rows]], _COLUMNS, names)
+        laid = table([row(verdict) for verdict in failing[:rows]], _COLUMNS, names) if rows != 0 else []
         lines = [*(one for line in lines for one in names.lines(line)), *names.legend(), *laid]
     if rows is not None and len(failing) > rows:
         lines.append("  " + _("... and {left} more").format(left=len(failing) - rows))

@@ -46,6 +46,7 @@ class LayerNames:
         self._most = columns - _INDENT - _PLACE if columns is not None else 0
         self.room = max(0, self._most - _WORDS)
         self._dotted = self._used = self._told = False
+        self._meant: dict[tuple[tuple[str, bool], ...], set[str]] = {}
 
     @classmethod
     def of(cls, comparison: Comparison | None, columns: int | None = None) -> LayerNames:
@@ -112,7 +113,10 @@ class LayerNames:
         parts, last = self._parts(name), name.count(self._separator, 1)
         having = [self._having[part, at == last] for at, part in enumerate(parts)]
         kept = {last} if start else {0, last}
-        meant = set.intersection(*(having[at] for at in kept))
+        ends = tuple((parts[at], at == last) for at in kept)
+        if ends not in self._meant:  # as of thousands of rows
+            self._meant[ends] = set.intersection(*(having[at] for at in kept))
+        meant = self._meant[ends]
         for at in sorted(range(start, last), key=lambda at: (len(having[at]), -at)):
             if len(meant) > len(narrower := meant & having[at]):
                 kept.add(at)

@@ -174,7 +174,7 @@ def model_line(result: Result, *, brief: bool, cause: bool) -> list[str]:
         return []
     words, whole = what_changed(result, None), not models.changed and models.read == ALL
     if models.files and not models.changed:
-        known = _("{names} differs; its graph, weights and known attributes do not")
+        known = _("{names} differs; no change is known of its graph, weights and attributes")
         words = _("{names} differs, its weights and attributes do not") if whole else known
     elif whole:
         words = _("identical to the golden's")

@@ -6,7 +6,9 @@ A dump has a file an operator: copying 20,000 of them takes 2.5 times as long as
 from __future__ import annotations
 
 import atexit
+import errno
 import os
+import re
 import shutil
 import tarfile
 import tempfile
@@ -25,25 +27,32 @@ def pack(folder: Path, place: Path) -> None:
     """Write the files of a folder to one that is called like ``place``, with ``.tar`` behind it.
 
     Raises:
-        OSError: a file cannot be read, or that cannot be written.
+        OSError: something cannot be read, is no file, or is written meanwhile; or that cannot be written.
     """
     above = len(os.fsencode(folder)) + 1
     with _file_of(place).open("xb") as packed:
-        for directory, folders, names in os.walk(folder):
+        for directory, folders, names in os.walk(folder, onerror=_refuse):
             folders.sort()
-            for name in sorted(names):
+            for name in sorted([*names, *(one for one in folders if Path(directory, one).is_symlink())]):
                 path = os.path.join(directory, name)  # noqa: PTH118 - of many files
                 descriptor, size = regular_descriptor(path)
                 with os.fdopen(descriptor, "rb", buffering=0) as file:
                     packed.write(_header(os.fsencode(path)[above:], size, int(os.fstat(descriptor).st_mtime)))
+                    end = packed.tell() + size
                     shutil.copyfileobj(file, packed)
+                    if packed.tell() != end:
+                        raise OSError(errno.EBUSY, "the file is being written", path)
                     packed.write(bytes(-size % _BLOCK))
         packed.write(bytes(2 * _BLOCK))
 
 
+def _refuse(error: OSError) -> None:
+    raise error
+
+
 def _header(name: bytes, size: int, time: int) -> bytes:
     """Return what stands before a file's bytes; :mod:`tarfile` makes the same of a short name in 100 us."""
-    if len(name) > _NAME or size >= _LARGE:
+    if len(name) > _NAME or size >= _LARGE or not 0 <= time < _LARGE:
         told = tarfile.TarInfo(os.fsdecode(name))
         told.size, told.mtime, told.mode = size, time, 0o600
         return told.tobuf(tarfile.GNU_FORMAT, errors="surrogateescape")
@@ -59,13 +68,13 @@ def unpacked(path: Path) -> Path:
     Raises:
         DumpError: what was packed is damaged.
     """
-    if path.is_dir() or (path.exists() and path.suffix != _SUFFIX):
-        return path
-    # A folder that is there was not packed: a tar beside it is somebody else's.
-    above = ((one, _file_of(one)) for one in (path, *path.parents) if one.name and not one.exists())
-    for place, file in [(path, path)] if path.exists() else above:
-        if file.is_file():
-            return _opened(file.resolve()) / path.relative_to(place)
+    if path.suffix == _SUFFIX and path.is_file():
+        return _opened(path)
+    for place in (path, *path.parents):
+        if not place.name or place.exists():  # what is below a folder that is there was not packed
+            break
+        if (file := _file_of(place)).is_file():
+            return _opened(file) / path.relative_to(place)
     return path
 
 
@@ -75,13 +84,14 @@ def with_runs_unpacked(path: Path) -> Path:
     Raises:
         DumpError: what was packed is damaged.
     """
-    here = [*path.glob("dump*.tar")] if path.name.startswith("run") else []
-    if not (files := [*here, *path.glob("run*/dump*.tar")]):
+    folder = path.resolve()  # which has a name
+    here = [*folder.glob("dump*.tar")] if re.fullmatch(r"run\d+", folder.name) else []
+    if not (files := [*here, *folder.glob("run[0-9]*/dump*.tar")]):
         return unpacked(path)
-    copy = _temporary() / path.name
-    shutil.copytree(path, copy, ignore=shutil.ignore_patterns("*.tar"))
+    copy = _temporary() / folder.name
+    shutil.copytree(folder, copy, symlinks=True, ignore=shutil.ignore_patterns("*.tar"))
     for file in files:
-        _unpack(file, copy / file.relative_to(path).with_suffix(""))
+        _unpack(file, copy / file.relative_to(folder).with_suffix(""))
     return copy
 
 
@@ -96,8 +106,13 @@ def _temporary() -> Path:
     return Path(folder)
 
 
-@cache
 def _opened(file: Path) -> Path:
+    status = file.stat()
+    return _content(file.resolve(), status.st_ino, status.st_mtime_ns)
+
+
+@cache
+def _content(file: Path, *_version: int) -> Path:
     _unpack(file, folder := _temporary() / file.stem)
     return folder
 
@@ -119,5 +134,5 @@ def _unpack(file: Path, folder: Path) -> None:
                 assert source is not None  # noqa: S101 - a regular file
                 with target.open("wb") as copy:
                     shutil.copyfileobj(source, copy)
-    except (tarfile.TarError, EOFError) as error:
+    except (tarfile.TarError, EOFError, ValueError, OverflowError, MemoryError) as error:
         raise DumpError(f"{file}: cannot be unpacked: {error}: run the test again") from error

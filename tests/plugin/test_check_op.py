@@ -203,10 +203,11 @@ def test_op(npu_dump, x):
     npu_dump.check_op("Relu", x, reference=relu)
 """
     project.test_file(source)
-    result = run(project)
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*KeyError: 'of its own'*"])
-    result.stdout.fnmatch_lines(["*OperatorMismatchError: Relu: output 0[[]16[]] is *"])
+    for language in ("en", "zh"):
+        result = run(project, f"-onpudump_lang={language}")
+        result.assert_outcomes(failed=1)
+        result.stdout.fnmatch_lines(["*Exception Group Traceback*", "*KeyError: 'of its own'*"])
+        result.stdout.fnmatch_lines(["*OperatorMismatchError: Relu: output 0[[]16[]] is *"])
 
 
 KINDS = (

@@ -75,7 +75,10 @@ def test_dumps_of_runs_are_kept_as_one_file_each(tmp_path: Path, end: str) -> No
     for place, sample in samples.items():
         shutil.copytree(trees / sample, test / place)
     (test / "run2" / "context").write_bytes(b"context")
+    (test / "run3" / "dump" / "folder").mkdir(parents=True)
+    (test / "run3" / "dump" / "link").symlink_to("folder")
     if end == "killed":
+        (tmp_path / "npudump.moving" / "half").mkdir(parents=True)
         os.close(folder._descriptor)
         os.utime(folder.path, (0, 0))
         made(tmp_path / "next").close()
@@ -83,6 +86,8 @@ def test_dumps_of_runs_are_kept_as_one_file_each(tmp_path: Path, end: str) -> No
         folder.close()
     left = {path.relative_to(test).as_posix() for path in test.rglob("*") if path.is_file()}
     assert left == {"run1/dump.tar", "run1/dump-one.tar", "run2/dump.tar", "run2/context"}
+    assert (test / "run3" / "dump" / "link").is_symlink(), "a dump with more than files is a folder"
+    assert not (tmp_path / "npudump.moving").exists()
     for place, sample in samples.items():
         before = read_dump(trees / sample)
         for path in (test / place, test / f"{place}.tar"):

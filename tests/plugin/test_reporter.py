@@ -12,6 +12,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+from execnet.gateway_base import dumps, loads
 
 from pytest_npudump.plugin.terminal import name_in_summary
 
@@ -179,6 +180,14 @@ def test_the_locale_decides_where_no_option_does(
     chinese.runpytest_inprocess("-k", "0", "-onpudump_lang=en").stdout.fnmatch_lines(["first: *"])
 
 
+def test_a_report_for_another_process_is_utf_8(request: pytest.FixtureRequest) -> None:
+    report: Any = pytest.TestReport("t.py::t", ("t.py", 0, "t"), {"npu_dump": 1}, "failed", "\udcff", "call")
+    report.npudump = {"subject": ("a/\udcff\u5c42", "\udcff"), "notes": ["\udcff"]}
+    told = {"config": request.config, "report": report}
+    data = loads(dumps(request.config.hook.pytest_report_to_serializable(**told)))
+    assert data["npudump"] == {"subject": ("a/\\udcff\u5c42", "\\udcff"), "notes": ["\\udcff"]}
+
+
 @pytest.mark.e2e
 def test_workers_of_xdist_tell_the_controller(chinese: pytest.Pytester) -> None:
     result = chinese.runpytest_inprocess("-onpudump_lang=zh", "-n1", "-k", "0")
@@ -240,6 +249,16 @@ DEEP = "/bert/encoder/layer.0/attention/dense/Tanh"
         ),
         ("Failed: npudump: the attributes of .../dense/Tanh changed; and more and more", DEEP, None),
         ("Failed: npudump: conv:output.0 max 1.5, expected 1 (16700x tolerance)", "conv", None),
+        (
+            "Failed: npudump: .../0_..._of_output_MatMul:output.0 max 1.5",
+            "model_layers_0_proj_of_output_MatMul",
+            None,
+        ),
+        (
+            "Failed: npudump: .../0_..._of_the_very_long_projection_of_the_output_MatMul:output.0 max",
+            "model_layers_0_proj_of_the_very_long_projection_of_the_output_MatMul",
+            ".../0_..._of_the_very_long_projection_of_the_output_MatMul:output.0 max",
+        ),
         ("Failed: npudump: the golden is missing", "", None),
     ],
 )
@@ -256,3 +275,5 @@ def test_the_line_of_the_summary_has_the_layer_where_it_would_be_cut(
         assert (told.message if told else report.longrepr).removeprefix("Failed: ") == (
             line or message.removeprefix("Failed: ")
         )
+        if told is not crash:  # as --tb=line prints it
+            assert str(told or report.longrepr) == (line or message.removeprefix("Failed: "))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from pytest_npudump.record.model_lines import ModelChange
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.result import WITHIN, Escalation, Finding
 from pytest_npudump.report import terminal
+from pytest_npudump.report.explanations import reference_lines
 from pytest_npudump.report.files import ReportFiles
 from pytest_npudump.report.result_json import full_json
 from pytest_npudump.report.terminal import failure_lines, full_lines, headline
@@ -93,6 +95,15 @@ def test_one_text_is_laid_out_where_the_other_is_not_shown(failed: Callable[...,
     assert failure_lines(test, details, verbose=False, spent=True) == (short, short)
     assert whole != short
     assert failure_lines(test, details, verbose=True) == (text_of(test, verbose=True), [])
+
+
+def test_a_reference_has_no_head_of_a_table_without_rows(failed: Callable[..., Result]) -> None:
+    found = {"good": False, "comparison": failed(2).comparison, "model": SimpleNamespace(name="m.onnx")}
+    told: Any = SimpleNamespace(**found, compared=2, layers=2, blames=(), remarks=())
+    lines = reference_lines(told, 0, brief=True, columns=80)
+    assert lines[-1] == "  ... and 2 more"
+    assert not [line for line in lines if "statistic " in line]
+    assert len(reference_lines(told, 1, brief=True, columns=80)) == len(lines) + 2
 
 
 TRANSFORMER = "/vision_model/encoder/layers.11/self_attn/out_proj/quantized_MatMul"
@@ -187,7 +198,7 @@ GRAPH = "the model's graph changed: connections, types or versions of operators;
         (
             ModelChange(("m.om",), read="weights"),
             "net/layer_0",
-            "m.om differs; its graph, weights and known attr",
+            "m.om differs; no change is known of its graph, ",
         ),
         (
             ModelChange(("m.om",)),

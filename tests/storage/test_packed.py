@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 from pathlib import Path
 
@@ -19,6 +20,7 @@ def test_files_come_back_with_their_names(tmp_path: Path) -> None:
     for name, content in files.items():
         (tmp_path / "dump" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "dump" / name).write_bytes(content)
+    os.utime(tmp_path / "dump" / "a", (-5, -5))
     pack(tmp_path / "dump", tmp_path / "kept.1")
     for path in (tmp_path / "kept.1", tmp_path / "kept.1.tar"):
         root = unpacked(path)
@@ -27,15 +29,43 @@ def test_files_come_back_with_their_names(tmp_path: Path) -> None:
         }
         assert found == files
     assert unpacked(tmp_path / "kept.1" / "b" / "c").read_bytes() == files["b/c"]
-    for same in (tmp_path, tmp_path / "dump" / "a", tmp_path / "none", Path("none")):
-        assert unpacked(same) == same
+    (tmp_path / "dump.tar").write_bytes(b"a backup that somebody keeps beside the folder")
+    for name in (".", "dump", "dump/a", "dump/none", "none"):
+        assert unpacked(tmp_path / name) == tmp_path / name
+    assert unpacked(Path("none")) == Path("none")
     with pytest.raises(FileExistsError):
         pack(tmp_path / "dump", tmp_path / "kept.1")
-    pack(tmp_path / "dump", tmp_path / "dump")
-    assert unpacked(tmp_path / "dump" / "none") == tmp_path / "dump" / "none"
+    (tmp_path / "kept.1.tar").unlink()
+    (tmp_path / "dump" / "a").write_bytes(b"of a later run")
+    pack(tmp_path / "dump", tmp_path / "kept.1")
+    assert (unpacked(tmp_path / "kept.1") / "a").read_bytes() == b"of a later run"
 
 
-def test_folders_of_a_run_and_of_a_test_are_read_with_their_dumps(tmp_path: Path) -> None:
+def test_what_is_written_meanwhile_or_is_no_file_is_not_packed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "dump"
+    folder.mkdir()
+    (folder / "log").symlink_to("/proc/self/status")  # longer than its size, which is 0
+    with pytest.raises(OSError, match="being written"):
+        pack(folder, tmp_path / "log")
+    (folder / "log").unlink()
+    (folder / "folder").symlink_to(tmp_path)
+    with pytest.raises(IsADirectoryError):
+        pack(folder, tmp_path / "folder")
+    (folder / "folder").unlink()
+
+    def refused(_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "scandir", refused)
+    with pytest.raises(PermissionError):
+        pack(folder, tmp_path / "refused")
+
+
+def test_folders_of_a_run_and_of_a_test_are_read_with_their_dumps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "b").write_bytes(b"x")
     places = ("run1/dump", "run2/dump", "run2/dump-one.two")
@@ -52,6 +82,9 @@ def test_folders_of_a_run_and_of_a_test_are_read_with_their_dumps(tmp_path: Path
         root = with_runs_unpacked(path)
         assert {one.relative_to(root).as_posix() for one in root.rglob("*") if one.is_file()} == expected
     assert root == path
+    monkeypatch.chdir(tmp_path / "test" / "run1")
+    for path, place in {".": "dump/b", "..": "run1/dump/b", "dump": "b", "../run1": "dump/b"}.items():
+        assert (with_runs_unpacked(Path(path)) / place).read_bytes() == b"x"
 
 
 @pytest.mark.each(

@@ -69,16 +69,24 @@ def read_source(
                     dump = read_dump(path, executor=executor, workers=workers.count, progress=report, **asked)
                 except EmptyDumpError as error:
                     raise (_without_header(path) if _bins(path) else error) from None
-    except DumpError as error:  # what was unpacked is not there any more when it is read
-        error.args = (
-            *(mapped(text, lambda told: told.replace(str(path), str(given))) for text in error.args),
-        )
+    except DumpError as error:
+        _place(error, path, given)
         raise
+    for problem in dump.problems:
+        _place(problem, path, given)
     if not (dump.records or dump.problems or (overflow and (dump.notes or dump.overflow))):
         raise DumpError(
             _("{path} holds no tensors").format(path=given) + "".join(f"; {note}" for note in dump.notes)
         )
     return dump
+
+
+def _place(error: DumpError, path: Path, given: Path) -> None:
+    """Have an error name the path that was given; what was unpacked is not there when it is read."""
+    if path != given:
+        error.args = (
+            *(mapped(text, lambda told: told.replace(str(path), str(given))) for text in error.args),
+        )
 
 
 def _bins(path: Path) -> list[Path]:

@@ -133,6 +133,7 @@ def _settle(path: Path, link: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
         return
     draft = link.with_name(f"{link.name}.moving")
+    shutil.rmtree(draft, ignore_errors=True)  # of a session that was killed in this
     try:
         if any(entry.name != _PLACE for entry in path.iterdir()):
             _copy(path, draft)
@@ -147,14 +148,18 @@ def _settle(path: Path, link: Path) -> None:
 
 
 def _copy(folder: Path, target: Path) -> None:
-    """Copy a folder, each dump below it as one file."""
+    """Copy a folder, each dump below it as one file unless it has more than files."""
     target.mkdir()
     for entry in folder.iterdir():
         place = target / entry.name
         if entry.is_symlink() or not entry.is_dir():
             shutil.copy2(entry, place, follow_symlinks=False)
         elif is_dump(entry):
-            pack(entry, place)
+            try:
+                pack(entry, place)
+            except OSError:
+                place.with_name(f"{place.name}.tar").unlink(missing_ok=True)
+                shutil.copytree(entry, place, symlinks=True)
         else:
             _copy(entry, place)
     shutil.copystat(folder, target)
