@@ -39,7 +39,7 @@ def test_mixed_precision_is_recorded_compared_and_a_changed_weight_found_where_i
     project.run("-v", "-k", "resnet", change="blocks.1.conv2.weight=2").stdout.fnmatch_lines(
         [
             "npudump: Default/_backbone-ResNet/blocks-SequentialCell/1-Residual/conv2-*/Cast-op*:output.0 *",
-            "  .../fc-Dense/MatMul-op0 * (+5 more) *",
+            "  Default/_backbone-ResNet/fc-Dense/MatMul-op0 * (+5 more) *",
             "second run: reproduced; *",
         ]
     )
