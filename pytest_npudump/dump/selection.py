@@ -168,7 +168,7 @@ def suggest(name: str, layers: Iterable[str], where: str = "the dump") -> str:
     close = get_close_matches(name, likely, n=3, cutoff=0.6) or get_close_matches(sanitise(name), likely, n=3)
     if close:
         return f"did you mean {', '.join(close)}?"
-    return f"{where} has {len(known)} layers: {first_of(known)}"
+    return f"{where} has {len(known)} {'layer' if len(known) == 1 else 'layers'}: {first_of(known)}"
 
 
 def _shared_ends(name: str, layer: str) -> int:

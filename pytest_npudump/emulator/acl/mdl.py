@@ -376,7 +376,8 @@ def _unfit(why: str) -> RefusedError:
 def _buffers(io: str, ports: Sequence[ModelPort], dataset: Dataset) -> list[DataBuffer]:
     """Return the buffers of a dataset, one a port."""
     if len(ports) != len(dataset.buffers):
-        raise _unfit(f"the model has {len(ports)} {io}s, the dataset {len(dataset.buffers)} buffers")
+        given = f"{len(dataset.buffers)} {'buffer' if len(dataset.buffers) == 1 else 'buffers'}"
+        raise _unfit(f"the model has {len(ports)} {io if len(ports) == 1 else f'{io}s'}, the dataset {given}")
     found = [process().handles.get(handle, DataBuffer) for handle in dataset.buffers]
     if None in found:
         raise RefusedError(

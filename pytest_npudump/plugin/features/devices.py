@@ -354,7 +354,8 @@ class DevicePool:
             DeviceError: the pool has fewer, or a lock cannot be taken.
         """
         if number > len(self):
-            raise DeviceError(f"the test needs {number} devices, and npudump_devices gives {len(self)}")
+            needed = "1 device" if number == 1 else f"{number} devices"
+            raise DeviceError(f"the test needs {needed}, and npudump_devices gives {len(self)}")
         started = time.monotonic()
         try:
             own = self._choose(owner)
