@@ -260,6 +260,12 @@ DEEP = "/bert/encoder/layer.0/attention/dense/Tanh"
             ".../0_..._of_the_very_long_projection_of_the_output_MatMul:output.0 max",
         ),
         ("Failed: npudump: the golden is missing", "", None),
+        (
+            "Failed: npudump: 权重已改变，首个不匹配的张量在这里，其余在报告里：encoder/block/attention_dense",
+            "encoder/block/attention_dense",
+            "encoder/block/attention_dense: "
+            "权重已改变，首个不匹配的张量在这里，其余在报告里：encoder/block/attention_dense",
+        ),
     ],
 )
 def test_the_line_of_the_summary_has_the_layer_where_it_would_be_cut(
