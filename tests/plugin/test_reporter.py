@@ -261,9 +261,9 @@ DEEP = "/bert/encoder/layer.0/attention/dense/Tanh"
         ),
         ("Failed: npudump: the golden is missing", "", None),
         (
-            "Failed: npudump: 权重已改变，首个不匹配的张量如下：encoder/block/attention_dense",
-            "encoder/block/attention_dense",
-            "encoder/block/attention_dense: 权重已改变，首个不匹配的张量如下：encoder/block/attention_dense",
+            "Failed: npudump: 权重已改变，首个不匹配的张量如下，其余见报告：encoder/block/dense_1",
+            "encoder/block/dense_1",
+            "encoder/block/dense_1: 权重已改变，首个不匹配的张量如下，其余见报告：encoder/block/dense_1",
         ),
     ],
 )

@@ -34,7 +34,7 @@ def main() -> int:
     except Exception as error:  # noqa: BLE001 - whatever went wrong, nothing has been judged
         print(f"{CALL['operator']} cannot be run on {device}: {error}")
         return 2
-    print("mismatch" if fails else "matches the CPU")
+    print("mismatch with the CPU" if fails else "matches the CPU")
     return int(fails)
 
 

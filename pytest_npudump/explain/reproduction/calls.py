@@ -86,7 +86,7 @@ class CallReproduction(Reproduction):
     def run(self, folder: Path, runtime: str) -> TrialRun:
         """Run the script where it was written; ``torch_npu`` insists on an NPU."""
         done = ran(folder, [SCRIPT, *(["--device=npu"] if runtime not in ("", "auto") else [])])
-        return trial_of(done, SCRIPT, fails="it is NOT what the CPU gives" in done.stdout)
+        return trial_of(done, SCRIPT, fails="mismatch with the CPU" in done.stdout)
 
     def _readme(self) -> Readme:
         given = "the inputs that it had"
