@@ -212,7 +212,8 @@ def nearest(value: str, names: Iterable[str], least: float = 0.6) -> str:
 
     known = [*names]
     begun = [name for name in known if value[1:] and name.startswith(value)]
-    return (get_close_matches(value[:_LONGEST], known, 1, least) or begun[-1:] or [""])[0]
+    swapped = [name for name in known if value[2:] and sorted(name) == sorted(value)]
+    return (swapped or get_close_matches(value[:_LONGEST], known, 1, least) or begun[-1:] or [""])[0]
 
 
 _LONGEST = 80

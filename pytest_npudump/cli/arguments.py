@@ -178,6 +178,7 @@ _APPROVAL = (
     _text("--reason", "TEXT", "reason, stored in the golden"),
     _flag("--allow-in-ci", "allow accepting in CI"),
 )
+_ALLOWED = {"--allow-update-in-ci": "--allow-in-ci"}
 _GOLDEN_VERBS = {
     "review": Verb(
         "Review pending runs one by one, the largest change first: a accept, r reject, s skip; A, R, S all "
@@ -187,6 +188,7 @@ _GOLDEN_VERBS = {
         (*_TESTS, *_APPROVAL),
         summary="review pending runs one by one",
         work="golden.waiting:review",
+        renamed=_ALLOWED,
     ),
     "accept": Verb(
         "Write pending runs into their golden files, without running the tests again. A run cannot be "
@@ -196,6 +198,7 @@ _GOLDEN_VERBS = {
         (*_TESTS, _LAYERS, *_APPROVAL),
         summary="write pending runs into their goldens, without running again",
         work="golden.waiting:accept_all",
+        renamed=_ALLOWED,
     ),
     "reject": Verb(
         "Reject pending runs: their goldens stay as they are. Exit codes: 0; 2 results cannot be read.",

@@ -117,7 +117,7 @@ def _lines(
     elif trial.fails:
         by_cpu = reproduction.criterion == CPU
         against = "the CPU" if by_cpu else f"its {reproduction.criterion}"
-        yield f"{what}: fails by itself, held against {against}: {command}"
+        yield f"{what}: failure reproduced against {against}: {command}"
 
 
 def _ended(arguments: argparse.Namespace, reproduction: Reproduction, trial: TrialRun | None) -> int:
@@ -131,19 +131,18 @@ def _ended(arguments: argparse.Namespace, reproduction: Reproduction, trial: Tri
         to_stderr(f"npudump: {layer}: passes on drawn values, so nothing was written: leave out --synthetic")
     elif reproduction.failure.reproduced is False:
         to_stderr(
-            f"npudump: {layer}: passes here by itself, and the second run of {reproduction.failure.test}, "
+            f"npudump: {layer}: passes here; the second run of {reproduction.failure.test}, "
             "whose inputs these are, did not reproduce the failure"
         )
     elif reproduction.failure.runtime == "emulator":
         to_stderr(
-            f"npudump: {layer}: passes here by itself, what failed there is not in its inputs and "
-            f"weights; {arguments.output}/README.md has the versions of both"
+            f"npudump: {layer}: passes here, so its inputs and weights are not the cause; "
+            f"{arguments.output}/README.md has the versions of both runs"
         )
     else:
         to_stderr(
-            f"npudump: {layer}: passes here by itself, what failed there is not in its inputs and "
-            f"weights: is it the device, its driver, the kernel? {arguments.output} is for the machine "
-            "where it failed"
+            f"npudump: {layer}: passes here, so its inputs and weights are not the cause; check the device, "
+            f"its driver and the kernel: run {arguments.output} on the machine where it failed"
         )
     return 1
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from pytest_npudump.dump.records import Dump, Stats, TensorKey, sanitise
 from pytest_npudump.errors import DumpError, FormatError
-from pytest_npudump.language.text import first_of
+from pytest_npudump.language.text import first_of, number_of
 from pytest_npudump.request import DumpRequest, KnownNames, is_glob
 from pytest_npudump.storage.regular_file import open_regular, read_small
 
@@ -168,7 +168,7 @@ def suggest(name: str, layers: Iterable[str], where: str = "the dump") -> str:
     close = get_close_matches(name, likely, n=3, cutoff=0.6) or get_close_matches(sanitise(name), likely, n=3)
     if close:
         return f"did you mean {', '.join(close)}?"
-    return f"{where} has {len(known)} layers: {first_of(known)}"
+    return f"{where} has {number_of(len(known), 'layer')}: {first_of(known)}"
 
 
 def _shared_ends(name: str, layer: str) -> int:

@@ -43,7 +43,7 @@ _GONE = {
     "allow-update-in-ci": "-o npudump_allow_in_ci=true",
 }
 """Replacements of former options, by name; their ini keys have gone, too."""
-_SWITCHES = {"require-npu", "skip-without-npu", "allow-update-in-ci"}
+_SWITCHES = {"require-npu", "skip-without-npu", "allow-update-in-ci", "allow-in-ci"}
 _LEFT_OUT = ("numerics", "auto")
 """An option that has gone, and the value that holds without it; preset=default would override a file's."""
 _VALUES = {"recompute": {"off": "no-recompute"}, "device": {"auto": ""}}
@@ -132,7 +132,8 @@ def _misspelt(word: str) -> str:
 def _gone() -> dict[str, str]:
     """Return the replacements of options that have gone, by name: most are keys now."""
     keys = (option for option in all_options() if not option.typed and option.standing)
-    return {option.name: f"{option.flag}={{value}}" for option in keys} | _GONE
+    switch = {"allow-in-ci": _GONE["allow-update-in-ci"]}  # whose ini key has not gone
+    return {option.name: f"{option.flag}={{value}}" for option in keys} | switch | _GONE
 
 
 def _key(name: str) -> str:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import accumulate
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -212,6 +213,14 @@ _SUBJECT, _CAUSE, _END = 24, 20, 8
 """Characters in a line of pytest's summary: a layer's at least, its cause's, and those of a layer's end."""
 
 
+def _before_dots(text: str, room: int) -> str:
+    """Return what pytest shows of a text in so many columns: Chinese letters take two."""
+    if width(text) <= room:
+        return text
+    ends = accumulate(map(width, text))
+    return "".join(letter for letter, end in zip(text, ends, strict=True) if end <= room - 3)
+
+
 def name_in_summary(report: pytest.CollectReport | pytest.TestReport, layer: str, short: str) -> None:
     """Have the line of pytest's short summary begin with a layer where it ends before that name.
 
@@ -226,7 +235,7 @@ def name_in_summary(report: pytest.CollectReport | pytest.TestReport, layer: str
     room = terminal_columns() - width(f"FAILED {report.nodeid} - ")
     words = told.removeprefix("Failed: ").removeprefix("npudump: ")
     end = layer.rpartition("/")[2][-_END:]
-    in_told, in_words = (end in (text if len(text) <= room else text[: room - 3]) for text in (told, words))
+    in_told, in_words = (end in _before_dots(text, room) for text in (told, words))
     if in_told:
         return
     name = plain(layer if len(layer) <= max(_SUBJECT, room - _CAUSE) else short)

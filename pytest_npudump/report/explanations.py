@@ -359,18 +359,17 @@ def whose_error(result: ReferenceResult) -> list[str]:
     }
     if first.whose == DTYPE:
         words = _(
-            "rounding can explain it: {key}: {statistic} is off by {device}; on the CPU, rounding after "
-            "every operator puts it off by {rounding}"
+            "rounding can explain it: {key}: {statistic} error {device}; {rounding} on the CPU with "
+            "rounding after every operator"
         )
     elif math.isfinite(first.ratio):
         words = _(
-            "rounding does not explain it: {key}: {statistic} is off by {device}, {ratio}x what rounding "
-            "after every operator does on the CPU"
+            "rounding does not explain it: {key}: {statistic} error {device}, {ratio}x that on the CPU with "
+            "rounding after every operator"
         )
     else:
         words = _(
-            "rounding does not explain it: {key}: rounding after every operator on the CPU does not put it "
-            "off"
+            "rounding does not explain it: {key}: no error on the CPU with rounding after every operator"
         )
     words = words.format(**values)
     counts = Counter(blame.whose for blame in result.blames)

@@ -23,6 +23,8 @@ _PLACE, _WORDS = 12, 12
 """Characters of a line that a name leaves to its place, as ``:output.0``, and to words before it."""
 _INDENT = 12
 """Columns of a label, and of what lines behind the first begin with."""
+_ALIKE = 100
+"""Layers with all parts of a name, among which its order of parts is looked for."""
 _GAPS = {"/": "/.../", ".": "...", "_": "_..._"}
 """What separates parts of names, and what stands for parts that are left out."""
 _WORD = re.compile(r"([('\"]*)([!-~]+?)(?=:(?:input|output)\.|[,;:)'\"]*(?:[^!-~]|$))")
@@ -103,6 +105,9 @@ class LayerNames:
         begun = self._dotted and self.prefix not in {"", name} and name.startswith(self.prefix)
         start = self.prefix.count(self._separator, 1) if begun else 0
         found = self._cut(name, start, self.room) or self._cut(name, start, self._most)
+        if not found and start:  # what follows the prefix may be the end of a layer without it
+            begun, start = False, 0
+            found = self._cut(name, start, self.room) or self._cut(name, start, self._most)
         if not found or found in self.layers:
             return name
         self._used |= begun
@@ -121,8 +126,16 @@ class LayerNames:
             if len(meant) > len(narrower := meant & having[at]):
                 kept.add(at)
                 meant = narrower
-        text = self._joined(parts, kept)
-        if len(meant) > 1 or width(text) > room:
+        text, behind = self._joined(parts, kept), last
+        while len(meant) > 1:  # one that has all of these parts, and more between them
+            behind -= 1
+            if behind < start or len(meant) > _ALIKE:
+                return ""
+            kept, text = kept | {behind}, self._joined(parts, kept | {behind})
+            full = self._separator.join([*parts[:start], f"...{text[4:]}"]) if start else text
+            shape = re.compile(".*".join(map(re.escape, full.split("..."))), re.DOTALL)
+            meant = {layer for layer in meant if shape.fullmatch(layer)}
+        if width(text) > room:
             return ""
         for at in range(last - 1, start - 1, -1):
             more = self._joined(parts, kept | {at})
@@ -178,5 +191,6 @@ class LayerNames:
         """Return patterns of which the first that means any layer means what a report shows of a name."""
         sign, rest = self._separator, shown.removeprefix(".../")
         rest = rest.replace("...", f"{sign}*{sign}" if sign == "." else "*")
-        more = [] if rest == shown else [rest, f"{self.prefix}*{sign}{rest}"]
-        return [shown, f"{self.prefix}{rest}", *more]
+        begun, more = [f"{self.prefix}{rest}"], [] if rest == shown else [rest]
+        either = [*begun, *more] if shown.startswith(".../") else [*more, *begun]
+        return [shown, *either, *(f"{self.prefix}*{sign}{one}" for one in more)]

@@ -147,12 +147,22 @@ def _model_changes(models: ModelChange, most: int | None) -> Iterator[str]:
     weights = [name for name in models.weights if name not in models.permuted]
     moved = [_("{name} (axis {axis})").format(name=name, axis=axis) for name, axis in models.permuted.items()]
     for names, words in (
-        (weights, _("the weights of {names} changed ({count} of {weighted} operators with weights)")),
+        (
+            weights,
+            ngettext(
+                "the weights of {names} changed ({count} of {weighted} operator with weights)",
+                "the weights of {names} changed ({count} of {weighted} operators with weights)",
+                models.weighted,
+            ),
+        ),
         (
             moved,
-            _(
+            ngettext(
                 "the channels of the weights of {names} are in another order ({count} of {weighted} "
-                "operators with weights)"
+                "operator with weights)",
+                "the channels of the weights of {names} are in another order ({count} of {weighted} "
+                "operators with weights)",
+                models.weighted,
             ),
         ),
         (models.attributes, _("the attributes of {names} changed")),

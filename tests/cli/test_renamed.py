@@ -23,6 +23,8 @@ RENAMED = [
     ("golden verify golden", "npudump golden status --no-collect"),
     ("compare a b --numerics hf32", "--preset"),
     ("check --numerics=other", "--preset"),
+    ("golden accept --allow-update-in-ci", "--allow-in-ci"),
+    ("golden review --allow-update-in-ci", "--allow-in-ci"),
 ]
 
 
@@ -33,6 +35,7 @@ MISSPELT = [
         "golden verdict",
         "there is no verdict, expected one of review, accept, reject, diff, show, status, log",
     ),
+    ("reprot results", "there is no reprot: did you mean report?"),
     ("ls dump more", "ls: error: unrecognized arguments: more"),
 ]
 

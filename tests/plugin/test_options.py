@@ -260,6 +260,7 @@ def test_value_outside_the_choices_is_refused_from_either_source(pytester: pytes
         ("--npudump-artifacts-limit=1GiB", "-o npudump_output_limit=1GiB"),
         ("--npudump-summary=s.md", "--npudump-output=DIR"),
         ("--npudump-allow-update-in-ci", "-o npudump_allow_in_ci=true"),
+        ("--npudump-allow-in-ci", "-o npudump_allow_in_ci=true"),
     ],
 )
 def test_an_option_that_has_gone_is_refused_with_what_is_given_now(

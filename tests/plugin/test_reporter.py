@@ -260,6 +260,11 @@ DEEP = "/bert/encoder/layer.0/attention/dense/Tanh"
             ".../0_..._of_the_very_long_projection_of_the_output_MatMul:output.0 max",
         ),
         ("Failed: npudump: the golden is missing", "", None),
+        (
+            "Failed: npudump: 权重已改变，首个不匹配的张量如下，其余见报告：encoder/block/dense_1",
+            "encoder/block/dense_1",
+            "encoder/block/dense_1: 权重已改变，首个不匹配的张量如下，其余见报告：encoder/block/dense_1",
+        ),
     ],
 )
 def test_the_line_of_the_summary_has_the_layer_where_it_would_be_cut(

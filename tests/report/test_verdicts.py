@@ -293,6 +293,21 @@ def test_a_name_says_what_tells_its_layer_from_those_that_a_table_lacks() -> Non
     assert all(name.startswith(".../layer.2/.../") for name in found)
 
 
+def test_a_name_that_ends_as_one_without_the_prefix_does_has_its_first_part() -> None:
+    path = "/encoder/layers.{}/transformer_block/attention_output/residual/Add"
+    begun = [path.format(at) for at in range(2)]
+    layers = [
+        *begun,
+        *(name.removeprefix("/encoder/") for name in begun),
+        "/encoder/in/Add",
+        "/encoder/out/Add",
+    ]
+    found = check(layers, 60, layers)
+    assert found[0] == ".../layers.0/.../residual/Add"
+    layers = [begun[0], begun[0].replace("_output", "_output/output"), "/encoder/in/Add", "in"]
+    assert "transformer_block/attention_output/residual" in check(layers, 120, layers)[0]
+
+
 def test_a_name_that_cannot_be_short_stands_whole_above_its_row() -> None:
     layers = [f"/m/decoder/layers.{at}/{'self_attention_of_heads' * at}_{at}/MatMul" for at in (3, 4)]
     names = LayerNames([f"{layer}:output.0" for layer in layers], 60)

@@ -12,7 +12,16 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.cli.common.output import columns, complain, emit, end_output, present, screen, to_stderr
+from pytest_npudump.cli.common.output import (
+    INTERRUPTED,
+    columns,
+    complain,
+    emit,
+    end_output,
+    present,
+    screen,
+    to_stderr,
+)
 from pytest_npudump.cli.common.project import last_results
 from pytest_npudump.cli.compare_report import verdict_table
 from pytest_npudump.compare.stats.tables import describe_not_finite
@@ -284,41 +293,54 @@ _QUESTION = mark("a accept, r reject, s skip, l layers, w why, q quit, A/R/S all
 _DECISIONS = ("a", "r", "s", "A", "R", "S", "q")
 _FOR_ALL = ("A", "R", "S", "q")
 """Those that hold for all that follow: to quit is to skip these."""
-_ACCEPTED, _REJECTED, _SKIPPED, _REFUSED = (
+_ACCEPTED, _REJECTED, _SKIPPED, _REFUSED, _INTERRUPTED = (
     mark("accepted"),
     mark("rejected"),
     mark("skipped"),
     mark("refused"),
+    mark("interrupted"),
 )
 
 
 def review(arguments: argparse.Namespace) -> int:
-    """Ask about each run; 1 where some wait still, 2 where one was refused."""
+    """Ask about each run; 1 where some wait still, 2 where one was refused, 130 after Ctrl-C."""
     refuse_in_ci(arguments)
     waiting = read_waiting(arguments)
     if not waiting.chosen:
         emit([_("no run is pending review")])
         return 0 if waiting.is_readable else 2
-    decided = _review(waiting, arguments.reason)
+    decided: list[tuple[str, str, str]] = []
+    try:
+        _review(waiting, arguments.reason, decided)
+        interrupted = False
+    except KeyboardInterrupt:  # what was decided is written
+        interrupted = True
+        decided += [(one.entry.test, _SKIPPED, "") for one in waiting.chosen[len(decided) :]]
     emit(["", *columns([(_(word), test, layers) for test, word, layers in decided], ("", "", ""))[1:]])
     counts = Counter(word for _test, word, _layers in decided)
     told = _("{accepted} accepted, {rejected} rejected, {left} skipped").format(
         accepted=counts[_ACCEPTED], rejected=counts[_REJECTED], left=counts[_SKIPPED]
     )
     refused = counts[_REFUSED]
-    emit([told + (_(", {refused} refused").format(refused=refused) if refused else "")])
+    told += _(", {refused} refused").format(refused=refused) if refused else ""
+    if counts[_INTERRUPTED]:
+        told += _(", 1 interrupted")
+    emit([told])
+    if interrupted:
+        return INTERRUPTED
     if refused or not waiting.is_readable:
         return 2
     return 1 if counts[_SKIPPED] else 0
 
 
-def _review(waiting: WaitingRuns, reason: str) -> list[tuple[str, str, str]]:
+def _review(waiting: WaitingRuns, reason: str, decided: list[tuple[str, str, str]]) -> None:
     """Ask about each run in turn and do what is answered, at once.
 
-    Returns:
-        Of each test what became of it, and of which of its layers where not of all.
+    Args:
+        waiting: the runs.
+        reason: kept in the goldens.
+        decided: gets of each test what became of it, and of which of its layers where not of all.
     """
-    decided: list[tuple[str, str, str]] = []
     standing = ""
     asks = not reason and _has_keys()
     for number, pending in enumerate(waiting.chosen, 1):
@@ -332,10 +354,13 @@ def _review(waiting: WaitingRuns, reason: str) -> list[tuple[str, str, str]]:
             if asks and word in {"a", "A", "l"}:
                 question, asks = _("reason, kept in the goldens (empty for none): "), False
                 reason = _line(question, "").strip()
-            decision = _carry_out(word, waiting, pending, layers, reason, asked=asked)
+            try:
+                decision = _carry_out(word, waiting, pending, layers, reason, asked=asked)
+            except KeyboardInterrupt:
+                decided.append((pending.entry.test, _INTERRUPTED, ""))
+                raise
         some = _("only {layers}; the rest is pending").format(layers=", ".join(layers)) if layers else ""
         decided.append((pending.entry.test, decision, some))
-    return decided
 
 
 def _carry_out(

@@ -34,6 +34,7 @@ from pytest_npudump.emulator.memory import DEVICE, Bytes
 from pytest_npudump.emulator.onnx_model import Model, ModelPort, OperatorFailedError
 from pytest_npudump.emulator.process import process
 from pytest_npudump.emulator.streams import Stream, Work
+from pytest_npudump.language.text import number_of
 from pytest_npudump.onnxmodels.sessions import ModelError
 from pytest_npudump.onnxmodels.tensor_types import FORMAT_ND, Tensor, acl_number, nbytes, storage
 
@@ -376,7 +377,8 @@ def _unfit(why: str) -> RefusedError:
 def _buffers(io: str, ports: Sequence[ModelPort], dataset: Dataset) -> list[DataBuffer]:
     """Return the buffers of a dataset, one a port."""
     if len(ports) != len(dataset.buffers):
-        raise _unfit(f"the model has {len(ports)} {io}s, the dataset {len(dataset.buffers)} buffers")
+        given = number_of(len(dataset.buffers), "buffer")
+        raise _unfit(f"the model has {number_of(len(ports), io)}, the dataset {given}")
     found = [process().handles.get(handle, DataBuffer) for handle in dataset.buffers]
     if None in found:
         raise RefusedError(

@@ -1,4 +1,4 @@
-"""One call of torch on the device, held against the same call on the CPU: README.md says more.
+"""One call of torch on the device, compared with the same call on the CPU: README.md says more.
 
 Exit 0: it is as on the CPU; 1: it is not; 2: it cannot be run here.
 """
@@ -34,7 +34,7 @@ def main() -> int:
     except Exception as error:  # noqa: BLE001 - whatever went wrong, nothing has been judged
         print(f"{CALL['operator']} cannot be run on {device}: {error}")
         return 2
-    print("it is NOT what the CPU gives" if fails else "it is what the CPU gives")
+    print("mismatch with the CPU" if fails else "matches the CPU")
     return int(fails)
 
 
@@ -47,7 +47,7 @@ def is_wrong(device: str) -> bool:
             readings.append(run("cpu", **way))
     if not readings:
         raise RuntimeError("the CPU computes it in no type")
-    print(f"{CALL['operator']} on {device}, held against the CPU in {JUDGED['wide']}:")
+    print(f"{CALL['operator']} on {device}, compared with the CPU in {JUDGED['wide']}:")
     got = got.to("cpu")
     return wrong_floats(got, readings) if got.is_floating_point() else wrong_integers(got, readings)
 
@@ -185,7 +185,7 @@ def wrong_floats(got: torch.Tensor, readings: list[torch.Tensor]) -> bool:
                 pair = without_subnormals(got.double(), form.double(), smallest)
                 apart = min(apart, distance(*pair, info.max))
     allowed = JUDGED["allowed"] or 0.0
-    print(f"{apart:.3g} off (relative L2), {allowed:.3g} allowed")
+    print(f"relative L2 error {apart:.3g} (limit {allowed:.3g})")
     return apart > allowed
 
 

@@ -86,7 +86,7 @@ class CallReproduction(Reproduction):
     def run(self, folder: Path, runtime: str) -> TrialRun:
         """Run the script where it was written; ``torch_npu`` insists on an NPU."""
         done = ran(folder, [SCRIPT, *(["--device=npu"] if runtime not in ("", "auto") else [])])
-        return trial_of(done, SCRIPT, fails="it is NOT what the CPU gives" in done.stdout)
+        return trial_of(done, SCRIPT, fails="mismatch with the CPU" in done.stdout)
 
     def _readme(self) -> Readme:
         given = "the inputs that it had"
@@ -115,16 +115,15 @@ class CallReproduction(Reproduction):
 
 
 def _judged(judged: Mapping[str, Any]) -> Iterator[str]:
-    yield f"Here the result is held against the same call on the CPU, in {code(judged['wide'])}."
+    yield f"The script compares the result with the same call on the CPU, in {code(judged['wide'])}."
     if judged["why"]:
         yield f"On the device {code(judged['why'])}."
     elif judged["apart"] is not None:
-        yield f"On the device it was {judged['apart']:.3g} off (relative L2)."
+        yield f"Relative L2 error on the device: {judged['apart']:.3g}."
     if judged["allowed"] is not None:
         yield (
-            f"A healthy device is off by no more than {judged['allowed']:.3g}: four times what was measured "
-            f"of healthy operators, or of what the call makes of inputs that differ by a unit in the last "
-            f"place."
+            f"The limit is {judged['allowed']:.3g}: four times the error measured of correct operators, or "
+            f"four times the change of the result for inputs that differ by one ULP."
         )
 
 

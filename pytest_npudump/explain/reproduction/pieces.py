@@ -77,7 +77,7 @@ _INPUTS = "inputs.npz"
 _GOLDEN = golden_path(
     Path("golden"), test_file=Path(_TEST_FILE), classes=(), name="test_repro", param_id=None
 )
-_KEPT_WEIGHTS = ("The weights are those of the models: that they differ may be the fault.",)
+_KEPT_WEIGHTS = ("The weights are those of the models, as a difference between them may be the cause.",)
 
 _TEST = '''\
 """A failing piece of a model by itself: README.md says more."""
@@ -251,7 +251,7 @@ class PieceReproduction(Reproduction):
             given = "the inputs that onnxruntime computes for it"
         elif self.drawn:
             given = "drawn inputs with the statistics of those that it had"
-        again = "`test_repro.py` fails where it is wrong."
+        again = "`test_repro.py` fails if its output is wrong."
         if failure.reproduced is False:
             now = f", in which {code(str(self.key))} is {failure.now}" if failure.now else ""
             again = f"The failure did not reproduce: what is here is of the second run{now}."
@@ -260,24 +260,22 @@ class PieceReproduction(Reproduction):
         by_golden = self.criterion == GOLDEN
         against = f"onnxruntime on the CPU, which runs {code(self.reference_file)}"
         judged = [
-            f"Here the output is held against {'its golden, in `golden/`' if by_golden else against}.",
+            f"The test compares the output with {'its golden, in `golden/`' if by_golden else against}.",
             *self.remarks,
         ]
         if self.alone is not None and not by_golden:
             apart, allowed = f"{self.alone.apart:.3g}", f"{self.alone.allowed:.3g}"
-            measured = f"it was {apart} off (relative L2), a healthy operator is by no more than {allowed}"
-            judged.insert(1, f"On the {who} {self.alone.why or measured}.")
+            measured = f"Relative L2 error on the {who}: {apart} (limit {allowed})."
+            judged.insert(1, f"On the {who} {self.alone.why}." if self.alone.why else measured)
         arrays = {f"the {who}'s {code(name)}": array for name, array in self.got.items()}
         arrays |= {f"onnxruntime's {code(name)}": array for name, array in self.expected.items()}
         files = {code(f"{self.name}.onnx"): f"{', '.join(map(code, self.layers))}, with the weights"}
         if self.reference is not None:
-            files[code(self.reference_file)] = "the same of the model that says what is right"
+            files[code(self.reference_file)] = "the same operators of the reference"
         files |= {
-            "`inputs.npz`": "what it is run on, `input_0` and so on in the order of the model's inputs",
-            "`outputs.npz`": f"what the {who} and onnxruntime made of them, as far as it is known",
-            "`test_repro.py`, `pytest.ini`, `conftest.py`": (
-                "the test, and what makes this a project of its own"
-            ),
+            "`inputs.npz`": "its inputs, `input_0` and so on in the order of the model's inputs",
+            "`outputs.npz`": f"the outputs of the {who} and of onnxruntime, as far as they are known",
+            "`test_repro.py`, `pytest.ini`, `conftest.py`": "the test, and its project's configuration",
         }
         return Readme(
             title=several if len(self.layers) > 1 else self.key.layer,
@@ -395,8 +393,8 @@ def of_operator(failure: FailingTensor, models: Models, *, drawn: bool = False) 
     operands = read_operands(failure, models)
     if drawn and operands.criterion == GOLDEN:
         raise RequestError(
-            f"--synthetic: {failure.key} is held against its golden, which has no say about other inputs; "
-            f"with reference= in the marker of {failure.test} a reference can say what is right"
+            f"--synthetic: {failure.key} is compared with its golden, which is for the recorded inputs only; "
+            f"set reference= in the marker of {failure.test}"
         )
     found, judged = operands.found, operands.judged
     feeds = {name: draw(one, at) if drawn else one for at, (name, one) in enumerate(found.feeds.items())}

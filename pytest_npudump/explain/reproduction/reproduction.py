@@ -175,10 +175,10 @@ class Readme:
     """README of a reproduction besides the report's part.
 
     Attributes:
-        title: what stands by itself.
+        title: name of the operators.
         given: on what, in a sentence.
         run: the section on how to run it.
-        judged: what the output is held against, and how far it is off, a sentence each.
+        judged: what the output is compared with, and its error, a sentence each.
         arrays: what is known of the output, by who made it.
         arguments: lines behind the table of these.
         files: what each is, by name.
@@ -201,12 +201,12 @@ class Readme:
         return "\n".join((*self._lines(failure), ""))
 
     def _lines(self, failure: FailingTensor) -> Iterator[str]:
-        yield f"# {code(self.title)} by itself"
+        yield f"# Reproduction of {code(self.title)}"
         yield f"\n{self.given}\n"
         yield self.run
         yield "## What fails\n"
         if failure.reasons:
-            yield f"In {code(failure.test)}, {code(str(failure.key))} was not what it is to be:\n"
+            yield f"Mismatch of {code(str(failure.key))} in {code(failure.test)}:\n"
             yield from (f"* {code(reason)}" for reason in failure.reasons)
             yield ""
         yield from self.judged

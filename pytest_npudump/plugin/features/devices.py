@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.errors import DeviceError, NpudumpError, joined
-from pytest_npudump.language.text import cut, inert
+from pytest_npudump.language.text import cut, inert, number_of
 from pytest_npudump.plugin.features import DEVICES
 from pytest_npudump.plugin.item_case import HELD_DEVICES, number_of_devices, only_setup
 from pytest_npudump.plugin.reporter import CHILD
@@ -354,7 +354,8 @@ class DevicePool:
             DeviceError: the pool has fewer, or a lock cannot be taken.
         """
         if number > len(self):
-            raise DeviceError(f"the test needs {number} devices, and npudump_devices gives {len(self)}")
+            needed = number_of(number, "device")
+            raise DeviceError(f"the test needs {needed}, and npudump_devices gives {len(self)}")
         started = time.monotonic()
         try:
             own = self._choose(owner)

@@ -168,6 +168,36 @@ def test_a_refusal_is_told_and_ends_with_two(waiting: Repository, review: Run) -
     assert waiting.values("test_b") == AFTER
 
 
+@pytest.mark.parametrize("writing", [False, True])
+def test_ctrl_c_lists_what_became_of_each_test(
+    waiting: Repository, review: Run, monkeypatch: pytest.MonkeyPatch, *, writing: bool
+) -> None:
+    keys = iter("aa")
+
+    def key(_question: str) -> str:
+        try:
+            return next(keys)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    def update(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("builtins.input", key)
+    if writing:
+        monkeypatch.setattr("pytest_npudump.results.folder.ResultsFolder.update", update)
+    done = review()
+    assert (done.code, done.err) == (130, "")
+    *_, first, second, third, tally = done.out.splitlines()
+    assert [line.split()[0] for line in (first, second, third)] == (
+        ["interrupted", "skipped", "skipped"] if writing else ["accepted", "accepted", "skipped"]
+    )
+    assert tally == (
+        "0 accepted, 0 rejected, 2 skipped, 1 interrupted" if writing else "2 accepted, 0 rejected, 1 skipped"
+    )
+    assert [waiting.values(name) == AFTER for name in NAMES] == [True, not writing, False]
+
+
 QUESTIONS = ("A/R/S all left: ", "(names or globs): ", "? y: ", "(empty for none): ")
 
 

@@ -77,8 +77,8 @@ def test_the_folder_tells_what_was_given_and_found(
     with np.load(made / INPUTS) as inputs:
         np.testing.assert_array_equal(inputs["memory_0"].reshape(16, 8), X)
     words = (made / "README.md").read_text(encoding="utf-8")
-    assert words.startswith("# `aten.relu.default` by itself\n")
-    assert "On the device it was 0.001 off (relative L2)." in words
+    assert words.startswith("# Reproduction of `aten.relu.default`\n")
+    assert "Relative L2 error on the device: 0.001." in words
     assert "| `0` | `float32 [16, 8] of memory_0, strides [8, 1]` |" in words
     assert "| the failing run | `torch_npu` | `2.13.0` |" in words
 
@@ -145,12 +145,12 @@ def repro(report: Path, warm_torch: Any, monkeypatch: pytest.MonkeyPatch) -> Rep
 @pytest.mark.e2e
 def test_a_wrong_kernel_fails_alone_and_a_right_one_passes(repro: Repro, tmp_path: Path) -> None:
     made = tmp_path / "made"
-    told = f"aclnnRelu: fails by itself, held against the CPU: cd {made} && python repro.py\n"
+    told = f"aclnnRelu: failure reproduced against the CPU: cd {made} && python repro.py\n"
     assert repro("-o", str(made), wrong="relu") == (0, told, "")
     wrong, right = (repro(script=made / "repro.py", wrong=fault) for fault in ("relu", ""))
     assert (wrong[0], right[0]) == (1, 0)
-    assert "0.001 off (relative L2), 4.8e-06 allowed" in wrong[1]
-    assert "on cpu, held against the CPU in float32" in right[1]
+    assert "relative L2 error 0.001 (limit 4.8e-06)" in wrong[1]
+    assert "on cpu, compared with the CPU in float32" in right[1]
 
 
 @pytest.mark.e2e

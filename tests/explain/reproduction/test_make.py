@@ -62,7 +62,7 @@ def test_a_wrong_kernel_fails_alone_and_a_right_one_passes(
 ) -> None:
     plant(KERNEL)
     assert repro(wrong_kernel) == 0
-    told = f"second: fails by itself, held against its reference: cd {repro.made} && pytest\n"
+    told = f"second: failure reproduced against its reference: cd {repro.made} && pytest\n"
     assert repro.out == told
     model = onnx.load(repro.made / "net.onnx")
     assert [node.name for node in model.graph.node] == ["second"]
@@ -91,7 +91,7 @@ def test_a_kernel_that_is_wrong_by_little_more_than_rounding_fails_alone_against
     plant("second=1.000004")
     failed = fail(project, "second=1.000004")
     assert repro(failed) == 0
-    assert repro.out.startswith("second: fails by itself, held against its golden: ")
+    assert repro.out.startswith("second: failure reproduced against its golden: ")
     assert run_alone(repro.made, tmp_path / "right") == 0
 
 
@@ -140,13 +140,13 @@ def test_the_arrays_are_those_that_the_operator_had(wrong_kernel: Failed, repro:
 def test_a_fault_that_is_not_in_the_folder_is_said_to_pass(wrong_kernel: Failed, repro: Repro) -> None:
     assert repro(wrong_kernel) == 1
     assert repro.err == (
-        f"npudump: second: passes here by itself, what failed there is not in its inputs and weights; "
-        f"{repro.made}/README.md has the versions of both\n"
+        f"npudump: second: passes here, so its inputs and weights are not the cause; "
+        f"{repro.made}/README.md has the versions of both runs\n"
     )
     assert (repro.made / "test_repro.py").exists()
     readme = (repro.made / "README.md").read_text(encoding="utf-8")
-    assert "`test_repro.py` fails where it is wrong." in readme
-    assert "On the emulator it was 0.01 off" in readme
+    assert "`test_repro.py` fails if its output is wrong." in readme
+    assert "Relative L2 error on the emulator: 0.01" in readme
     assert "device" not in readme, "no device took part"
 
 
@@ -212,7 +212,7 @@ def test_a_failure_that_did_not_reproduce_is_said_to_be_none_of_the_folder(
     assert run_pytest(project, "--npudump-output=.") == 1
     [report] = (project / "dumps").glob("*/report.json")
     assert repro(report) == 1
-    said = "passes here by itself, and the second run of test_net.py::test_net, whose inputs these"
+    said = "passes here; the second run of test_net.py::test_net, whose inputs these"
     assert said in repro.err
     words = (repro.made / "README.md").read_text(encoding="utf-8")
     second = "of the second run, in which `second:output.0` is identical to the golden as printed."
@@ -245,7 +245,7 @@ def test_drawn_values_that_do_not_fail_or_that_only_a_golden_can_tell_leave_noth
     assert repro(wrong_kernel, "--synthetic") == 1
     assert "passes on drawn values, so nothing was written" in repro.err
     assert repro(wrong_weights, "--synthetic") == 2
-    assert "held against its golden, which has no say about other inputs" in repro.err
+    assert "compared with its golden, which is for the recorded inputs only" in repro.err
     assert [*tmp_path.iterdir()] == []
 
 
