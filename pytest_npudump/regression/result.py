@@ -146,6 +146,7 @@ class Escalation:
         third: what a third run added; None without one.
         alike: tensors that the golden is to keep and whose statistics are those of the first run, by
             sanitised key.
+        fed: inputs of models that have other values in the second run, where it did not reproduce the first.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -159,6 +160,7 @@ class Escalation:
     ended: str = ""
     third: ThirdRun | None = None
     alike: Mapping[str, TensorRecord] = field(default_factory=dict)
+    fed: tuple[str, ...] = ()
 
     @property
     def reproduced(self) -> bool | None:

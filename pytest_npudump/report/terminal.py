@@ -11,7 +11,7 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import joined
 from pytest_npudump.explain.operator_alone import CONVICTED
 from pytest_npudump.language import mark
-from pytest_npudump.language.text import cut, terminal_columns, typed
+from pytest_npudump.language.text import cut, first_of, terminal_columns, typed
 from pytest_npudump.language.translation import carrying, gettext as _, ngettext, spoken
 from pytest_npudump.onnxmodels.graph import drawing_words, draws_random
 from pytest_npudump.regression import result as status
@@ -175,6 +175,7 @@ def _reasons(result: Result) -> Iterator[str]:
         yield _("second run: {problem}").format(problem=spoken(escalation.problem))
     elif escalation.findings:
         yield _("second run: {problem}").format(problem=_reproduction(result, escalation))
+        yield from _fed_lines(escalation)
     telling, begins = _in_order(result, escalation)
     yield from isolated_lines(
         escalation.isolated,
@@ -358,7 +359,14 @@ def _escalation_lines(
     lines = dict.fromkeys((line for lines in found for line in lines), WHOLE) | dict.fromkeys(alone, BOTH)
     place = shown(escalation.directory, result.origin.here)
     behind += [] if brief else [(WHOLE, _("tensors:    {directory}").format(directory=place))]
-    return [(BOTH, words), *((kind, line) for line, kind in lines.items()), *behind]
+    fed = [(BOTH, line) for line in _fed_lines(escalation)]
+    return [(BOTH, words), *fed, *((kind, line) for line, kind in lines.items()), *behind]
+
+
+def _fed_lines(escalation: Escalation) -> list[str]:
+    """Report that a test feeds its model other values in each run, which recording refuses."""
+    words = _("inputs:     the test feeds its model other values in each run: {names}; give these a seed")
+    return [words.format(names=first_of(escalation.fed, _LISTED))] if escalation.fed else []
 
 
 def _reproduction(result: Result, escalation: Escalation) -> str:
@@ -414,5 +422,7 @@ def ways_out(result: Result) -> list[str]:
         words = _("to accept:  {command}")
         if result.environment.get("runtime", ("", ""))[1] == "emulator":
             words = _("to accept on the device: {command}")
+        if result.escalation is not None and result.escalation.fed:
+            words = _("to accept:  give the inputs a seed, then {command}")
         lines.append(words.format(command=command))
     return lines
