@@ -201,6 +201,7 @@ class Origin:
         models: files of the models that ran.
         digests: their SHA-256, of ONNX models and where somebody may run these again; "" of one that was
             written again after it was loaded.
+        layers: names and globs of the layers that its marker asks for; none for all.
         reference, reference_map: the model it was compared with, and the names in it; None without.
     """
 
@@ -215,6 +216,7 @@ class Origin:
     producer: Mapping[str, str] = field(default_factory=dict)
     models: tuple[str, ...] = ()
     digests: Mapping[str, str] = field(default_factory=dict)
+    layers: tuple[str, ...] = ()
     reference: Path | None = None
     reference_map: Path | None = None
 

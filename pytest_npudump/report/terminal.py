@@ -31,6 +31,7 @@ from pytest_npudump.report.origins import (
     mismatches,
     model_line,
     more_sources,
+    one_sided,
     origin_lines,
     what_changed,
     where_it_begins,
@@ -311,7 +312,9 @@ def _comparison_lines(
     failing = comparison.failing
     cause = _cause(result)
     traced = not (brief and (cause or where_it_begins(result)))
-    first, *others = origin_lines(result.sources, comparison, brief=brief, traced=traced)
+    first, *others = origin_lines(
+        result.sources, comparison, brief=brief, traced=traced, unlike=one_sided(result)
+    )
     others += model_line(result, brief=brief, cause=bool(cause))
     others += [] if brief else first_change(result)
     golden = _("golden:     {golden}; {mismatches}").format(
