@@ -262,12 +262,15 @@ def _fed_otherwise(findings: Sequence[Finding], first: Dump | None, second: Dump
     other = {str(one.key.sanitised) for one in findings if one.reproduced is False}
     if not other or first is None:
         return ()
+    models = fed_otherwise_in(first.fed, second.fed)
+    if first.fed and second.fed and not models:
+        return ()  # something wrote to them
     fed = [
         one.key.layer
         for one in first.records
         if one.op_type == GRAPH_INPUT and str(one.key.sanitised) in other
     ]
-    return tuple(dict.fromkeys(fed)) or fed_otherwise_in(first.fed, second.fed)
+    return tuple(dict.fromkeys(fed)) or models
 
 
 def _steps(progress: Progress | None) -> Callable[[str], Callable[[int, int], None] | None]:
