@@ -127,13 +127,18 @@ def change_of_models(golden: str, run: str) -> ModelChange | None:
         golden: the golden's block.
         run: the run's.
     """
-    given = [by_name(parted(block)[1]) for block in (golden, run)]
-    told = [name for name in given[0] if name in given[1]]
-    fed = tuple(name[len(FILE) : -len(FED)] for name in told if given[0][name] != given[1][name])
+    fed = fed_otherwise_in(*(parted(block)[1] for block in (golden, run)))
     found = _change_of_files(*(parted(block)[0] for block in (golden, run)))
     if found is None:
         return ModelChange(fed=fed) if fed else None
     return replace(found, fed=fed)
+
+
+def fed_otherwise_in(before: str, after: str) -> tuple[str, ...]:
+    """Return the models that were given other values, of the lines of what both sides' were given."""
+    given = [by_name(before), by_name(after)]
+    told = [name for name in given[0] if name in given[1]]
+    return tuple(name[len(FILE) : -len(FED)] for name in told if given[0][name] != given[1][name])
 
 
 def parted(block: str) -> tuple[str, str]:

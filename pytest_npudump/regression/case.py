@@ -241,6 +241,7 @@ def origin_of(case: Case, *, with_digests: bool) -> Origin:
         producer=case.goldens.facts(case.runtime.producer()),
         models=tuple(map(str, case.runtime.activity.models)),
         digests=_digests(case) if with_digests else {},
+        layers=tuple(case.request.layers),
         reference=reference.path if reference is not None else None,
         reference_map=reference.map_path if reference is not None else None,
     )

@@ -40,6 +40,7 @@ from pytest_npudump.explain.reference_model import ReferenceModel
 from pytest_npudump.golden.stored_tensors import TensorStore, read_tensors
 from pytest_npudump.graph.sources import relative_differences
 from pytest_npudump.language.text import first_of
+from pytest_npudump.record.model_lines import fed_otherwise_in
 from pytest_npudump.record.run_folder import (
     RunFolder,
     calls_folder,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
+    from pytest_npudump.dump.records import Dump
     from pytest_npudump.explain.operator_alone import Changes
     from pytest_npudump.explain.reference import Reference
     from pytest_npudump.record.record import Record
@@ -251,7 +253,24 @@ def _explained(context: RunContext, run: Path, progress: Progress | None) -> Esc
         isolated=isolated,
         ended=ended,
         alike=_alike(context, records),
+        fed=_fed_otherwise(findings, first_dump, dump),
     )
+
+
+def _fed_otherwise(findings: Sequence[Finding], first: Dump | None, second: Dump) -> tuple[str, ...]:
+    """Return the inputs of models with other values in the second run; none where it reproduced the first."""
+    other = {str(one.key.sanitised) for one in findings if one.reproduced is False}
+    if not other or first is None:
+        return ()
+    models = fed_otherwise_in(first.fed, second.fed)
+    if first.fed and second.fed and not models:
+        return ()  # something wrote to them
+    fed = [
+        one.key.layer
+        for one in first.records
+        if one.op_type == GRAPH_INPUT and str(one.key.sanitised) in other
+    ]
+    return tuple(dict.fromkeys(fed)) or models
 
 
 def _steps(progress: Progress | None) -> Callable[[str], Callable[[int, int], None] | None]:

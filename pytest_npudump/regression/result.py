@@ -146,6 +146,7 @@ class Escalation:
         third: what a third run added; None without one.
         alike: tensors that the golden is to keep and whose statistics are those of the first run, by
             sanitised key.
+        fed: inputs of models that have other values in the second run, where it did not reproduce the first.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -159,6 +160,7 @@ class Escalation:
     ended: str = ""
     third: ThirdRun | None = None
     alike: Mapping[str, TensorRecord] = field(default_factory=dict)
+    fed: tuple[str, ...] = ()
 
     @property
     def reproduced(self) -> bool | None:
@@ -199,6 +201,7 @@ class Origin:
         models: files of the models that ran.
         digests: their SHA-256, of ONNX models and where somebody may run these again; "" of one that was
             written again after it was loaded.
+        layers: names and globs of the layers that its marker asks for; none for all.
         reference, reference_map: the model it was compared with, and the names in it; None without.
     """
 
@@ -213,6 +216,7 @@ class Origin:
     producer: Mapping[str, str] = field(default_factory=dict)
     models: tuple[str, ...] = ()
     digests: Mapping[str, str] = field(default_factory=dict)
+    layers: tuple[str, ...] = ()
     reference: Path | None = None
     reference_map: Path | None = None
 

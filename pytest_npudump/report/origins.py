@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, Comparison, Verdict, explain_first
+from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING, Comparison, Verdict, explain_first
 from pytest_npudump.compare.tolerances.presets import SAME
+from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.errors import joined
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _, ngettext
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.result import Result
 
 
+_FORM = frozenset({"dtype", "shape", "count"})
 _SHOWN = 3
 _SEVERAL = 2
 
@@ -36,7 +38,7 @@ def mismatches(comparison: Comparison) -> str:
 
 
 def origin_lines(
-    sources: Sources | None, comparison: Comparison, *, brief: bool, traced: bool = True
+    sources: Sources | None, comparison: Comparison, *, brief: bool, traced: bool = True, unlike: str = ""
 ) -> list[str]:
     """Describe the first mismatch, and the sources of all that follow.
 
@@ -45,10 +47,11 @@ def origin_lines(
         comparison: of which they are.
         brief: as for :func:`source_lines`.
         traced: as for that.
+        unlike: what is known of a first mismatch that only one side has; "" for no more than that.
     """
     first = comparison.first
     assert first is not None  # noqa: S101 - something fails
-    reason = explain_first(comparison, feeds_seen=feeds_are_seen(sources, first))
+    reason = unlike or explain_first(comparison, feeds_seen=feeds_are_seen(sources, first))
     alone = sources.independent if sources is not None else ()
     if sources is not None:
         sources = replace(sources, failing=len(comparison.failing))  # with what only one side has
@@ -174,6 +177,29 @@ def _model_changes(models: ModelChange, most: int | None) -> Iterator[str]:
         yield _("the model's graph changed: connections, types or versions of operators")
 
 
+def one_sided(result: Result) -> str:
+    """Describe why only one side has the first mismatch; "" where both have it, or no more is known."""
+    first = result.comparison.first if result.comparison is not None else None
+    if first is None or first.status not in {MISSING, EXTRA}:
+        return ""
+    layer, asked = first.key.layer, result.origin.layers
+    if first.status == MISSING and asked and not layers_meant(asked, [layer]):
+        return _("layers= in the marker no longer names it")
+    return _("what ran or was dumped of it changed there") if _same_model(result.models) else ""
+
+
+def _same_model(models: ModelChange | None) -> bool:
+    """Return whether a run's models are known to compute what the golden's do."""
+    return models is not None and not models.changed and models.read == ALL
+
+
+def _alike_in_form(first: Verdict | None) -> bool:
+    """Return whether both sides have the first mismatch, of one type and shape, so that values differ."""
+    if first is None:
+        return True
+    return first.status == FAIL and not _FORM.intersection(reason.statistic for reason in first.reasons)
+
+
 def model_line(result: Result, *, brief: bool, cause: bool) -> list[str]:
     """Describe changes of the models, where the headline does not.
 
@@ -182,18 +208,20 @@ def model_line(result: Result, *, brief: bool, cause: bool) -> list[str]:
     models = result.models
     if models is None or (brief and (models.changed or models.read == NOTHING)):
         return []
-    words, whole = what_changed(result, None), not models.changed and models.read == ALL
+    words, whole = what_changed(result, None), _same_model(models)
+    first = result.comparison.first if result.comparison is not None else None
+    values = _alike_in_form(first)
     if models.files and not models.changed:
         known = _("{names} differs; no change is known of its graph, weights and attributes")
         words = _("{names} differs, its weights and attributes do not") if whole else known
     elif whole:
         words = _("identical to the golden's")
     elif not models.files and models.read == PARAMETERS:
-        words = _(
+        differs = _(
             "its parameters are identical to the golden's; the code, a kernel, the driver or an input differs"
         )
-    if whole and not cause and not models.fed:
-        first = result.comparison.first if result.comparison is not None else None
+        words = differs if values else _("its parameters are identical to the golden's")
+    if whole and values and not cause and not models.fed:
         means = _("{words}; a kernel, the driver or an input differs")
         if first is not None and str(first.key) in fed_by_golden(result):
             means = _("{words}; the kernel or the driver differs")

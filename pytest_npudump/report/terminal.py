@@ -11,7 +11,7 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import joined
 from pytest_npudump.explain.operator_alone import CONVICTED
 from pytest_npudump.language import mark
-from pytest_npudump.language.text import cut, terminal_columns, typed
+from pytest_npudump.language.text import cut, first_of, terminal_columns, typed
 from pytest_npudump.language.translation import carrying, gettext as _, ngettext, spoken
 from pytest_npudump.onnxmodels.graph import drawing_words, draws_random
 from pytest_npudump.regression import result as status
@@ -31,6 +31,7 @@ from pytest_npudump.report.origins import (
     mismatches,
     model_line,
     more_sources,
+    one_sided,
     origin_lines,
     what_changed,
     where_it_begins,
@@ -175,6 +176,7 @@ def _reasons(result: Result) -> Iterator[str]:
         yield _("second run: {problem}").format(problem=spoken(escalation.problem))
     elif escalation.findings:
         yield _("second run: {problem}").format(problem=_reproduction(result, escalation))
+        yield from _fed_lines(escalation)
     telling, begins = _in_order(result, escalation)
     yield from isolated_lines(
         escalation.isolated,
@@ -310,7 +312,9 @@ def _comparison_lines(
     failing = comparison.failing
     cause = _cause(result)
     traced = not (brief and (cause or where_it_begins(result)))
-    first, *others = origin_lines(result.sources, comparison, brief=brief, traced=traced)
+    first, *others = origin_lines(
+        result.sources, comparison, brief=brief, traced=traced, unlike=one_sided(result)
+    )
     others += model_line(result, brief=brief, cause=bool(cause))
     others += [] if brief else first_change(result)
     golden = _("golden:     {golden}; {mismatches}").format(
@@ -358,7 +362,14 @@ def _escalation_lines(
     lines = dict.fromkeys((line for lines in found for line in lines), WHOLE) | dict.fromkeys(alone, BOTH)
     place = shown(escalation.directory, result.origin.here)
     behind += [] if brief else [(WHOLE, _("tensors:    {directory}").format(directory=place))]
-    return [(BOTH, words), *((kind, line) for line, kind in lines.items()), *behind]
+    fed = [(BOTH, line) for line in _fed_lines(escalation)]
+    return [(BOTH, words), *fed, *((kind, line) for line, kind in lines.items()), *behind]
+
+
+def _fed_lines(escalation: Escalation) -> list[str]:
+    """Report that a test feeds its model other values in each run, which recording refuses."""
+    words = _("inputs:     the test feeds its model other values in each run: {names}; give these a seed")
+    return [words.format(names=first_of(escalation.fed, _LISTED))] if escalation.fed else []
 
 
 def _reproduction(result: Result, escalation: Escalation) -> str:
@@ -414,5 +425,7 @@ def ways_out(result: Result) -> list[str]:
         words = _("to accept:  {command}")
         if result.environment.get("runtime", ("", ""))[1] == "emulator":
             words = _("to accept on the device: {command}")
+        if result.escalation is not None and result.escalation.fed:
+            words = _("to accept:  give the inputs a seed, then {command}")
         lines.append(words.format(command=command))
     return lines

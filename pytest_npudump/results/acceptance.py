@@ -373,10 +373,14 @@ def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple
         return _of_one_run(golden), (_dropped(before, changed),)
     table, anew = _with_noise(golden.table, before.table)
     bare, now = replace(before.table, noise=()), replace(golden.table, noise=())
-    changed_rows = anew.union(differing_keys(bare, now, summed_by_both=True))
-    repeats = repeats_of(before.extra, before.path)
+    changed_rows = {*differing_keys(bare, now, summed_by_both=True)}
+    changed_rows -= anew
+    noisy = dict(zip(table.keys, table.noise, strict=False))
+    old_noise = sum(noisy.get(key, _NOTHING) != _NOTHING for key in changed_rows)
+    repeats, no_repeats = repeats_of(before.extra, before.path), 0
     if repeats is not None and repeats.runs > 1:
-        kept = [key for key in table.keys if key not in changed_rows]
+        no_repeats = len(changed_rows)
+        kept = [key for key in table.keys if key not in changed_rows and key not in anew]
         head[REPEATS] = _of_the_rest(repeats, kept, len(before.table), len(table)).to_head()
     note = said(
         "noise unknown for {count} of {total} accepted tensors; {anew}",
@@ -385,13 +389,19 @@ def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple
         anew=_ANEW,
     )
     of_before = said(
-        "{count} of {total} tensors changed; the golden's noise, measured before the change, is kept; {anew}",
-        count=len(changed_rows - anew),
+        "the golden's noise, measured before the change, is kept for {count} of {total} tensors; {anew}",
+        count=old_noise,
         total=len(table),
         anew=_ANEW,
     )
-    notes = (*([note] if anew else ()), *([of_before] if changed_rows - anew else ()))
-    return replace(golden, table=table, extra={**golden.extra, **head}), notes
+    lost = said(
+        "{count} of {total} tensors changed and lose their determinism data; {anew}",
+        count=no_repeats,
+        total=len(table),
+        anew=_ANEW,
+    )
+    told = ((anew, note), (old_noise, of_before), (no_repeats, lost))
+    return replace(golden, table=table, extra={**golden.extra, **head}), tuple(n for at, n in told if at)
 
 
 def _of_statistics(golden: Record) -> tuple[str, ...]:

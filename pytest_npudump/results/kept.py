@@ -113,6 +113,13 @@ def keep(case: Case, result: Result, told: Mapping[str, Any], golden_root: Path)
         from pytest_npudump.report.terminal import failure_summary  # noqa: PLC0415 - only for failures
 
         line["failure"] = failure_summary(result)
+        if result.escalation is not None and result.escalation.reproduced is False:
+            findings = result.escalation.findings
+            line["second_run"] = {
+                "differing": sum(one.reproduced is False for one in findings),
+                "tensors": len(findings),
+                "fed": [*result.escalation.fed],
+            }
     line["options"] |= case.started
     line["golden"] |= {"chosen": case.goldens.chosen}
     if golden is not None:

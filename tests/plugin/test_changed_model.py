@@ -113,3 +113,15 @@ def test_a_golden_without_the_block_is_compared_without_and_an_update_adds_it(pr
     written(project, WEIGHT)
     project.record()
     assert project.golden.read_text("utf-8") == whole
+
+
+def test_a_tensor_that_only_one_side_has_blames_no_kernel(project: Project) -> None:
+    written(project, WEIGHT)
+    project.marked('layers=["fc", "relu"]', body=BODY)
+    project.record()
+    project.marked('layers=["relu"]', body=BODY)
+    told = project.run(failed=1, shows="first: *fc:output.0; layers= in the marker no longer names it*")
+    told.stdout.fnmatch_lines(["model:      identical to the golden's"])
+    project.marked(body=BODY)
+    told = project.run(failed=1, shows="first: *x:output.0; what ran or was dumped of it changed there*")
+    told.stdout.fnmatch_lines(["model:      identical to the golden's"])

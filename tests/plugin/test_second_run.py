@@ -425,3 +425,20 @@ def test_a_pattern_inside_a_tensor_is_told_in_text_and_json(project: Project) ->
     findings = project.report()["escalation"]["findings"]
     assert findings[0]["pattern"]["kind"] == "stuck"
     assert findings[0]["reference_pattern"]["where"].startswith("channel")
+
+
+def test_inputs_that_differ_in_each_run_need_a_seed_before_the_way_out(project: Project) -> None:
+    values = "np.random.default_rng({seed}).random(IMAGE.shape).astype(IMAGE.dtype)"
+    body = f"    run(npu_dump, {values})\n"
+    project.marked(body=body.format(seed=1))
+    project.record()
+    project.marked(body=body.format(seed=""))
+    project.run(
+        failed=1,
+        shows=[
+            "inputs:     the test feeds its model other values in each run: image;*",
+            "to accept:  give the inputs a seed, then pytest --npudump-update-golden *",
+        ],
+    )
+    project.marked(body=body.format(seed=2))
+    project.run(failed=1, shows="to accept:  pytest *", hides="inputs: *other values in each run*")

@@ -185,6 +185,7 @@ def difference(pending: Pending, names: LayerNames, layers: Sequence[str] = ()) 
     result = pending.judged.result
     for problem in result.problems if result is not None else (pending.judged.why,):
         yield f"  {spoken(problem)}"
+    yield from (f"  {line}" for line in unreproduced(pending))
     for note in pending.lost:
         yield "  " + _("note: {note}").format(note=spoken(note))
     if pending.record is not None and (note := describe_not_finite(pending.record.table)):
@@ -198,6 +199,28 @@ def difference(pending: Pending, names: LayerNames, layers: Sequence[str] = ()) 
     for line in source_lines(_sources(pending), brief=False):
         yield from (f"  {one}" for one in names.lines(line, 2))
     yield from (*names.legend(), *table)
+
+
+def unreproduced(pending: Pending) -> list[str]:
+    """Report that the second run of a test gave other values than the one that is pending."""
+    data = pending.entry.data
+    if data["reproduced"] is not False:
+        return []
+    second = data.get("second_run") or {}  # earlier results lack it
+    if fed := second.get("fed"):
+        words = _(
+            "not reproduced: the test feeds its model other values in each run: {names}; give these a seed "
+            "before accepting"
+        )
+        return [words.format(names=first_of(fed))]
+    if not second:
+        words = _("not reproduced: the second run gave other values; give the test a seed before accepting")
+        return [words]
+    words = _(
+        "not reproduced: the second run gave other values in {differing} of {tensors} tensors; give the test "
+        "a seed before accepting"
+    )
+    return [words.format(differing=second.get("differing"), tensors=second.get("tensors"))]
 
 
 def _failing(pending: Pending, layers: Sequence[str]) -> list[Verdict]:
@@ -261,13 +284,18 @@ def accept(
     known: Collection[str] = (),
 ) -> bool:
     """Accept one run, or some of its layers, and report it without ``known`` notes; False where refused."""
+    before = [] if pending.refusals else unreproduced(pending)
+    lost = () if layers else pending.lost
+    before += [_("note: {note}").format(note=spoken(note)) for note in lost if note not in known]
+    emit(f"{pending.entry.test}: {line}" for line in before if line not in known)
     try:
         entry, notes = approve(pending, layers, reason)
     except NpudumpError as error:
         complain([spoken(str(error))])
         return False
     emit([_("accepted: {test}: {path}").format(test=pending.entry.test, path=shown(pending.path))])
-    emit("  " + _("note: {note}").format(note=spoken(note)) for note in notes if note not in known)
+    told = {*known, *lost}
+    emit("  " + _("note: {note}").format(note=spoken(note)) for note in notes if note not in told)
     try:
         folder.update([entry])
     except (OSError, NpudumpError) as error:  # the golden is written; the list finds that out by itself
@@ -373,7 +401,8 @@ def _carry_out(
         return _REJECTED
     if word not in {"a", "A", "l"}:
         return _SKIPPED
-    if accept(waiting.folder, pending, layers, reason, pending.lost if asked else ()):
+    known = (*pending.lost, *unreproduced(pending)) if asked else ()
+    if accept(waiting.folder, pending, layers, reason, known):
         return _ACCEPTED
     return "" if layers else _REFUSED
 

@@ -109,6 +109,36 @@ def test_what_a_golden_loses_is_said_once_around_a_decision(repository: Reposito
     assert shown.count("noise, measured before the change, is kept") == 3
 
 
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        (None, "not reproduced: the second run gave other values; give"),
+        (
+            {"differing": 7, "tensors": 9, "fed": []},
+            "other values in 7 of 9 tensors; give",
+        ),
+        (
+            {"differing": 7, "tensors": 9, "fed": ["image"]},
+            "the test feeds its model other values in each run: image; give",
+        ),
+    ],
+)
+def test_a_run_that_did_not_reproduce_is_told_before_a_decision(
+    repository: Repository, review: Run, golden_command: Run, second: dict[str, Any] | None, words: str
+) -> None:
+    for name in NAMES:
+        repository.approve(name, GOLDEN)
+        more = {"second_run": second} if second else {}
+        repository.keep(name, AFTER, reproduced=name == "test_c", **more)
+    told = golden_command("diff").out
+    assert told.count(words) == 2
+    shown = review("a", "S").out
+    assert shown.index(words) < shown.index("accepted: ")
+    shown = golden_command("accept").out
+    assert shown.startswith("test_a.py::test_b: not reproduced: ")
+    assert shown.count(words) == 1
+
+
 def test_why_is_the_cause_that_the_run_found(
     repository: Repository, review: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
