@@ -395,7 +395,7 @@ def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple
         anew=_ANEW,
     )
     lost = said(
-        "{count} of {total} tensors changed and lose their determinism data; {anew}",
+        "the determinism data of changed tensors ({count} of {total}) is dropped; {anew}",
         count=no_repeats,
         total=len(table),
         anew=_ANEW,

@@ -59,13 +59,13 @@ def test_other_values_keep_their_noise_unless_another_machine_gave_them(stale: d
     found, notes = after_all_rows(after, before)
     assert (found.table.noise, dict(found.extra)) == (before.table.noise, {"repeats": {"runs": 1}})
     assert "the golden's noise, measured before the change, is kept for 1 of 1 tensors" in notes[0]
-    assert "1 of 1 tensors changed and lose their determinism data" in notes[1]
+    assert "the determinism data of changed tensors (1 of 1) is dropped" in notes[1]
     assert len(notes) == 2
     bare = golden([1.0], repeats={"runs": 2})
     found, notes = after_all_rows(after, bare)
     assert dict(found.extra) == {"repeats": {"runs": 1}}
     assert [note.partition(";")[0] for note in notes] == [
-        "1 of 1 tensors changed and lose their determinism data"
+        "the determinism data of changed tensors (1 of 1) is dropped"
     ]
     other = replace(after, producer={**after.producer, "driver": "25.3"})
     found, notes = after_all_rows(other, before)
