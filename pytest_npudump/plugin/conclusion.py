@@ -308,7 +308,9 @@ def _recorded_failure(item: pytest.Item, test: CaseSession) -> str:
     asked = {"verbose": verbose, "spent": reporter is not None and reporter.spent}
     lines, item.stash[RESULT]["short"] = failure_lines(result, details, **asked)
     for layer in named(result)[:1]:
-        item.stash[RESULT]["subject"] = layer, LayerNames.of(result.comparison, _SUMMARY).short(layer)
+        names = LayerNames.of(result.comparison, _SUMMARY)
+        names.fit([layer], names.room)
+        item.stash[RESULT]["subject"] = layer, names.short(layer)
     text = "\n".join(lines)
     item.stash[RESULT].update(spoken_failure(result, details, text, test.case.settings.lang, **asked))
     item.stash[BAD] = text

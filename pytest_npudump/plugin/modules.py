@@ -106,8 +106,8 @@ def judged_ratios(
     counts = Counter(one.whose for one in found)
     first = wrong[0]
     words = (
-        f"npu_dump.ratio(): rounding does not explain it: {first.key} ({first.op_type}): relative_l2 is off "
-        f"by {number(first.device)}, {times(first.ratio)}x what rounding does on the CPU; {len(wrong)} of "
+        f"npu_dump.ratio(): rounding does not explain it: {first.key} ({first.op_type}): relative_l2 "
+        f"error {number(first.device)}, {times(first.ratio)}x that of rounding on the CPU; {len(wrong)} of "
         f"{len(found)} tensors, {counts[DTYPE]} more lost to rounding"
     )
     rows = [
