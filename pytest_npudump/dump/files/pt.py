@@ -1,14 +1,14 @@
 """Files of ``torch.save``, read without torch, and without running their content.
 
 Such a file is a zip of a pickle and of what tensors hold, uncompressed: ``{stem}/data.pkl`` and
-``{stem}/data/{number}``. The pickle is read by a loop over its opcodes that makes plain values and tensors.
-It imports nothing and calls nothing, and any other name in it ends the reading.
+``{stem}/data/{number}``. The pickle is read by Python's own code for opcodes, those that plain values and
+tensors need. It imports nothing, calls nothing but what makes them, and any other name ends the reading.
 """
 
 from __future__ import annotations
 
 import math
-import pickletools
+import pickle
 import struct
 import zipfile
 from dataclasses import dataclass
@@ -22,8 +22,6 @@ from pytest_npudump.dump.records import Payload
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
-
-    from pytest_npudump.errors import FormatError
 
 
 class Stored(NamedTuple):
@@ -149,7 +147,14 @@ def read_pt(path: Path) -> list[Stored]:
         at, size = held[pickles[0]]
         if size > _PICKLE_LIMIT:
             raise file.error(at, f"a pickle of {size} bytes, expected at most {_PICKLE_LIMIT}")
-        value = _Unpickled(file, at, file.read(at, size, "the pickle"), held, f"{root}data/").value()
+        stream = BytesIO(file.read(at, size, "the pickle"))
+        try:
+            value = _Unpickler(stream, file, held, f"{root}data/").load()
+        except (
+            *(ValueError, TypeError, LookupError, AttributeError, RecursionError, EOFError),
+            *(struct.error, pickle.UnpicklingError),
+        ) as error:
+            raise file.error(at + stream.tell(), f"the pickle cannot be read: {error}") from error
         left = [_VALUES]
         return [*_tensors(file, value, (), left)]
 
@@ -168,9 +173,16 @@ def _tensors(file: RawFile, value: object, names: tuple[str | int, ...], left: l
 
 @dataclass(frozen=True, slots=True)
 class _Name:
-    """A name that a pickle wants to import: ``torch FloatStorage``."""
+    """A name that a pickle wants to import: ``torch FloatStorage``.
+
+    Called by a pickle, it gives what :func:`_made` makes of it.
+    """
 
     text: str
+    path: Path
+
+    def __call__(self, *arguments: Any) -> object:
+        return _made(self.path, self.text, arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,136 +216,51 @@ _TENSORS = {
 }
 _TYPED = 6
 """Position of the type in ``_rebuild_tensor_v3``'s arguments."""
-_CONSTANTS: Mapping[str, object] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-_PUSHED = frozenset(
-    (
-        *("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINBYTES", "SHORT_BINBYTES"),
-        *("BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
-    )
+_OPCODE_NAMES = (
+    *("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINBYTES", "SHORT_BINBYTES", "BINUNICODE"),
+    *("SHORT_BINUNICODE", "BINUNICODE8", "NONE", "NEWTRUE", "NEWFALSE", "EMPTY_DICT", "EMPTY_LIST"),
+    *("EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "POP", "APPEND", "APPENDS", "SETITEM"),
+    *("SETITEMS", "BINPUT", "LONG_BINPUT", "MEMOIZE", "BINGET", "LONG_BINGET", "MARK", "GLOBAL"),
+    *("STACK_GLOBAL", "BINPERSID", "REDUCE", "NEWOBJ", "BUILD", "PROTO", "FRAME", "STOP"),
 )
-_EMPTY = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
-_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
-_REPLACED = frozenset({"POP", "APPEND", "APPENDS", "SETITEM", "SETITEMS"})
-_OTHERS = (
-    *("BINPUT", "LONG_BINPUT", "MEMOIZE", "BINGET", "LONG_BINGET", "MARK", "TUPLE", "GLOBAL", "STACK_GLOBAL"),
-    *("BINPERSID", "REDUCE", "NEWOBJ", "BUILD", "PROTO", "FRAME", "STOP"),
-)
-_OPCODES = {
-    opcode.code.encode("latin-1"): opcode
-    for opcode in pickletools.opcodes
-    if opcode.name in {*_PUSHED, *_CONSTANTS, *_EMPTY, *_TUPLES, *_REPLACED, *_OTHERS}
-}
 """Opcodes that torch.save writes of tensors and plain values; those of any other are not even read."""
+_OPCODES = {
+    code: pickle._Unpickler.dispatch[code]  # noqa: SLF001 - in C the table of opcodes cannot be replaced
+    for code in (getattr(pickle, name)[0] for name in _OPCODE_NAMES)
+}
 
 
-def _two_lines(stream: BytesIO) -> str:
-    """Return a name of a module and one in it; pickletools would undo escapes, which pickle has none of."""
-    lines = [stream.readline(), stream.readline()]
-    if not all(line.endswith(b"\n") for line in lines):
-        raise ValueError("a name has no end")
-    return b" ".join(line[:-1] for line in lines).decode("utf-8")
+class _Opcodes(dict[int, Any]):
+    """What is done for each of these opcodes, by its byte."""
+
+    def __missing__(self, code: int) -> Any:
+        raise ValueError(
+            f"opcode {bytes([code])!r}, which torch.save does not write for tensors and plain values"
+        )
 
 
-class _Unpickled:
-    """A pickle's value: plain ones, tensors, and names that nothing is done with.
+class _Unpickler(pickle._Unpickler):  # noqa: SLF001 - the same
+    """Unpickler of plain values, tensors, and names that nothing is done with.
 
     Args:
-        file: what it is in.
-        start: first byte of the pickle.
-        data: the pickle.
+        file: what the pickle is in.
         held: members of the zip.
         root: what those begin with that tensors lie in.
     """
 
+    stack: list[Any]
+
     def __init__(
-        self, file: RawFile, start: int, data: bytes, held: Mapping[str, tuple[int, int]], root: str
+        self, stream: BytesIO, file: RawFile, held: Mapping[str, tuple[int, int]], root: str
     ) -> None:
-        self._file, self._start, self._data, self._held, self._root = file, start, data, held, root
-        self._stack: list[Any] = []
-        self._marks: list[int] = []
-        self._memo: dict[int, Any] = {}
+        super().__init__(stream)
+        self._path, self._held, self._root = file.path, held, root
 
-    def value(self) -> object:
-        """Return it.
+    def find_class(self, module: str, name: str) -> _Name:
+        return _Name(f"{module} {name}", self._path)
 
-        Raises:
-            FormatError: it is damaged, or not of tensors and plain values only.
-        """
-        at, stream = 0, BytesIO(self._data)
-        try:
-            while code := stream.read(1):
-                at, opcode = stream.tell() - 1, _OPCODES.get(code)
-                if opcode is None:
-                    raise ValueError(  # noqa: TRY301 - its place is added below
-                        f"opcode {code!r}, which torch.save does not write for tensors and plain values"
-                    )
-                if opcode.name == "STOP":
-                    return self._stack.pop()
-                read: Any = _two_lines if opcode.name == "GLOBAL" else opcode.arg and opcode.arg.reader
-                self._do(opcode.name, read(stream) if read else None)
-        except (ValueError, TypeError, IndexError, KeyError, AttributeError, RecursionError) as error:
-            raise self._error(at, f"the pickle cannot be read: {error}") from error
-        raise self._error(at, "the pickle has no end")
-
-    def _error(self, at: int, reason: str) -> FormatError:
-        return self._file.error(self._start + at, reason)
-
-    def _do(self, name: str, argument: Any) -> None:  # noqa: C901 - one branch an opcode
-        stack, memo = self._stack, self._memo
-        if name in _PUSHED:
-            stack.append(argument)
-        elif name in _CONSTANTS:
-            stack.append(_CONSTANTS[name])
-        elif name in _EMPTY:
-            stack.append(_EMPTY[name]())
-        elif name in {"BINPUT", "LONG_BINPUT", "MEMOIZE"}:
-            memo[len(memo) if argument is None else argument] = stack[-1]
-        elif name in {"BINGET", "LONG_BINGET"}:
-            stack.append(memo[argument])
-        elif name == "MARK":
-            self._marks.append(len(stack))
-        elif name == "TUPLE":
-            stack.append(tuple(self._since_mark()))
-        elif name in _TUPLES:
-            stack[-_TUPLES[name] :] = [tuple(stack[-_TUPLES[name] :])]
-        elif name in _REPLACED:
-            self._fill(name)
-        elif name == "GLOBAL":
-            stack.append(_Name(argument))
-        elif name == "STACK_GLOBAL":
-            stack[-2:] = [_Name(f"{stack[-2]} {stack[-1]}")]
-        elif name == "BINPERSID":
-            stack.append(self._storage(stack.pop()))
-        elif name in {"REDUCE", "NEWOBJ"}:
-            arguments = stack.pop()
-            stack.append(_made(self._file.path, stack.pop(), arguments))
-        elif name == "BUILD":
-            stack.pop()  # attributes of an OrderedDict, which are no tensors
-            if not isinstance(stack[-1], dict):
-                raise ValueError("attributes of what is no OrderedDict")
-
-    def _since_mark(self) -> list[Any]:
-        at = self._marks.pop()
-        found = self._stack[at:]
-        del self._stack[at:]
-        return found
-
-    def _fill(self, name: str) -> None:
-        if name == "POP":
-            self._stack.pop()
-            return
-        single = {"APPEND": 1, "SETITEM": 2}.get(name)
-        values = self._since_mark() if single is None else [self._stack.pop() for _ in range(single)][::-1]
-        target = self._stack[-1]
-        if name.startswith("APPEND") and isinstance(target, list):
-            target.extend(values)
-        elif name.startswith("SETITEM") and isinstance(target, dict):
-            target.update(zip(values[::2], values[1::2], strict=True))
-        else:
-            raise ValueError(f"{name} of what is no list or dict")
-
-    def _storage(self, said: Any) -> _Storage:
-        kind, type_, key, _location, count = said
+    def persistent_load(self, pid: Any) -> _Storage:
+        kind, type_, key, _location, count = pid
         dtype = _STORAGES.get(type_.text)
         if kind != "storage" or dtype is None:
             raise ValueError(f"a storage of {type_.text}, which is not known")
@@ -344,14 +271,24 @@ class _Unpickled:
             )
         return _Storage(dtype, offset, nbytes)
 
+    def load_build(self) -> None:
+        """Drop attributes of an OrderedDict, which are no tensors."""
+        self.stack.pop()
+        if not isinstance(self.stack[-1], dict):
+            raise TypeError("attributes of what is no OrderedDict")
 
-def _made(path: Path, function: _Name, arguments: tuple[Any, ...]) -> object:
-    """Return the result of calling ``function``, where that is a tensor or a plain value.
+    dispatch = _Opcodes(
+        _OPCODES | {pickle.BUILD[0]: load_build, pickle.NEWOBJ[0]: _OPCODES[pickle.REDUCE[0]]}
+    )
+
+
+def _made(path: Path, function: str, arguments: tuple[Any, ...]) -> object:
+    """Return the result of calling what ``function`` names, where that is a tensor or a plain value.
 
     Raises:
         ValueError: it is anything else, or a tensor beyond its storage.
     """
-    if function.text in _TENSORS:
+    if function in _TENSORS:
         storage, offset, sizes, strides, *_ = arguments
         dtype = (
             dtype_name(arguments[_TYPED].text.removeprefix("torch ")) if not storage.dtype else storage.dtype
@@ -365,10 +302,10 @@ def _made(path: Path, function: _Name, arguments: tuple[Any, ...]) -> object:
         begin = offset * BY_NAME[dtype].bits // 8
         payload = strided(path, dtype, axes, storage.offset + begin, storage.nbytes - begin)
         return _Pickled(dtype, tuple(sizes), payload)
-    if function.text == "torch._utils _rebuild_parameter" and isinstance(arguments[0], _Pickled):
+    if function == "torch._utils _rebuild_parameter" and isinstance(arguments[0], _Pickled):
         return arguments[0]
-    if function.text == "collections OrderedDict":
+    if function == "collections OrderedDict":
         return dict(*arguments)
-    if function.text in {"torch Size", "torch device"}:
+    if function in {"torch Size", "torch device"}:
         return arguments[0]
-    raise ValueError(f"{function.text} is neither a tensor nor a plain value, and is not run")
+    raise ValueError(f"{function} is neither a tensor nor a plain value, and is not run")
