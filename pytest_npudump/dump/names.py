@@ -194,12 +194,10 @@ def split_watcher(op_name: str, layers: Collection[str], nodes: Collection[str])
     parts must be among the names that were asked for (``layers``, ``nodes``: in the same spelling as
     ``op_name``, raw or sanitised). Without ``layers`` every operator was asked for.
     """
-    at = op_name.find(_WATCHER)
-    while at >= 0:
-        layer, node = op_name[:at], op_name[at + len(_WATCHER) :]
+    for found in re.finditer(f"(?={_WATCHER})", op_name):
+        layer, node = op_name[: found.start()], op_name[found.start() + len(_WATCHER) :]
         if node in nodes and (layer in layers or not layers):
             return layer, node
-        at = op_name.find(_WATCHER, at + 1)
     return None
 
 
@@ -307,7 +305,11 @@ class Place(NamedTuple):
 
 def read_place(parts: Sequence[str]) -> Place:
     """Parse the directories ``parts``, below the dump path and outermost first."""
-    head, tail = _split(parts)
+    # Behind the last directory that marks the layout, or a step or device named as such.
+    marks = [
+        at for at, part in enumerate(parts, 1) if part == _DATA_DUMP or any(m.fullmatch(part) for m in _MARKS)
+    ]
+    head, tail = parts[: max(marks, default=0)], parts[max(marks, default=0) :]
     place = Place()
     run: list[str] = []
     last_int = -1
@@ -354,15 +356,6 @@ def marks_layout(parts: Sequence[str]) -> bool:
 def swapped(place: Place) -> Place:
     """Return ``place`` with model and model id exchanged, as the TLV writer orders them."""
     return place._replace(model=str(place.model_id), model_id=int(place.model), either=False)
-
-
-def _split(parts: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Split behind the last directory that marks the layout (and a step or device named as such)."""
-    last = 0
-    for at, part in enumerate(parts):
-        if part == _DATA_DUMP or any(pattern.fullmatch(part) for pattern in _MARKS):
-            last = at + 1
-    return parts[:last], parts[last:]
 
 
 def _mindspore(place: Place, tail: Sequence[str]) -> Place:

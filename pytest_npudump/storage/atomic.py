@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 _LOCK_SECONDS = 60
 STALE_SECONDS = 24 * 3600
-_ATTEMPTS = 10
 _PREFIX = ".npudump-"
 _SUFFIX = ".tmp"
 _LOCK = ".lock"
@@ -169,7 +168,7 @@ def write_whole(target: Path, chunks: Iterable[Chunk]) -> None:
     """
     temporary = _write(target, chunks, os.urandom(4).hex())
     try:
-        _rename(temporary, target)
+        temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -192,7 +191,7 @@ def move_file(source: Path, target: Path) -> None:
     try:
         with suppress(OSError):
             source.chmod(_readable_mode(target))
-        _rename(source, target)
+        source.replace(target)
         _sync_directory(target.parent)
     except OSError as error:
         reason = error.strerror or str(error)
@@ -207,7 +206,7 @@ def _readable_mode(path: Path) -> int:
 def _write(target: Path, chunks: Iterable[Chunk], name: str) -> Path:
     temporary = target.with_name(f"{_own_prefix(target)}{name}{_SUFFIX}")
     # The mode is left to the umask, as for any file of the repository; mkstemp would make it 0600.
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.writelines(chunks)
@@ -221,20 +220,8 @@ def _write(target: Path, chunks: Iterable[Chunk], name: str) -> Path:
     return temporary
 
 
-def _rename(temporary: Path, target: Path) -> None:
-    """Rename over ``target``; Windows refuses while a scanner or an editor has the file open for a moment."""
-    for attempt in range(1, _ATTEMPTS if os.name == "nt" else 1):
-        with suppress(PermissionError):
-            temporary.replace(target)
-            return
-        time.sleep(0.05 * attempt)
-    temporary.replace(target)
-
-
 def _sync_directory(directory: Path) -> None:
-    """Flush the rename itself; where directories cannot be opened, the file system does it in its time."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
+    """Flush the rename itself."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -253,11 +240,7 @@ def sweep(folder: Path, locked_file: Path | None = None) -> None:
 
 
 def _own_prefix(target: Path) -> str:
-    return f"{_PREFIX}{_digest(target.name)}-"
-
-
-def _digest(text: str) -> str:
-    return blake2b(os.fsencode(text), digest_size=8).hexdigest()
+    return f"{_PREFIX}{blake2b(os.fsencode(target.name), digest_size=8).hexdigest()}-"
 
 
 _LENGTH = 8

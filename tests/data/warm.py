@@ -104,6 +104,7 @@ def fork_workers(path: str) -> None:
 def fork_children(path: str) -> None:
     """Have the processes of isolated tests forked from the first one on, by a process of this one's."""
     import subprocess
+    from multiprocessing.connection import Connection
 
     from pytest_npudump.plugin.features.isolation import parent, server
 
@@ -132,14 +133,15 @@ def fork_children(path: str) -> None:
         del cwd
         ours, theirs = socket.socketpair()
         nothing = os.open(os.devnull, os.O_RDWR)
-        self._connection, self._inherited = ours, server._inherited()
+        self._connection = connection = Connection(ours.detach())
+        self._inherited = server._inherited()
         code = "from pytest_npudump.plugin.features.isolation import server; "
         words = ["-c", f"{code}server._CLIENTS = frozenset(); server.main()"]
         with theirs:
             running = Running(begin(path, words, (nothing, nothing, nothing, theirs.fileno())))
         os.close(nothing)
         self._process = running  # type: ignore[assignment]
-        return bool(server._hear(ours, "ready", 100))
+        return bool(server._hear(connection, 100))
 
     ready = server.ServerProcess.is_ready
 

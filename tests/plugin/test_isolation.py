@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -479,19 +477,3 @@ def test_nothing_is_left_when_pytest_is_killed(tmp_path: Path) -> None:
     pytest_.send_signal(signal.SIGKILL)
     pytest_.communicate()
     wait_for(lambda: is_gone(int(child)) and is_gone(int(parent)))
-
-
-def test_descriptors_of_any_number_are_waited_for() -> None:
-    from pytest_npudump.plugin.features.isolation.server import _ready
-
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, limits[1]), limits[1]))
-    reading, writing = os.pipe()
-    high = fcntl.fcntl(reading, fcntl.F_DUPFD, 2000)
-    try:
-        os.write(writing, b"x")
-        assert _ready(high) == {high}
-    finally:
-        for descriptor in (reading, writing, high):
-            os.close(descriptor)
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)

@@ -54,7 +54,7 @@ _PLAIN: dict[str, np.dtype] = {
 }
 
 
-_COMPUTED_AS_FLOAT32 = {np.dtype("<f2"), np.dtype("<f8")}
+_FLOAT32, _COMPUTED_AS_FLOAT32 = np.dtype("<f4"), {np.dtype("<f2"), np.dtype("<f8")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +136,15 @@ def npy_header(
     text = file.read(start, length, "the header").decode("utf-8" if major == 3 else "latin-1", "replace")  # noqa: PLR2004 - npy version 3 means UTF-8
     dtype, shape, fortran = _parsed(file, text, start)
     offset = start + length
-    held = _held(dtype, math.prod(shape), end - offset) if may_be_float32 else dtype
-    nbytes = math.prod(shape) * held.itemsize
+    count, held = math.prod(shape), dtype
+    if (
+        may_be_float32
+        and count
+        and dtype in _COMPUTED_AS_FLOAT32
+        and end - offset == count * _FLOAT32.itemsize
+    ):
+        held = _FLOAT32
+    nbytes = count * held.itemsize
     if offset + nbytes != end:
         raise file.error(
             offset,
@@ -145,12 +152,6 @@ def npy_header(
             "it is truncated or damaged, collect the dump again",
         )
     return NpyHeader(held, shape, fortran, offset, nbytes, dtype)
-
-
-def _held(said: np.dtype, count: int, nbytes: int) -> np.dtype:
-    """Return the type of ``count`` elements in ``nbytes`` bytes whose header has the type ``said``."""
-    float32 = np.dtype("<f4")
-    return float32 if count and said in _COMPUTED_AS_FLOAT32 and nbytes == count * float32.itemsize else said
 
 
 def _parsed(file: RawFile, text: str, start: int) -> tuple[np.dtype, tuple[int, ...], bool]:
@@ -161,24 +162,15 @@ def _parsed(file: RawFile, text: str, start: int) -> tuple[np.dtype, tuple[int, 
         raise file.error(
             start, f"the header is no dictionary of descr, fortran_order and shape: {text[:80]!r}"
         ) from error
-    if not _is_shape(shape) or not isinstance(fortran, bool) or len(fields) != 3:  # noqa: PLR2004 - the three named above
+    is_shape = isinstance(shape, tuple) and all(type(dim) is int and 0 <= dim < _DIM_LIMIT for dim in shape)
+    if not is_shape or not isinstance(fortran, bool) or len(fields) != 3:  # noqa: PLR2004 - the three named above
         raise file.error(start, f"the header has an impossible shape or order: {text[:80]!r}")
-    return _dtype(file, descr, start), shape, fortran
-
-
-def _is_shape(shape: object) -> bool:
-    return isinstance(shape, tuple) and all(type(dim) is int and 0 <= dim < _DIM_LIMIT for dim in shape)
-
-
-def _dtype(file: RawFile, descr: object, start: int) -> np.dtype:
-    if isinstance(descr, str):
-        name = "bfloat16" if descr in _BFLOAT16 else descr
-        found: np.dtype | None = _PLAIN.get(name)
-        if found is not None:
-            return found
-    raise file.error(
-        start, f"element type {descr!r}, expected a plain number such as '<f4' (or '<E2', '<T2' for bf16)"
-    )
+    dtype = _PLAIN.get("bfloat16" if descr in _BFLOAT16 else descr) if isinstance(descr, str) else None
+    if dtype is None:
+        raise file.error(
+            start, f"element type {descr!r}, expected a plain number such as '<f4' (or '<E2', '<T2' for bf16)"
+        )
+    return dtype, shape, fortran
 
 
 _NAN, _INFINITY = 0x80, 0x6F
@@ -226,17 +218,11 @@ def _hifloat8(code: int) -> float:
     for width, prefix, exponent_bits, mantissa_bits in _DOTS:
         if rest >> (7 - width) == prefix:
             mantissa = (rest & ((1 << mantissa_bits) - 1)) / (1 << mantissa_bits)
-            exponent = _hifloat8_exponent(rest >> mantissa_bits, exponent_bits)
-            return sign * 2.0**exponent * (1.0 + mantissa)
+            # The exponent is a sign, then a magnitude with a hidden 1.
+            field, hidden = rest >> mantissa_bits, 1 << exponent_bits >> 1
+            magnitude = hidden | field & (hidden - 1) if hidden else 0
+            return sign * 2.0 ** (-magnitude if field & hidden else magnitude) * (1.0 + mantissa)
     raise AssertionError(code)
-
-
-def _hifloat8_exponent(field: int, width: int) -> int:
-    """The exponent in the low ``width`` bits of ``field``: a sign, then a magnitude with a hidden 1."""
-    if not width:
-        return 0
-    magnitude = 1 << (width - 1) | field & ((1 << (width - 1)) - 1)
-    return -magnitude if field >> (width - 1) & 1 else magnitude
 
 
 def _minifloat(code: int, mantissa_bits: int) -> float:

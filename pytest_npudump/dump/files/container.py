@@ -248,7 +248,7 @@ def _head(file: RawFile, offset: int) -> tuple[ContainerRecord, int]:
     start = offset + _LENGTH.size
     data = file.read(start, length, "the header")
     try:
-        header: Any = lenient_dump_data_class().FromString(data)
+        header: Any = dump_data_class("bytes").FromString(data)
     except (DecodeError, RecursionError, SystemError) as error:  # the last is protobuf 3.20's for some damage
         raise file.error(start, f"the header is no DumpData message: {error}") from error
     del data
@@ -514,25 +514,22 @@ _SCHEMA = {
 
 
 @cache
-def dump_data_class() -> type[Message]:
+def dump_data_class(text: str = "string") -> type[Message]:
     """The message class of ``DumpData``, with CANN's field names.
 
     Works with protobuf 3.20 and every later major version. Its descriptors live in a private pool.
+
+    Args:
+        text: type of each ``string``. protobuf refuses a whole header for one that is not UTF-8, which CANN
+            writes where it cuts a long name by bytes. So readers take ``bytes``, and decode them themselves.
     """
-    return _message_class(_file(text="string"))
-
-
-@cache
-def lenient_dump_data_class() -> type[Message]:
-    """The same message with ``bytes`` for every ``string``.
-
-    protobuf refuses a whole header for one string that is not UTF-8, which CANN writes where it cuts a
-    long name by bytes. Readers use this class and decode the strings themselves.
-    """
-    return _message_class(_file(text="bytes"))
-
-
-def _message_class(file: descriptor_pb2.FileDescriptorProto) -> type[Message]:
+    file = descriptor_pb2.FileDescriptorProto()
+    file.name, file.package, file.syntax = "dump_data.proto", PACKAGE, "proto3"
+    for name, fields in _SCHEMA.items():
+        message = file.message_type.add()
+        message.name = name
+        for item in fields.split("; "):
+            _add_field(message.field.add(), item, text)
     pool: Any = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
     descriptor = pool.FindMessageTypeByName(f"{PACKAGE}.DumpData")
@@ -542,17 +539,6 @@ def _message_class(file: descriptor_pb2.FileDescriptorProto) -> type[Message]:
     else:
         found = factory.MessageFactory(pool).GetPrototype(descriptor)
     return found
-
-
-def _file(text: str) -> descriptor_pb2.FileDescriptorProto:
-    file = descriptor_pb2.FileDescriptorProto()
-    file.name, file.package, file.syntax = "dump_data.proto", PACKAGE, "proto3"
-    for name, fields in _SCHEMA.items():
-        message = file.message_type.add()
-        message.name = name
-        for item in fields.split("; "):
-            _add_field(message.field.add(), item, text)
-    return file
 
 
 def _add_field(field: descriptor_pb2.FieldDescriptorProto, item: str, text: str) -> None:

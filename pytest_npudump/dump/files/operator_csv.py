@@ -249,7 +249,11 @@ def repaired(stats: Stats, dtype: str, *, by_host: Callable[[], bool] = bool) ->
         return stats, ""
     negative = any(value < 0 for value in extremes)
     if dtype == "uint32":
-        return _unsigned_32(stats) if negative else (stats, "")
+        if not negative:
+            return stats, ""
+        # A value of 32 bits that was printed as signed is known modulo 2^32, which is exact.
+        high, low = (None if one is None else int(one) % 2**32 for one in (stats.max, stats.min))
+        return replace(stats, max=high, min=low), "max and min were printed as signed 32-bit numbers"
     if dtype in _NARROW_UNSIGNED:
         suspect = negative
     else:
@@ -259,13 +263,6 @@ def repaired(stats: Stats, dtype: str, *, by_host: Callable[[], bool] = bool) ->
     return replace(stats, max=None, min=None), (
         f"{GARBLED}: CANN's host converter keeps only 32 bits of them for {dtype}"
     )
-
-
-def _unsigned_32(stats: Stats) -> tuple[Stats, str]:
-    """A value of 32 bits that was printed as signed is known modulo 2^32, which is exact."""
-    high = int(stats.max) % 2**32 if stats.max is not None else None
-    low = int(stats.min) % 2**32 if stats.min is not None else None
-    return replace(stats, max=high, min=low), "max and min were printed as signed 32-bit numbers"
 
 
 def _ordered(stats: Stats) -> bool:

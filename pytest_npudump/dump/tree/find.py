@@ -173,13 +173,7 @@ class Tree:
 
     def add(self, file: DumpFile, format_: Format) -> None:
         """Put a file among those of its kind."""
-        parts = {
-            "files": self.files,
-            "statistics": self.statistics,
-            "overflow": self.overflow,
-            "cores": self.cores,
-        }
-        parts[format_.part].append(file)
+        getattr(self, format_.part).append(file)
 
     def without_tables(self) -> Tree:
         """Return the tree with the statistics CSV of its ``tables`` among its files."""
@@ -228,7 +222,10 @@ def find_files(root: Path, *, tables: bool = False) -> Tree:
                     name, where = captured, place._replace(model="")
             format_ = format_of_name(long, name)
             if format_ is None:
-                found, plain = _by_content(path)
+                start = start_of(path)
+                found = format_by_content(path, start)
+                unknown = found is None or isinstance(found, FormatError)
+                plain = plain_format(path, start) if unknown and not is_short_name(path) else None
                 if plain is not None:
                     alone.append((DumpFile(path, where, None, plain.name), found))
                     continue
@@ -243,7 +240,15 @@ def find_files(root: Path, *, tables: bool = False) -> Tree:
         if tables and (tree.files or tree.statistics):
             tree.files[:0] = chain(*(found.files() for found in tree.tables))
             tree.tables, tables = [], False
-    _settle(tree, alone, root)
+    # Files that are a dump only where there is no other: else they are what they were without.
+    if not (tree.files or tree.tables or tree.statistics or tree.overflow or tree.cores):
+        tree.files, alone = [file for file, _ in alone], []
+    tree.problems += [found for _, found in alone if isinstance(found, FormatError)]
+    tree.other += [
+        "/".join(file.path.relative_to(root).parts)
+        for file, found in alone
+        if not isinstance(found, FormatError)
+    ]
     tree.files, copies = without_copies(tree.files)
     tree.other += ["/".join(file.path.relative_to(root).parts) for file in copies]
     return tree
@@ -262,26 +267,6 @@ def _mapping(directory: Path, names: Sequence[str], tree: Tree) -> dict[str, str
     missing = [long for short, long in mapping.items() if short not in present and parse_name(long)]
     tree.notes.extend(f"{directory / MAPPING} names a file that is not there: {long}" for long in missing)
     return mapping
-
-
-def _by_content(path: Path) -> tuple[Format | FormatError | None, Format | None]:
-    """Return the result of :func:`format_by_content`, and the format of a file where no dump is."""
-    start = start_of(path)
-    found = format_by_content(path, start)
-    unknown = found is None or isinstance(found, FormatError)
-    return found, plain_format(path, start) if unknown and not is_short_name(path) else None
-
-
-def _settle(tree: Tree, alone: Sequence[tuple[DumpFile, Format | FormatError | None]], root: Path) -> None:
-    """Take files that are a dump only where there is no other: else they are what they were without."""
-    if not (tree.files or tree.tables or tree.statistics or tree.overflow or tree.cores):
-        tree.files = [file for file, _ in alone]
-        return
-    for file, found in alone:
-        if isinstance(found, FormatError):
-            tree.problems.append(found)
-        else:
-            tree.other.append("/".join(file.path.relative_to(root).parts))
 
 
 def _walk(root: Path, tree: Tree) -> Iterator[tuple[tuple[str, ...], list[str]]]:

@@ -7,6 +7,7 @@ asynchronous call.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -52,14 +53,6 @@ _ALIASES: Mapping[str, str] = MappingProxyType(
 """CANN's types that ONNX has under another name."""
 
 
-class OperatorNotFoundError(Exception):
-    """No operator of this type can be emulated."""
-
-
-class MisusedAttributeError(Exception):
-    """An attribute the operator does not have."""
-
-
 @dataclass(frozen=True, slots=True)
 class OnnxOperator:
     """An operator that can be executed.
@@ -90,8 +83,8 @@ def build(
     """Return the operator for inputs of these ``aclDataType`` and shapes, and outputs of these types.
 
     Raises:
-        OperatorNotFoundError: ONNX has no such operator, or none for such types.
-        MisusedAttributeError: the operator has no such attribute.
+        RefusedError: ONNX has no such operator, or none for such types (100024), or it has no such attribute
+            (100000).
         ModelError: onnxruntime refuses the operator.
     """
     names = tuple(f"x{index}" for index in range(len(inputs))), tuple(f"y{i}" for i in range(len(outputs)))
@@ -116,7 +109,7 @@ def _type(number: int) -> int:
     dtype = BY_GE.get(number)
     found = None if dtype is None else onnx_number(dtype)
     if found is None:
-        raise OperatorNotFoundError(f"aclDataType {number} has no counterpart in ONNX")
+        raise RefusedError(codes.OP_NOT_FOUND, f"aclDataType {number} has no counterpart in ONNX")
     return found
 
 
@@ -127,17 +120,20 @@ def _node(op_type: str, inputs: Names, outputs: Names, attributes: Attributes, c
     try:
         schema = package.defs.get_schema(op_type, _OPSET, "")
     except package.defs.SchemaError as error:
-        raise OperatorNotFoundError(f"no operator {called} is known to the emulator") from error
+        raise RefusedError(codes.OP_NOT_FOUND, f"no operator {called} is known to the emulator") from error
     if unknown := sorted(set(attributes) - set(schema.attributes)):
-        raise MisusedAttributeError(f"{called}: the emulator knows no attribute {', '.join(unknown)}")
+        raise _misused(f"{called}: the emulator knows no attribute {', '.join(unknown)}")
     return package.helper.make_node(op_type, inputs, outputs, **attributes)
+
+
+_misused = partial(RefusedError, codes.INVALID_PARAM)
 
 
 def _matmul(inputs: Names, outputs: Names, attributes: Attributes) -> list[Any]:
     """CANN's MatMul and BatchMatMul: an optional bias, operands transposed in their last two axes."""
     known = {"transpose_x1", "transpose_x2", "adj_x1", "adj_x2", "offset_x"}
     if unknown := sorted(set(attributes) - known):
-        raise MisusedAttributeError(f"the emulator knows no attribute {', '.join(unknown)} of MatMul")
+        raise _misused(f"the emulator knows no attribute {', '.join(unknown)} of MatMul")
     nodes, operands = [], list(inputs[:2])
     for index in range(2):
         if attributes.get(f"transpose_x{index + 1}") or attributes.get(f"adj_x{index + 1}"):
@@ -153,14 +149,14 @@ def _matmul(inputs: Names, outputs: Names, attributes: Attributes) -> list[Any]:
 def _cast(inputs: Names, outputs: Names, attributes: Attributes) -> list[Any]:
     number = attributes.get("dst_type", attributes.get("to"))
     if number is None:
-        raise MisusedAttributeError("Cast needs the attribute dst_type")
+        raise _misused("Cast needs the attribute dst_type")
     return [_node("Cast", inputs, outputs, {"to": _type(number)})]
 
 
 def _softmax(inputs: Names, outputs: Names, attributes: Attributes) -> list[Any]:
     axes = list(attributes.get("axes", [-1]))
     if len(axes) != 1:
-        raise MisusedAttributeError("SoftmaxV2: the emulator takes exactly one of axes")
+        raise _misused("SoftmaxV2: the emulator takes exactly one of axes")
     return [_node("Softmax", inputs, outputs, {"axis": axes[0]})]
 
 
@@ -258,9 +254,7 @@ def _build(
     ports = [(desc.dtype, desc.shape) for desc in inputs]
     try:
         operator = build(op_type, ports, [desc.dtype for desc in outputs], attributes)
-    except MisusedAttributeError as error:
-        raise RefusedError(codes.INVALID_PARAM, str(error)) from error
-    except (OperatorNotFoundError, ModelError) as error:
+    except ModelError as error:
         raise RefusedError(codes.OP_NOT_FOUND, str(error)) from error
     return OperatorHandle(operator, inputs, outputs)
 

@@ -18,16 +18,16 @@ the first child is ``python -c "from ... import run; run()" TASK``.
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import resource
-import select
-import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+from multiprocessing.reduction import recv_handle, send_handle
 from pathlib import Path
 from typing import IO, Any
 
@@ -40,7 +40,6 @@ from pytest_npudump.runtime.programs import interrupt_on_termination, last_lines
 from pytest_npudump.storage.atomic import post
 
 _CLIENTS = frozenset({"acl", "torch", "torch_npu", "mindspore", "onnxruntime"})
-_MESSAGE = 1 << 16
 _MAIN = "from pytest_npudump.plugin.features.isolation.server import main; main()"
 _START = 120.0
 """Seconds in which its imports are done, on a machine that is busy."""
@@ -61,7 +60,7 @@ class ServerProcess:
         self._modules: tuple[str, ...] = ()
         self._usable = not any(os.environ.get(name) for name in _MEASURED)
         self._process: subprocess.Popen[bytes] | None = None
-        self._connection: socket.socket | None = None
+        self._connection: Connection | None = None
         self._inherited: tuple[dict[str, str], object] = ({}, None)
 
     @classmethod
@@ -104,9 +103,10 @@ class ServerProcess:
         assert connection is not None  # noqa: S101 - is_ready() came before
 
         def start() -> _Forked:
-            asked = json.dumps({"task": str(task), "cwd": str(cwd)}).encode()
-            socket.send_fds(connection, [asked], [*(file.fileno() for file in files), back])
-            return _Forked(connection, _hear(connection, "child", _START))
+            connection.send((task, cwd))
+            for descriptor in (*(file.fileno() for file in files), back):
+                send_handle(connection, descriptor, 0)
+            return _Forked(connection, _hear(connection, _START))
 
         try:
             return supervised(start, timeout, GRACE)
@@ -129,7 +129,7 @@ class ServerProcess:
             process.wait()
 
     def _start(self, cwd: Path) -> bool:
-        ours, theirs = socket.socketpair()
+        ours, theirs = Pipe()
         self._connection, self._inherited = ours, _inherited()
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter
@@ -143,7 +143,7 @@ class ServerProcess:
                 pass_fds=(theirs.fileno(),),
             )
         with suppress(OSError):
-            if _hear(ours, "ready", _START):
+            if _hear(ours, _START):
                 return True
         self.close()
         return False
@@ -156,7 +156,7 @@ class _Forked:
         pid: its number, and that of its group.
     """
 
-    def __init__(self, connection: socket.socket, pid: int) -> None:
+    def __init__(self, connection: Connection, pid: int) -> None:
         self.pid = pid
         self._connection = connection
         self._code: int | None = None
@@ -169,30 +169,25 @@ class _Forked:
     def wait(self, timeout: float | None = None) -> int:
         if self._code is None:
             try:
-                self._code = _hear(self._connection, "code", timeout)
-            except (TimeoutError, BlockingIOError):
+                self._code = _hear(self._connection, timeout)
+            except TimeoutError:
                 raise subprocess.TimeoutExpired("child", timeout or 0) from None
         return self._code
 
 
-def _hear(connection: socket.socket, name: str, timeout: float | None) -> Any:
-    """Return the fork server's next message of ``name``.
+def _hear(connection: Connection, timeout: float | None) -> Any:
+    """Return the fork server's next message.
 
     Raises:
         TimeoutError: none came in time.
         ConnectionResetError: none will come any more.
     """
-    connection.settimeout(timeout)
-    message = b""
-    while not message.endswith(b"\n"):  # byte by byte: the next message may be there already
-        byte = connection.recv(1)
-        if not byte:
-            break
-        message += byte
     try:
-        return json.loads(message)[name]
-    except (KeyError, ValueError) as error:
-        raise ConnectionResetError(f"the process that forks children has ended: {error}") from error
+        if not connection.poll(timeout):
+            raise TimeoutError
+        return connection.recv()
+    except EOFError as error:
+        raise ConnectionResetError("the process that forks children has ended") from error
 
 
 _SERVER = pytest.StashKey[ServerProcess]()
@@ -210,63 +205,57 @@ def _inherited() -> tuple[dict[str, str], object]:
 
 def main() -> None:
     """Serve until the parent closes the connection; in each child, run its task and exit as pytest does."""
-    connection = socket.socket(fileno=int(sys.argv[1]))
-    try:
+    connection, parent = Connection(int(sys.argv[1])), -1
+    with suppress(AttributeError, OSError):  # not every system can wait for several processes at once
         parent = os.pidfd_open(os.getppid())
-    except (AttributeError, OSError) as error:
-        _say(connection, ready=False, why=f"this system cannot wait for several processes at once: {error}")
-        return
-    why_not = _prepare(sys.argv[2:])
-    _say(connection, ready=not why_not, why=why_not)
-    task = None if why_not else _serve(connection, parent)
-    if task is not None:
-        run_task(*task)
+    ready = parent >= 0 and _prepare(sys.argv[2:])
+    connection.send(ready)
+    found = _serve(connection, parent) if ready else None
+    if found is not None:
+        task, cwd, descriptors = found
+        run_task(task, _become(cwd, descriptors))
 
 
-def _prepare(modules: Sequence[str]) -> str:
-    """Import modules; return why none can be forked after that, "" if they can."""
+def _prepare(modules: Sequence[str]) -> bool:
+    """Import modules; return whether children can be forked after that."""
     for module in modules:
         importlib.import_module(module)
-    if clients := _CLIENTS & sys.modules.keys():
-        return f"{', '.join(sorted(clients))} is imported, which may have touched a device"
+    if _CLIENTS & sys.modules.keys():  # which may have touched a device
+        return False
     child = os.fork()  # libraries end their threads before it
     if not child:
         os._exit(0)
     os.waitpid(child, 0)
-    return _threads()
+    return _has_one_thread()
 
 
-def _threads() -> str:
-    number = sum(1 for _ in Path("/proc/self/task").iterdir())
-    return f"the fork server has {number} threads" if number > 1 else ""
+def _has_one_thread() -> bool:
+    return sum(1 for _ in Path("/proc/self/task").iterdir()) == 1
 
 
-def _serve(connection: socket.socket, parent: int) -> tuple[Path, int] | None:
-    """Fork a child for each task; return its task in the child, None once the parent is gone."""
-    while True:
-        if parent in _ready(connection.fileno(), parent):  # others may hold its end of the connection
-            return None
-        message, descriptors, _, _ = socket.recv_fds(connection, _MESSAGE, 3)
-        if not message:
-            return None
-        asked = json.loads(message)
-        if why_not := _threads():
-            _say(connection, why=why_not)
-            return None
-        child = os.fork()
-        if not child:
-            connection.close()
-            os.close(parent)
-            return Path(asked["task"]), _become(asked["cwd"], descriptors)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        with suppress(OSError):  # the child does the same: whoever comes first
-            os.setpgid(child, child)
-        _say(connection, child=child)
-        _say(connection, code=os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+def _serve(connection: Connection, parent: int) -> tuple[Path, Path, list[int]] | None:
+    """Fork a child for each task; return what it was sent in the child, None once the parent is gone."""
+    with suppress(EOFError, OSError):
+        while parent not in wait([connection, parent]):  # others may hold its end of the connection
+            task, cwd = connection.recv()
+            descriptors = [recv_handle(connection) for _ in range(3)]
+            if not _has_one_thread():
+                break
+            child = os.fork()
+            if not child:
+                connection.close()
+                os.close(parent)
+                return task, cwd, descriptors
+            for descriptor in descriptors:
+                os.close(descriptor)
+            with suppress(OSError):  # the child does the same: whoever comes first
+                os.setpgid(child, child)
+            connection.send(child)
+            connection.send(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    return None
 
 
-def _become(cwd: str, descriptors: list[int]) -> int:
+def _become(cwd: Path, descriptors: list[int]) -> int:
     """Make a new child what a program of its own would be; return the descriptor for its parent."""
     os.setpgid(0, 0)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -278,19 +267,6 @@ def _become(cwd: str, descriptors: list[int]) -> int:
     if numpy_random is not None:  # Python's own generator seeds itself anew in a child
         numpy_random.seed()
     return descriptors[2]
-
-
-def _ready(*descriptors: int) -> set[int]:
-    """Wait until there is something to read; not by select(), which takes no descriptor from 1024 on."""
-    poll = select.poll()
-    for descriptor in descriptors:
-        poll.register(descriptor, select.POLLIN)
-    return {descriptor for descriptor, _ in poll.poll()}
-
-
-def _say(connection: socket.socket, **content: object) -> None:
-    with suppress(OSError):  # the parent is gone, which shows with the next message
-        connection.sendall(json.dumps(content).encode() + b"\n")
 
 
 def run() -> None:
