@@ -29,6 +29,7 @@ from pytest_npudump.config.rule_table import (
     few,
     one_of,
     read,
+    says,
     shown,
     wrong_types,
 )
@@ -212,10 +213,6 @@ def _data(dump: _Dump) -> bool:
     return not _scene(dump) and dump.get("dump_debug") != "on"
 
 
-def _refuse(item: str, problem: str, remedy: str) -> _Check:
-    return lambda _: (Refusal(item, problem, remedy),)
-
-
 _RULES: tuple[Row[_Dump, Refusal], ...] = (
     (_scene, _choice("dump_scene")),
     (_scene, _not_on("dump_debug")),
@@ -234,8 +231,10 @@ _RULES: tuple[Row[_Dump, Refusal], ...] = (
     (_overflow, _list_types),
     (
         lambda dump: _overflow(dump) and dump.get("dump_list"),
-        _refuse(
-            "dump_list", 'does not go with "dump_debug": "on"', "leave dump_list out of an overflow dump"
+        says(
+            Refusal(
+                "dump_list", 'does not go with "dump_debug": "on"', "leave dump_list out of an overflow dump"
+            )
         ),
     ),
     (_data, _choice("dump_mode")),
@@ -248,12 +247,12 @@ _RULES: tuple[Row[_Dump, Refusal], ...] = (
     (lambda dump: _data(dump) and "dump_stats" in dump, _stats_types),
     (
         lambda dump: _data(dump) and dump.get("dump_stats") == [],
-        _refuse("dump_stats", "empty", "name statistics, or leave the key out"),
+        says(Refusal("dump_stats", "empty", "name statistics, or leave the key out")),
     ),
     (lambda dump: _data(dump) and "dump_stats" in dump, _strings("dump_data")),
     (
         lambda dump: _data(dump) and "dump_stats" in dump and dump.get("dump_data") != "stats",
-        _refuse("dump_stats", 'needs "dump_data": "stats"', 'add "dump_data": "stats"'),
+        says(Refusal("dump_stats", 'needs "dump_data": "stats"', 'add "dump_data": "stats"')),
     ),
     # What breaks the conversion off once the checks have passed.
     (

@@ -77,7 +77,7 @@ def parse(text: bytes, *, whole: bool = True) -> Any:
 def _parse(text: str, start: int, *, whole: bool, cut_off_by: StrictJsonError | None = None) -> Any:
     begin = len(text) - len(text.lstrip(_BLANK))
     checks_strings = _SURROGATE_ESCAPE.search(text) is not None
-    decoder = _Decoder(
+    decoder = json.JSONDecoder(
         object_pairs_hook=_checked_object if checks_strings else None,
         parse_int=_integer,
         parse_float=_float,
@@ -85,6 +85,7 @@ def _parse(text: str, start: int, *, whole: bool, cut_off_by: StrictJsonError | 
     )
     try:
         value, end = decoder.raw_decode(text, begin)
+        _check_strings(value)
     except RecursionError:
         raise StrictJsonError(_TOO_DEEP) from None
     except json.JSONDecodeError as error:
@@ -95,15 +96,6 @@ def _parse(text: str, start: int, *, whole: bool, cut_off_by: StrictJsonError | 
         where = len(text) - len(rest)
         raise StrictJsonError(_place(text, where, "text after the value"), start + len(text[:where].encode()))
     return value
-
-
-class _Decoder(json.JSONDecoder):
-    """Also looks for lone surrogates where the value itself is a string or an array."""
-
-    def raw_decode(self, s: str, idx: int = 0) -> tuple[Any, int]:
-        value, end = super().raw_decode(s, idx)
-        _check_strings(value)
-        return value, end
 
 
 def _checked_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

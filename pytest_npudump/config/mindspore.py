@@ -115,9 +115,12 @@ class _Settings:
         return _narrowed(self.common["input_output"])
 
     @property
+    def given_mode(self) -> int:
+        return _narrowed(self.common.get("op_debug_mode", 0))
+
+    @property
     def op_debug_mode(self) -> int:
-        mode = _narrowed(self.common.get("op_debug_mode", 0))
-        return _OVERFLOW if mode in (1, 2) else mode
+        return _OVERFLOW if self.given_mode in (1, 2) else self.given_mode
 
     @property
     def exception_tensors(self) -> bool:
@@ -204,10 +207,6 @@ def mindspore_warnings(root: Mapping[str, Any]) -> tuple[str, ...]:
 
 if TYPE_CHECKING:
     _Check = Callable[[_Settings], Iterable[Refusal]]
-
-
-def _refuse(key: str, problem: str, remedy: str) -> _Check:
-    return lambda _: (Refusal(f"{_COMMON}.{key}", problem, remedy),)
 
 
 def _no_settings(root: object) -> Refusal:
@@ -384,10 +383,12 @@ _RULES: tuple[Row[_Settings, Refusal], ...] = (
     (lambda s: not s.is_e2e, _choice(_COMMON, "file_format", "npy", "bin")),
     (
         lambda s: "overflow_number" in s.common and s.op_debug_mode != _OVERFLOW,
-        _refuse(
-            "overflow_number",
-            "allowed only where op_debug_mode is 3",
-            'leave it out, or write "op_debug_mode": 3',
+        says(
+            Refusal(
+                f"{_COMMON}.overflow_number",
+                "allowed only where op_debug_mode is 3",
+                'leave it out, or write "op_debug_mode": 3',
+            )
         ),
     ),
     (always, _unsigned(_COMMON, "overflow_number", _ANY)),
@@ -395,14 +396,16 @@ _RULES: tuple[Row[_Settings, Refusal], ...] = (
     (lambda s: not s.exception_tensors, _choice(_COMMON, "saved_data", "statistic", "tensor", "full")),
     (
         lambda s: _statistics(s) and s.device == "CPU",
-        _refuse("saved_data", "statistics are not written on CPU", 'write "tensor"'),
+        says(Refusal(f"{_COMMON}.saved_data", "statistics are not written on CPU", 'write "tensor"')),
     ),
     (
         lambda s: _statistics(s) and not s.is_e2e and s.common.get("file_format", "bin") != "npy",
-        _refuse(
-            "saved_data",
-            "statistics need npy in an asynchronous dump",
-            'add "file_format": "npy", or e2e_dump_settings',
+        says(
+            Refusal(
+                f"{_COMMON}.saved_data",
+                "statistics need npy in an asynchronous dump",
+                'add "file_format": "npy", or e2e_dump_settings',
+            )
         ),
     ),
     (always, _unsigned(_COMMON, "initial_iteration", _ANY)),
@@ -425,10 +428,6 @@ def _escaped(settings: _Settings) -> Iterator[str]:
     names = enumerate(_kernel_names(settings))
     for index in [index for index, name in names if "\\" in name][:_MOST_ESCAPED]:
         yield f"{_COMMON}.kernels[{index}]: a backslash is read as two, so \\d and the like match nothing"
-
-
-def _mode(settings: _Settings) -> int:
-    return _narrowed(settings.common.get("op_debug_mode", 0))
 
 
 _WARNINGS: tuple[Row[_Settings, str], ...] = (
@@ -460,9 +459,9 @@ _WARNINGS: tuple[Row[_Settings, str], ...] = (
         lambda s: not s.common["support_device"] and s.device != "CPU",
         says(f"{_COMMON}.support_device: empty, so no device dumps anything"),
     ),
-    (lambda s: _mode(s) in (1, 2), lambda s: (f"{_COMMON}.op_debug_mode: {_mode(s)} is read as 3",)),
+    (lambda s: s.given_mode in (1, 2), lambda s: (f"{_COMMON}.op_debug_mode: {s.given_mode} is read as 3",)),
     (
-        lambda s: _mode(s) and s.dump_mode,
+        lambda s: s.given_mode and s.dump_mode,
         lambda s: (f"{_COMMON}.dump_mode: {s.dump_mode} is read as 0 where op_debug_mode is not 0",),
     ),
     (

@@ -29,7 +29,7 @@ from pytest_npudump.errors import MissingExtraError
 from pytest_npudump.onnxmodels import graph as graph_module, sessions, tensor_types
 from pytest_npudump.onnxmodels.graph import operators
 from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx, prepare
-from pytest_npudump.onnxmodels.tensor_types import Tensor, from_ort_type, nbytes, storage
+from pytest_npudump.onnxmodels.tensor_types import Tensor, from_bytes, from_ort_type, nbytes, storage
 from pytest_npudump.onnxmodels.variation import Variation, Varying
 
 if TYPE_CHECKING:
@@ -387,10 +387,7 @@ class Graph:
             session = self._begin(index + 1, names)
             declared = [(dtype, shape) for _, dtype, shape in sessions.ports(session.get_outputs())]
             sized = [(dtype, shape, nbytes(dtype, shape)) for dtype, shape in declared if -1 not in shape]
-            return [
-                Tensor(dtype, shape, np.zeros(size, np.uint8).view(storage(dtype)))
-                for dtype, shape, size in sized
-            ]
+            return [from_bytes(dtype, shape, np.zeros(size, np.uint8)) for dtype, shape, size in sized]
         return [replace(results[name], data=np.zeros_like(results[name].data)) for name in names]
 
 

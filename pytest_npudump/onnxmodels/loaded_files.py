@@ -127,8 +127,7 @@ def model_digest(path: Path) -> str:
     return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
-def _read(path: Path, marks: tuple[int, ...]) -> str:
-    del marks  # of the content that is read
+def _read(path: Path, _marks_of_it: tuple[int, ...]) -> str:
     digest = hashlib.sha256()
     try:
         with open_regular(path) as file:
@@ -152,9 +151,8 @@ def _is_fresh(marks: tuple[int, ...], now: int) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _has(path: Path, marks: tuple[int, ...], word: bytes) -> bool:
+def _has(path: Path, _marks_of_it: tuple[int, ...], word: bytes) -> bool:
     """Return whether a word is in a file, or the file cannot be read."""
-    del marks  # of the content that is read
     try:
         with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return data.find(word) >= 0

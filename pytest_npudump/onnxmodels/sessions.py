@@ -213,7 +213,10 @@ def to_float32(model: Any, source: Path) -> None:
         source: its file, beside which weights in other files lie.
     """
     for tensor in every_tensor(model):
-        _convert_tensor(tensor, source)
+        if tensor.data_type in _HALVES:
+            array = weight_of(tensor, source)
+            with np.errstate(invalid="ignore"):  # signalling NaNs
+                tensor.CopyFrom(onnx().numpy_helper.from_array(array.astype("float32"), tensor.name))
     for node in every_node(model):
         for attribute in node.attribute:
             if attribute.name in _TYPE_ATTRIBUTES and attribute.i in _HALVES:
@@ -221,14 +224,6 @@ def to_float32(model: Any, source: Path) -> None:
     for graph in every_graph(model):
         for value in _values(graph):
             _convert_type(value.type)
-
-
-def _convert_tensor(tensor: Any, source: Path) -> None:
-    if tensor.data_type not in _HALVES:
-        return
-    array = weight_of(tensor, source)
-    with np.errstate(invalid="ignore"):  # signalling NaNs
-        tensor.CopyFrom(onnx().numpy_helper.from_array(array.astype("float32"), tensor.name))
 
 
 def weight_of(tensor: Any, source: Path) -> np.ndarray:

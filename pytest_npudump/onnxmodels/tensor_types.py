@@ -119,6 +119,11 @@ def in_numpy(dtype: DType) -> bool:
     return dtype.kind != "opaque" and dtype.name in _BUILTIN
 
 
+def from_bytes(dtype: DType, shape: tuple[int, ...], data: np.ndarray[Any, np.dtype[np.uint8]]) -> Tensor:
+    """Return a tensor of these bytes, which stay its memory."""
+    return Tensor(dtype, shape, data.view(storage(dtype)))
+
+
 def from_array(dtype: DType, array: np.ndarray[Any, np.dtype[Any]]) -> Tensor:
     """Return a tensor with the array's shape and elements."""
     return Tensor(dtype, array.shape, np.ascontiguousarray(array).reshape(-1))

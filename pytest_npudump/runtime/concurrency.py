@@ -117,7 +117,7 @@ class OtherProcesses:
         multiprocessing = sys.modules.get("multiprocessing.process")
         if multiprocessing is not None:  # what imports it later starts its processes by the calls below
             for child in multiprocessing.active_children():
-                self._note(type(child).__name__).number = child.pid
+                self.note(type(child).__name__).number = child.pid
             self._put(multiprocessing.BaseProcess, "start", lambda process: type(process).__name__)
         self._put(subprocess.Popen, "__init__", lambda _, args="", *__, **___: _program(args))
         self._put(sys.modules.get("_posixsubprocess"), "fork_exec", lambda args, *_: _program(args))
@@ -132,16 +132,11 @@ class OtherProcesses:
         self._replaced.put_back()
         _WATCHING.clear()
 
-    def see_fork(self, caller: FrameType) -> None:
-        """Note a process that begins as a copy of this one, in a call from this frame."""
-        if _by_the_test(caller):
-            self._note("os.fork()")
-
     def _put(self, owner: Any, name: str, name_of: Callable[..., str]) -> None:
         def started(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
             if not _by_the_test(sys._getframe(1)):  # noqa: SLF001 - the way to the caller
                 return original(*arguments, **named)
-            process = self._note(name_of(*arguments, **named))
+            process = self.note(name_of(*arguments, **named))
             result = original(*arguments, **named)
             number = result if result is not None else getattr(arguments[0], "pid", None)
             process.number = None if name == "system" else number
@@ -149,7 +144,8 @@ class OtherProcesses:
 
         self._replaced.put(owner, name, started)
 
-    def _note(self, name: str) -> Started:
+    def note(self, name: str) -> Started:
+        """Note a process, by the name of its program or class."""
         process = Started(name)
         if name not in _PROGRAMS:
             self._found.append(process)
@@ -167,8 +163,9 @@ def _watch_forks() -> None:
 
 
 def _see_fork() -> None:
-    for watching in _WATCHING:
-        watching.see_fork(sys._getframe(1))  # noqa: SLF001 - the way to the caller
+    if _by_the_test(sys._getframe(1)):  # noqa: SLF001 - the way to the caller
+        for watching in _WATCHING:
+            watching.note("os.fork()")
 
 
 def _by_the_test(caller: FrameType) -> bool:

@@ -347,7 +347,7 @@ class DispatchedOperators(LowestMode):
         if given and (made or _schema(function).is_mutable) and not self._recording():
             # A copy that stays on the device and changes the type is a cast, which can overflow.
             casts = len(given) + len(made) > 1 and len({tensor.dtype for tensor in [*given, *made]}) > 1
-            if casts or _operator_name(function) not in _COPIES:
+            if casts or name_of(function) not in _COPIES:
                 self.first = str(function)
         return result
 
@@ -357,7 +357,7 @@ class DispatchedOperators(LowestMode):
         schema = _schema(function)
         if schema is None or function.namespace in _COMMUNICATION:
             return False
-        name = _operator_name(function)
+        name = name_of(function)
         if name in _FILLS | _HOLDERS or name.startswith(_FACTORIES) or name.endswith(_LIKE):
             return False
         views = [value.alias_info for value in schema.returns if value.alias_info is not None]
@@ -380,9 +380,10 @@ def _schema(function: Any) -> Any:
     return getattr(function, "_schema", None)
 
 
-def _operator_name(function: Any) -> str:
-    name: str = _schema(function).name.rpartition("::")[2]
-    return name
+def name_of(function: Any) -> str:
+    """Return the operator's name without namespace and overload, as ``add_``; "" of a higher-order one."""
+    schema = _schema(function)
+    return "" if schema is None else str(schema.name.rpartition("::")[2])
 
 
 def leaves_graphs_alone() -> bool:

@@ -120,7 +120,9 @@ def run_program(
     """
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
         raise RequestError(f"run(timeout={timeout!r}): expected a number of seconds greater than 0")
-    stdout, stderr = _output_files(output)
+    suffixes = chain([""], (f"-{number}" for number in count(2)))
+    pairs = ((output / f"stdout{suffix}.txt", output / f"stderr{suffix}.txt") for suffix in suffixes)
+    stdout, stderr = next(pair for pair in pairs if not any(path.exists() for path in pair))
     began = time.monotonic()
     try:
         with stdout.open("wb") as out, stderr.open("wb") as err:
@@ -137,12 +139,6 @@ def run_program(
     if check and code != 0:
         raise _error(command, how_it_ended(code), stdout, stderr)
     return ExternalRun(command, code, time.monotonic() - began, stdout, stderr)
-
-
-def _output_files(directory: Path) -> tuple[Path, Path]:
-    suffixes = chain([""], (f"-{number}" for number in count(2)))
-    pairs = ((directory / f"stdout{suffix}.txt", directory / f"stderr{suffix}.txt") for suffix in suffixes)
-    return next(pair for pair in pairs if not any(path.exists() for path in pair))
 
 
 def _error(command: tuple[str, ...], what: str, stdout: Path, stderr: Path) -> ExternalProgramError:
@@ -300,8 +296,7 @@ def _held() -> Iterator[None]:
         raise KeyboardInterrupt(signal.Signals(number).name)
 
 
-def _interrupt(number: int, frame: object) -> None:
-    del frame
+def _interrupt(number: int, _frame: object) -> None:
     if _HOLD.on:
         _HOLD.waiting = number
         return

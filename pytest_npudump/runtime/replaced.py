@@ -140,22 +140,17 @@ class PerturbedInputs:
                 each.write(before)
 
 
-class PerturbedCalls(ABC):
+class PerturbedCalls(PerturbedInputs, ABC):
     """Calls of a client with perturbed inputs from :meth:`vary` to the next; a subclass names them."""
 
     def __init__(self) -> None:
-        self._inputs = PerturbedInputs()
+        super().__init__()
         self._replaced = Replaced()
-
-    @property
-    def varying(self) -> Varying:
-        """Present variation, and its effects."""
-        return self._inputs.varying
 
     def vary(self, variation: Variation) -> None:
         """Perturb or note models' inputs from here on, or neither, as the variation asks."""
         self._replaced.put_back()
-        self._inputs.begin(variation)
+        self.begin(variation)
         if self.wanted:
             self._replace_calls()
 

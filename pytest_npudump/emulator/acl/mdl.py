@@ -36,7 +36,7 @@ from pytest_npudump.emulator.process import process
 from pytest_npudump.emulator.streams import Stream, Work
 from pytest_npudump.language.text import number_of
 from pytest_npudump.onnxmodels.sessions import ModelError
-from pytest_npudump.onnxmodels.tensor_types import FORMAT_ND, Tensor, acl_number, nbytes, storage
+from pytest_npudump.onnxmodels.tensor_types import FORMAT_ND, Tensor, acl_number, from_bytes, nbytes
 
 _PRIORITY, _TYPE, _PATH, _ADDRESS, _SIZE = range(5)
 _FROM_FILE, _FROM_MEMORY, _WITH_QUEUES = (1, 2), (3, 4), (5, 6)
@@ -357,19 +357,6 @@ _NO_GEARS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class InputPlace:
-    """An input of one execution: which, its shape, and where its bytes are."""
-
-    port: ModelPort
-    shape: tuple[int, ...]
-    data: Bytes
-
-    def read(self) -> Tensor:
-        """Return the tensor that is there now."""
-        return Tensor(self.port.dtype, self.shape, self.data.copy().view(storage(self.port.dtype)))
-
-
 def _unfit(why: str) -> RefusedError:
     return RefusedError(codes.GE_PARAM_INVALID, why)
 
@@ -400,8 +387,8 @@ def _bytes(model: Model, io: str, port: ModelPort, shape: tuple[int, ...], buffe
         raise _unfit(f"{io} {port.name!r}: {error.why}") from None
 
 
-def inputs_of(model: Model, dataset: Dataset) -> list[InputPlace]:
-    """Return every input of this execution; refused where the dataset does not fit the model."""
+def inputs_of(model: Model, dataset: Dataset) -> list[tuple[ModelPort, tuple[int, ...], Bytes]]:
+    """Return port, shape and memory of every input; refused where the dataset does not fit the model."""
     buffers = _buffers("input", model.inputs, dataset)
     if model.gears is None:
         sized = enumerate(zip(model.inputs, buffers, strict=True))
@@ -417,7 +404,7 @@ def inputs_of(model: Model, dataset: Dataset) -> list[InputPlace]:
             )
         shapes = [*model.gears.inputs(gear), port.shape]
     return [
-        InputPlace(port, shape, _bytes(model, "input", port, shape, buffer))
+        (port, shape, _bytes(model, "input", port, shape, buffer))
         for port, shape, buffer in zip(model.inputs, shapes, buffers, strict=True)
     ]
 
@@ -523,7 +510,8 @@ def _prepare(model_id: int, inputs: int, outputs: int, *, allocate: bool) -> Cal
 
     def run() -> None:
         try:
-            results = model.run([place.read() for place in located], state.clock)
+            given = [from_bytes(port.dtype, shape, data.copy()) for port, shape, data in located]
+            results = model.run(given, state.clock)
         except OperatorFailedError as error:
             # adump learns of a model as it is loaded: of one that was loaded before it dumps nothing.
             dump = dumped(state.dumping.exception, error.operator, state.clock) if model.registered else ""

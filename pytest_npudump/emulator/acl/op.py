@@ -28,7 +28,7 @@ from pytest_npudump.emulator.process import process
 from pytest_npudump.emulator.streams import Stream, Work
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.sessions import ModelError
-from pytest_npudump.onnxmodels.tensor_types import Tensor, nbytes, onnx_number, storage
+from pytest_npudump.onnxmodels.tensor_types import Tensor, from_bytes, nbytes, onnx_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     Attributes = Mapping[str, Any]
     Names = tuple[str, ...]
     from pytest_npudump.emulator.memory import Bytes
+
+    _Place = tuple[TensorDesc, Bytes]
 
 
 _OPSET = 17
@@ -266,15 +268,10 @@ def run(handle: OperatorHandle, inputs: Sequence[int], outputs: Sequence[int], s
         raise RefusedError(codes.INVALID_PARAM, "as many data buffers as tensor descriptions are needed")
     sides = ((handle.inputs, inputs), (handle.outputs, outputs))
     places = [
-        [_Place(desc, _memory(buffer, desc.nbytes)) for desc, buffer in zip(descs, buffers, strict=True)]
+        [(desc, _memory(buffer, desc.nbytes)) for desc, buffer in zip(descs, buffers, strict=True)]
         for descs, buffers in sides
     ]
-    _check_outputs(handle)
-    process().streams.put(stream, Work(stream, lambda: _run(handle, places[0], places[1], stream)))
-
-
-def _check_outputs(handle: OperatorHandle) -> None:
-    """Refuse descriptions whose sizes are not those that the operator is known to give, before it runs."""
+    # Descriptions whose sizes are not those that the operator is known to give are refused before it runs.
     known_outputs = sessions.ports(handle.operator.session.get_outputs())
     for desc, (_, dtype, shape) in zip(handle.outputs, known_outputs, strict=True):
         if -1 not in shape and nbytes(dtype, shape) != desc.nbytes:
@@ -282,24 +279,19 @@ def _check_outputs(handle: OperatorHandle) -> None:
                 codes.INVALID_PARAM,
                 f"an output has the shape {list(shape)}, its description {list(desc.shape)}",
             )
+    process().streams.put(stream, Work(stream, lambda: _run(handle, places[0], places[1], stream)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Place of a tensor."""
-
-    desc: TensorDesc
-    data: Bytes
-
-    def read(self) -> Tensor:
-        dtype = BY_GE.get(self.desc.dtype)
-        if dtype is None:
-            raise RefusedError(codes.INVALID_PARAM, f"aclDataType {self.desc.dtype} is unknown")
-        return Tensor(dtype, self.desc.shape, self.data.copy().view(storage(dtype)))
+def _read(places: Sequence[_Place]) -> list[Tensor]:
+    """Return the tensors that are there now."""
+    unknown = next((desc.dtype for desc, _ in places if desc.dtype not in BY_GE), None)
+    if unknown is not None:
+        raise RefusedError(codes.INVALID_PARAM, f"aclDataType {unknown} is unknown")
+    return [from_bytes(BY_GE[desc.dtype], desc.shape, data.copy()) for desc, data in places]
 
 
 def _run(handle: OperatorHandle, inputs: Sequence[_Place], outputs: Sequence[_Place], stream: Stream) -> None:
-    tensors = [place.read() for place in inputs]
+    tensors = _read(inputs)
     if PLANTED.failing_operator(handle.operator.op_type):
         raise _failed(handle, stream, tensors, "a failure that was injected (emulator.faults.fail)")
     try:
@@ -307,16 +299,16 @@ def _run(handle: OperatorHandle, inputs: Sequence[_Place], outputs: Sequence[_Pl
         results = tuple(distorted(result, fault) for result in handle.operator.run(tensors))
     except ModelError as error:
         raise _failed(handle, stream, tensors, str(error)) from error
-    for place, result in zip(outputs, results, strict=True):
-        if place.desc.nbytes != result.nbytes:
+    for (desc, data), result in zip(outputs, results, strict=True):
+        if desc.nbytes != result.nbytes:
             raise RefusedError(
                 codes.INVALID_PARAM,
-                f"an output has the shape {list(result.shape)}, its description {list(place.desc.shape)}",
+                f"an output has the shape {list(result.shape)}, its description {list(desc.shape)}",
             )
-        place.data[:] = result.data.view(np.uint8)
+        data[:] = result.data.view(np.uint8)
     try:
         # Inputs are read again: one that is an output too holds the result by now.
-        after = [place.read() for place in inputs]
+        after = _read(inputs)
         state = process()
         call = OperatorRun(
             handle.operator.op_type, next(state.operator_tasks), stream.id, stream.context.device
@@ -334,9 +326,7 @@ def _failed(handle: OperatorHandle, stream: Stream, inputs: Sequence[Tensor], wh
     given = [ExceptionArgument(tensor, index) for index, tensor in enumerate(inputs) if tensor.nbytes]
     room = [(BY_GE.get(desc.dtype), desc) for desc in handle.outputs]
     outputs = [
-        ExceptionArgument(
-            Tensor(dtype, desc.shape, np.zeros(desc.nbytes, np.uint8).view(storage(dtype))), index
-        )
+        ExceptionArgument(from_bytes(dtype, desc.shape, np.zeros(desc.nbytes, np.uint8)), index)
         for index, (dtype, desc) in enumerate(room, len(handle.inputs))
         if dtype is not None and desc.nbytes
     ]

@@ -27,7 +27,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pytest_npudump.config.cann import STATISTICS
 from pytest_npudump.dump.dtypes import DType, is_of_numpy
+from pytest_npudump.dump.names import libstdcxx_hash
 from pytest_npudump.dump.records import sanitise
 
 if TYPE_CHECKING:
@@ -39,8 +41,6 @@ if TYPE_CHECKING:
     _Described = tuple[tuple[int, int, int, int, int], tuple[int, ...], tuple[int, ...]]
 
 
-STATISTICS = ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf", "L2norm")
-"""Names of ``dump_stats``, in the order of their bits."""
 DEFAULT_MASK = 0x3F
 
 _BASE = "Input/Output,Index,Data Size,Data Type,Format,Shape"
@@ -242,11 +242,6 @@ _KEPT = 4096
 """Number of headers that are kept, but for the time in them."""
 NO_OFFSET = 2**64 - 1
 """``offset`` of a tensor of a single operator."""
-_MASK = (1 << 64) - 1
-_MULTIPLIER = 0xC6A4A7935BD1E995
-_SEED = 0xC70F6907
-_SHIFT = 47
-_WORD = 8
 _CHUNKS = 1024
 """``IOV_MAX`` of Linux: how many chunks one call takes."""
 
@@ -386,7 +381,7 @@ def append(path: str, chunks: Iterable[bytes | memoryview], *, hashed: str | Non
         if error.errno != errno.ENAMETOOLONG:
             raise
         directory, _, name = path.rpartition("/")
-        short = str(path_hash((hashed or path).encode("utf-8", "surrogateescape")))
+        short = str(libstdcxx_hash((hashed or path).encode("utf-8", "surrogateescape")))
         append(f"{directory}/mapping.csv", [f"{short},{name}\n".encode("utf-8", "surrogateescape")])
         path = f"{directory}/{short}"
         descriptor = _open(path)
@@ -407,20 +402,6 @@ def _open(path: str) -> int:
     if "\0" in path:
         raise OSError(errno.EINVAL, "an operator's name with a NUL byte makes no file name", path)
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-
-
-def path_hash(data: bytes) -> int:
-    """Return libstdc++'s ``std::hash<std::string>`` on 64-bit machines (MurmurHash64A)."""
-    value = _SEED ^ (len(data) * _MULTIPLIER & _MASK)
-    whole = len(data) - len(data) % _WORD
-    for start in range(0, whole, _WORD):
-        word = int.from_bytes(data[start : start + _WORD], "little") * _MULTIPLIER & _MASK
-        word = (word ^ word >> _SHIFT) * _MULTIPLIER & _MASK
-        value = (value ^ word) * _MULTIPLIER & _MASK
-    if data[whole:]:
-        value = (value ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _MASK
-    value = (value ^ value >> _SHIFT) * _MULTIPLIER & _MASK
-    return value ^ value >> _SHIFT
 
 
 def data_directory(dump_path: str, now: float) -> str:

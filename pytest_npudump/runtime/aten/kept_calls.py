@@ -22,7 +22,6 @@ from pytest_npudump.runtime.aten.recompute import (
     is_view,
     makes_new,
     may_run,
-    name_of,
     on_host,
     recompute,
     results_of,
@@ -31,7 +30,7 @@ from pytest_npudump.runtime.aten.recompute import (
     writes,
     written_by,
 )
-from pytest_npudump.runtime.graphs import LowestMode, leaves_graphs_alone
+from pytest_npudump.runtime.graphs import LowestMode, leaves_graphs_alone, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

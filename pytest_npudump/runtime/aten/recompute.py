@@ -30,12 +30,6 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def name_of(function: Any) -> str:
-    """Return the operator's name without namespace and overload, as ``add_``; "" of a higher-order one."""
-    schema = getattr(function, "_schema", None)
-    return "" if schema is None else str(schema.name.rpartition("::")[2])
-
-
 def is_view(function: Any) -> bool:
     """Return whether an operator returns its argument in another shape: no kernel runs."""
     aliases = [value.alias_info for value in function._schema.returns if value.alias_info is not None]  # noqa: SLF001 - torch's only name for it

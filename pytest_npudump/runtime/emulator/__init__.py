@@ -23,19 +23,17 @@ NPU = False
 REMEDY = "pip install 'pytest-npudump[emulator]', to run tests without an NPU"
 
 
-def find(option: str) -> str:
+def find(_option: str) -> str:
     """Return at once: loading checks its packages."""
-    del option
     return ""
 
 
-def load(option: str, device: int) -> Runtime:
+def load(_option: str, device: int) -> Runtime:
     """Put the emulator in place and load the adapter of pyACL over it.
 
     Raises:
         MissingExtraError: what it runs models with is not installed.
     """
-    del option
     for name in ("onnx", "onnxruntime"):  # found, not imported: a test that needs neither has no use of them
         if name not in sys.modules and importlib.util.find_spec(name) is None:
             raise MissingExtraError("the emulator", name, "emulator")
@@ -57,9 +55,8 @@ def probe() -> Probe:
     return Probe(works=True, why=f"onnxruntime {onnxruntime().__version__}, onnx {onnx().__version__}")
 
 
-def needs_process(scene: str) -> bool:
+def needs_process(_scene: str) -> bool:
     """It switches each scene's dump on and off within a process."""
-    del scene
     return False
 
 
@@ -67,23 +64,20 @@ class EmulatorFinder(MetaPathFinder, Loader):
     """Finds the emulator for the module name ``acl``."""
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+        self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Claim ``acl`` and nothing else."""
-        del path, target
         return ModuleSpec(fullname, self) if fullname == "acl" else None
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
+    def create_module(self, _spec: ModuleSpec) -> ModuleType:
         """Install the emulator and return it."""
-        del spec
         from pytest_npudump.emulator.install import install  # noqa: PLC0415 - with the first `import acl`
 
         install()
         return sys.modules["acl"]
 
-    def exec_module(self, module: ModuleType) -> None:
-        """Do nothing more."""
-        del module  # it has been executed under its own name
+    def exec_module(self, _module: ModuleType) -> None:
+        """Do nothing more: it has been executed under its own name."""
 
 
 def offer_emulator() -> Callable[[], None]:

@@ -44,9 +44,8 @@ def probe() -> Probe:
     return Probe(works=True, why=why, soc=facts.get("soc", ""))
 
 
-def needs_process(scene: str) -> bool:
+def needs_process(_scene: str) -> bool:
     """MindSpore reads one dump configuration a process."""
-    del scene
     return True
 
 

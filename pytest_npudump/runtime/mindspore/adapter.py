@@ -90,14 +90,9 @@ class MindSporeActivity:
     evidence: Evidence = field(default_factory=Evidence)
 
     @property
-    def was_read(self) -> bool:
+    def initialised(self) -> bool:
         """Return whether MindSpore has read the configuration, with its first operator or graph."""
         return any(self._left(_METADATA))
-
-    @property
-    def initialised(self) -> bool:
-        """Return whether MindSpore has read the configuration."""
-        return self.was_read
 
     @property
     def executions(self) -> int:
@@ -323,7 +318,7 @@ class MindSporeRuntime(VariedRuntime):
                 os.environ.pop(name, None)
                 if value is not None:
                     os.environ[name] = value
-            if self.activity.was_read and self.activity.dump_path is not None:
+            if self.activity.initialised and self.activity.dump_path is not None:
                 self._read.append(self.activity.dump_path)
 
     def rearrange_memory(self) -> bool:
@@ -435,7 +430,7 @@ class VariedCells(PerturbedCalls):
             self._replaced.put(getattr(nn, name, None), "__call__", self._call)
 
     def _call(self, original: Callable[..., Any], cell: Any, /, *arguments: Any, **named: Any) -> Any:
-        execution, self._inputs.executions = self._inputs.executions, self._inputs.executions + 1
+        execution, self.executions = self.executions, self.executions + 1
         given: dict[Any, Any] = {**dict(enumerate(arguments)), **named}
         fed = {
             place: self._fed(f"{place} of {type(cell).__name__}", value, (execution, number))

@@ -37,9 +37,8 @@ def find(option: str) -> str:
     return why
 
 
-def load(option: str, device: int) -> Runtime:
+def load(_option: str, device: int) -> Runtime:
     """Load the adapter over the module ``acl``."""
-    del option
     from pytest_npudump.runtime.pyacl.adapter import PyAclRuntime  # noqa: PLC0415 - it needs numpy
 
     return PyAclRuntime(importlib.import_module("acl"), "acl", device)
@@ -53,9 +52,8 @@ def probe() -> Probe:
     return Probe(works=True, why=why, devices=acl.rt.get_device_count()[0], soc=acl.get_soc_name() or "")
 
 
-def needs_process(scene: str) -> bool:
+def needs_process(_scene: str) -> bool:
     """ACL switches each scene's dump on and off within a process."""
-    del scene
     return False
 
 

@@ -120,19 +120,15 @@ class PyAclRuntime(VariedRuntime, AclJson):
         observed, self._observed = self._observed, None
         if observed is not None:
             observed.stop()
-        self._note_overflow_mode()
+        # Once a run: whether the device's mode hides overflows, which the emulator sees in any.
+        overflow, self._overflow = self._overflow and self.name != "emulator", False
+        if overflow and (switch.on or self.activity.released):
+            if self.activity.programs:
+                self.activity.evidence.notes.append(MODE_UNKNOWN)
+            else:
+                look_at_mode(self.acl, self.activity.evidence)
         if switch.on or (self.activity.released and observed is not None and observed.dump_open):
             switch.finalize_dump()
-
-    def _note_overflow_mode(self) -> None:
-        """Note, once a run, whether the device's mode hides overflows; the emulator sees them in any."""
-        overflow, self._overflow = self._overflow, False
-        if not overflow or self.name == "emulator" or not (self._switch.on or self.activity.released):
-            return
-        if self.activity.programs:
-            self.activity.evidence.notes.append(MODE_UNKNOWN)
-        else:
-            look_at_mode(self.acl, self.activity.evidence)
 
     def release(self) -> None:
         """Leave the dump to the code under test, which has asked for acl.json to set it itself.

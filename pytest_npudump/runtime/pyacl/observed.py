@@ -307,7 +307,7 @@ class VariedModels(PerturbedCalls):
     def _run(self, original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         if len(arguments) <= 1:
             return original(*arguments, **named)
-        with self._inputs.of(list(self._inputs_of(*arguments[:2]))):
+        with self.of(list(self._inputs_of(*arguments[:2]))):
             return original(*arguments, **named)
 
     def _run_on_stream(self, original: Callable[..., Any], *arguments: Any) -> Any:
@@ -315,7 +315,7 @@ class VariedModels(PerturbedCalls):
             return original(*arguments)
         stream = arguments[_STREAM]
         self._acl.rt.synchronize_stream(stream)
-        with self._inputs.of(list(self._inputs_of(*arguments[:2]))):
+        with self.of(list(self._inputs_of(*arguments[:2]))):
             code = original(*arguments)
             self._acl.rt.synchronize_stream(stream)
             return code

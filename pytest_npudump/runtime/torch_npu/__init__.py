@@ -31,7 +31,10 @@ def load(option: str, device: int) -> Runtime:
     """Import torch_npu and load its adapter."""
     from pytest_npudump.runtime.torch_npu.adapter import TorchNpuRuntime  # noqa: PLC0415 - only where chosen
 
-    return TorchNpuRuntime(_imported(option), device)
+    torch_npu = imported("torch_npu", option, "; is set_env.sh of CANN sourced?")
+    if not _has_device(torch_npu):
+        raise RuntimeUnavailableError(f"{option}: torch_npu is installed but finds no NPU")
+    return TorchNpuRuntime(torch_npu, device)
 
 
 def probe() -> Probe:
@@ -61,10 +64,3 @@ def _has_device(torch_npu: Any) -> bool:
         return bool(torch_npu.npu.is_available())
     except (AttributeError, RuntimeError):  # an import that failed half-way, or a driver that does not answer
         return False
-
-
-def _imported(option: str) -> Any:
-    torch_npu = imported("torch_npu", option, "; is set_env.sh of CANN sourced?")
-    if not _has_device(torch_npu):
-        raise RuntimeUnavailableError(f"{option}: torch_npu is installed but finds no NPU")
-    return torch_npu

@@ -363,7 +363,10 @@ class TorchNpuRuntime(VariedRuntime, AclJson):
         self._dumping = True
         try:
             call(self.torch_npu, f"{UTILS}.set_dump", str(config))
-            self._check_initialised()
+            if not self.torch_npu.npu.is_initialized():
+                raise RuntimeUnavailableError(  # noqa: TRY301 - the dump is ended below
+                    f"{UTILS}.set_dump returned although the NPU is not initialised, so that no dump is on"
+                )
         except RuntimeUnavailableError:
             self._dumping = False
             with suppress(RuntimeUnavailableError):  # the first error is the one to read
@@ -407,12 +410,6 @@ class TorchNpuRuntime(VariedRuntime, AclJson):
         if self.device and not self._device_set:
             call(self.torch_npu, "torch_npu.npu.set_device", self.device)
         self._device_set = True
-
-    def _check_initialised(self) -> None:
-        if not self.torch_npu.npu.is_initialized():
-            raise RuntimeUnavailableError(
-                f"{UTILS}.set_dump returned although the NPU is not initialised, so that no dump is on"
-            )
 
     def stop(self) -> None:
         """Wait for the devices in use and switch the dump off; does nothing where none is on.
@@ -532,7 +529,7 @@ class VariedModules(PerturbedCalls):
         inputs = [*self._inputs_of(type(module).__name__, {**dict(enumerate(arguments)), **named})]
         self._replaced.put_back()
         try:
-            with self._inputs.of(inputs):
+            with self.of(inputs):
                 return original(module, *arguments, **named)
         finally:
             if self.wanted:

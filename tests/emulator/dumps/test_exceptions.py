@@ -20,7 +20,7 @@ from onnx import TensorProto, helper
 from pytest_npudump.dump.dtypes import BY_PROTO
 from pytest_npudump.dump.filebytes import raw_bytes
 from pytest_npudump.dump.files.core import read_core
-from pytest_npudump.dump.names import read_mapping
+from pytest_npudump.dump.names import libstdcxx_hash, read_mapping
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.emulator import install
 from pytest_npudump.emulator.dumps.exceptions import (
@@ -30,7 +30,6 @@ from pytest_npudump.emulator.dumps.exceptions import (
     container,
     exception_header,
 )
-from pytest_npudump.emulator.dumps.writer import path_hash
 from pytest_npudump.emulator.faults import fail
 from pytest_npudump.emulator.process import process
 from pytest_npudump.onnxmodels.tensor_types import Tensor
@@ -289,8 +288,8 @@ def test_a_name_too_long_for_a_file_is_hashed_without_its_directory(
     assert re.fullmatch(rf"Neg\.{long}\.1\.\d{{17}}", name)
     assert (folder / short).is_file()
     (real_short, real_name), *_ = read_mapping(SAMPLES / "mapping.csv").items()
-    assert str(path_hash(real_name.encode())) == real_short
-    assert str(path_hash(name.encode())) == short
+    assert str(libstdcxx_hash(real_name.encode())) == real_short
+    assert str(libstdcxx_hash(name.encode())) == short
 
 
 def test_a_single_operator_that_fails_is_dumped(started: Any, exceptions: Any) -> None:

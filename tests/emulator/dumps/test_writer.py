@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pytest_npudump.dump.dtypes import BY_NAME, BY_PROTO
+from pytest_npudump.dump.names import libstdcxx_hash
 from pytest_npudump.emulator.dumps.writer import (
     NO_OFFSET,
     Clock,
@@ -17,7 +18,6 @@ from pytest_npudump.emulator.dumps.writer import (
     TaskFile,
     append,
     encode_header,
-    path_hash,
     prefix,
     write,
 )
@@ -54,11 +54,11 @@ def test_scalar_of_a_single_operator_is_encoded_as_in_a_real_header(wire: Any) -
 
 def test_hash_of_a_name_is_that_of_a_real_mapping() -> None:
     short, name = (DATA / "exception-mapping.csv").read_text().strip().split(",")
-    assert path_hash(name.encode()) == int(short)
+    assert libstdcxx_hash(name.encode()) == int(short)
 
 
 def test_hash_is_that_of_libstdcxx() -> None:
-    assert [path_hash(text) for text in (b"", b"hello")] == [6142509188972423790, 2762169579135187400]
+    assert [libstdcxx_hash(text) for text in (b"", b"hello")] == [6142509188972423790, 2762169579135187400]
 
 
 def test_existing_file_is_extended(tmp_path: Path) -> None:

@@ -253,7 +253,7 @@ def test_cause_of_an_empty_dump_follows_what_mindspore_left(dump_path: Path) -> 
     activity = MindSporeActivity(dump_path)
     assert "compiled no graph" in activity.likely_cause
     leave(dump_path)
-    assert activity.was_read
+    assert activity.initialised
     assert "compiled no graph" in activity.likely_cause
     leave(dump_path, ORDER)
     assert activity.likely_cause == "MindSpore compiled a graph which then never ran"
