@@ -286,8 +286,8 @@ def read_operands(failure: FailingTensor, models: Models) -> Operands:
         alone = judge_alone(judged)
     except NotAtHandError as error:
         raise RequestError(
-            f"{failure.key} cannot be reproduced by itself: {error}; --reduce looks for a piece of the model "
-            f"that can, npudump_dump_limit has the second run dump more"
+            f"{failure.key} cannot be reproduced by itself: {error}; npudump_dump_limit has the second run "
+            f"dump more"
         ) from error
     if alone.verdict == CONVICTED:
         return Operands(found, judged, alone, REFERENCE)
@@ -297,5 +297,5 @@ def read_operands(failure: FailingTensor, models: Models) -> Operands:
     raise RequestError(
         f"{failure.key} does not fail by itself: it computes what {models.reference.path.name} makes of its "
         f"inputs ({why}), and what feeds it is not known to be as in the golden; name its source with "
-        f"--layer, or look for a piece of the model that fails with --reduce"
+        f"--layer"
     )

@@ -42,12 +42,10 @@ class TrialRun:
 
     Attributes:
         fails: whether its layers differ; a test that cannot run does not fail so.
-        first: the first layer that differs; "" for none.
         error: why nothing could be judged, in words; "" where something was.
     """
 
     fails: bool
-    first: str = ""
     error: str = ""
 
 
@@ -57,7 +55,7 @@ class Reproduction(ABC):
 
     Attributes:
         failure: what the report knows of it.
-        layers: names of the operators.
+        layer: name of the operator.
         criterion: what the output is held against.
         drawn: whether inputs, and weights, are drawn.
     """
@@ -66,7 +64,7 @@ class Reproduction(ABC):
     """Command that runs it in its folder."""
 
     failure: FailingTensor
-    layers: tuple[str, ...]
+    layer: str
     criterion: str
     drawn: bool = False
 
@@ -153,19 +151,18 @@ def ran(folder: Path, command: Sequence[str]) -> subprocess.CompletedProcess[str
     )
 
 
-def trial_of(done: subprocess.CompletedProcess[str], name: str, *, fails: bool, first: str = "") -> TrialRun:
+def trial_of(done: subprocess.CompletedProcess[str], name: str, *, fails: bool) -> TrialRun:
     """Parse the end of a process: exit code 0 for a pass, 1 for the expected failure.
 
     Args:
         done: the process.
         name: of the program.
         fails: whether it says that layers differ.
-        first: the first of these.
     """
     if done.returncode == 0:
         return TrialRun(fails=False)
     if done.returncode == 1 and fails:
-        return TrialRun(fails=True, first=first)
+        return TrialRun(fails=True)
     lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     return TrialRun(fails=False, error="\n".join(lines[-_LAST:]) or f"{name} ended with {done.returncode}")
 
