@@ -213,20 +213,15 @@ def _golden(data: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> Re
             f"digest, noise"
         )
         raise _bad_golden(path, lines["columns"], reason)
-    try:
-        cells, changed = without_stamps(data["tensors"])
-        table = parse_table(cells, columns, digits)
-    except rows.RowError as error:
-        raise _bad_golden(path, lines["tensors"] + 1 + error.row, error.reason) from error
-    try:
-        table = with_projections(table, data.get(PROJECTIONS, ""))
-    except rows.RowError as error:
-        raise _bad_golden(path, lines[PROJECTIONS] + 1 + error.row, error.reason) from error
     extra = {key: value for key, value in data.items() if key not in (*_RESERVED, *BLOCKS)}
     blocks = {name: data[name] for name in BLOCKS if name in data}
-    name = ""
+    name = _TABLE
     checks = {EDGES: check_edge_lines, MODELS: check_model_lines, POINTERS: read_pointers}
     try:
+        cells, changed = without_stamps(data[name])
+        table = parse_table(cells, columns, digits)
+        name = PROJECTIONS
+        table = with_projections(table, data.get(name, ""))
         for name, check in checks.items():
             check(blocks.get(name, ""))
     except rows.RowError as error:

@@ -186,23 +186,6 @@ class Models:
     own: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Operands:
-    """One operator of the device's model, and what one execution gave it.
-
-    Attributes:
-        found: the operator in the device's model, with its arrays.
-        judged: the same operator in the reference.
-        alone: what onnxruntime makes of the inputs, against what the device made of them.
-        criterion: :data:`REFERENCE` or :data:`GOLDEN`.
-    """
-
-    found: DumpedOperator
-    judged: DumpedOperator
-    alone: Alone
-    criterion: str
-
-
 def models_of(failure: FailingTensor, model: Path | None = None) -> Models:
     """Read the ONNX models of a failure.
 
@@ -259,8 +242,14 @@ def _refuse_another(failure: FailingTensor, path: Path) -> None:
         )
 
 
-def read_operands(failure: FailingTensor, models: Models) -> Operands:
+def read_operands(
+    failure: FailingTensor, models: Models
+) -> tuple[DumpedOperator, DumpedOperator, Alone, str]:
     """Find the operator and its arrays in the second run's dump, and what shows that it is wrong.
+
+    Returns:
+        The operator in the device's model, the same in the reference, what onnxruntime makes of the inputs
+        against what the device made of them, and :data:`REFERENCE` or :data:`GOLDEN`.
 
     Raises:
         RequestError: the dump is gone, an input of the operator is not in it, or neither the reference nor
@@ -290,9 +279,9 @@ def read_operands(failure: FailingTensor, models: Models) -> Operands:
             f"dump more"
         ) from error
     if alone.verdict == CONVICTED:
-        return Operands(found, judged, alone, REFERENCE)
+        return found, judged, alone, REFERENCE
     if failure.golden is not None and failure.source and failure.reasons:
-        return Operands(found, judged, alone, GOLDEN)
+        return found, judged, alone, GOLDEN
     why = alone.why or f"{alone.apart:.3g} off, {alone.allowed:.3g} allowed"
     raise RequestError(
         f"{failure.key} does not fail by itself: it computes what {models.reference.path.name} makes of its "

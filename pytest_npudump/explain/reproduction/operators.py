@@ -33,12 +33,12 @@ from pytest_npudump.explain.reproduction.failure import (
 )
 from pytest_npudump.explain.reproduction.reproduction import (
     README,
-    Readme,
     Reproduction,
     TrialRun,
     code,
     draw,
     ran,
+    readme,
     trial_of,
 )
 from pytest_npudump.golden.path import golden_path
@@ -188,7 +188,7 @@ class OperatorReproduction(Reproduction):
         yield _TEST_FILE, self._test().encode()
         yield "pytest.ini", _INI.encode()
         yield "conftest.py", _CONFTEST.encode()
-        yield README, self._readme().text(self.failure).encode()
+        yield README, self._readme().encode()
 
     def _test(self) -> str:
         """Return the test; whatever names there are in it are literals of Python."""
@@ -225,7 +225,7 @@ class OperatorReproduction(Reproduction):
             model=f"{self.name}.om",
         )
 
-    def _readme(self) -> Readme:
+    def _readme(self) -> str:
         failure, who = self.failure, "emulator" if self.failure.runtime == "emulator" else "device"
         given = (
             "drawn inputs with the statistics of those that it had"
@@ -258,7 +258,8 @@ class OperatorReproduction(Reproduction):
             "`outputs.npz`": f"the outputs of the {who} and of onnxruntime, as far as they are known",
             "`test_repro.py`, `pytest.ini`, `conftest.py`": "the test, and its project's configuration",
         }
-        return Readme(
+        return readme(
+            failure,
             title=self.key.layer,
             given=f"Of {code(self.origin)}, on {given} that it had in {code(failure.test)}. {again}",
             run=_RUN.format(atc=typed("atc", *options, f"--soc_version={soc or 'SOC'}")),
@@ -335,13 +336,12 @@ def of_operator(failure: FailingTensor, models: Models, *, drawn: bool = False) 
             show the fault, which has no say about drawn inputs.
         ModelError: onnxruntime refuses a model.
     """
-    operands = read_operands(failure, models)
-    if drawn and operands.criterion == GOLDEN:
+    found, judged, alone, criterion = read_operands(failure, models)
+    if drawn and criterion == GOLDEN:
         raise RequestError(
             f"--synthetic: {failure.key} is compared with its golden, which is for the recorded inputs only; "
             f"set reference= in the marker of {failure.test}"
         )
-    found, judged = operands.found, operands.judged
     feeds = {name: draw(one, at) if drawn else one for at, (name, one) in enumerate(found.feeds.items())}
     own = drawn and models.own
     model, expected = _model_of(models.device, found.node, feeds, found.tensor, drawn=own)
@@ -350,7 +350,7 @@ def of_operator(failure: FailingTensor, models: Models, *, drawn: bool = False) 
         pairs = zip(judged.feeds.items(), feeds.values(), strict=True)
         same = {name: one.astype(array.dtype) for (name, array), one in pairs}
         reference, expected = _model_of(models.reference, judged.node, same, judged.tensor)
-    golden = failure.golden if operands.criterion == GOLDEN else None
+    golden = failure.golden if criterion == GOLDEN else None
     return OperatorReproduction(
         failure=failure,
         name=models.device.path.stem,
@@ -360,10 +360,10 @@ def of_operator(failure: FailingTensor, models: Models, *, drawn: bool = False) 
         reference=reference,
         expected=expected,
         inputs=feeds,
-        criterion=operands.criterion,
+        criterion=criterion,
         golden=_excerpt(golden, failure.key) if golden is not None else None,
         got={} if drawn else {found.tensor: found.output},
-        alone=operands.alone,
+        alone=alone,
         drawn=drawn,
         remarks=_KEPT_WEIGHTS if drawn and not models.own else (),
     )
