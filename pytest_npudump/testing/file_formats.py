@@ -15,7 +15,6 @@ from typing import Final
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
 
 from pytest_npudump.dump.arrays.decode import load, why_opaque
 from pytest_npudump.dump.columns import IO_ORDER
@@ -25,7 +24,7 @@ from pytest_npudump.dump.table import sanitised_key
 from pytest_npudump.errors import FormatError, MissingExtraError
 
 try:
-    from hypothesis import strategies as st
+    from hypothesis import HealthCheck, given, settings, strategies as st
 except ModuleNotFoundError as error:
     raise MissingExtraError("pytest_npudump.testing", "hypothesis", "testing") from error
 
