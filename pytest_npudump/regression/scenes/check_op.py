@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
     Array = NDArray[Any]
-    Expected = tuple[Array, np.dtype[Any]]
-    """An output as the reference gives it, in its own precision (integers and bools: in the type of the
-    output), and the type of the output."""
 
     from pytest_npudump.dump.records import Payload, TensorRecord
     from pytest_npudump.regression.case import Case
@@ -63,6 +60,18 @@ class Question:
     widen: bool = True
 
 
+class Expected(NamedTuple):
+    """An output as the reference gives it.
+
+    Attributes:
+        values: in the reference's own precision; of integers and bools in the type of the output.
+        dtype: what the output is to be.
+    """
+
+    values: Array
+    dtype: np.dtype[Any]
+
+
 def answer_of(question: Question) -> tuple[Expected, ...]:
     """Ask the reference.
 
@@ -93,7 +102,7 @@ def answer_of(question: Question) -> tuple[Expected, ...]:
 
 def _expected(operator: str, array: Array, dtype: np.dtype[Any]) -> Expected:
     if is_float(dtype):
-        return array, dtype
+        return Expected(array, dtype)
     with np.errstate(invalid="ignore"):
         plain = array.astype(dtype)
     if not np.array_equal(plain, array):
@@ -101,7 +110,7 @@ def _expected(operator: str, array: Array, dtype: np.dtype[Any]) -> Expected:
             f"check_op({operator!r}): the reference gives {array.dtype} with values that {dtype} does not "
             f"hold; let it return {dtype}, or name another type in dtypes"
         )
-    return plain, dtype
+    return Expected(plain, dtype)
 
 
 def arrays_of(found: Any, who: str) -> list[Array]:
