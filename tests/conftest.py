@@ -440,7 +440,7 @@ def collects(warm: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions that commands start are processes of their own that are forked, not started from nothing."""
     from pytest_npudump.cli import demo
     from pytest_npudump.cli.common import project
-    from pytest_npudump.explain.reproduction import pieces
+    from pytest_npudump.explain.reproduction import operators
 
     def run(
         command: list[str], cwd: Path = Path(), env: dict[str, str] | None = None, **_: object
@@ -452,7 +452,7 @@ def collects(warm: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in (demo, project):
         monkeypatch.setattr(module, "subprocess", SimpleNamespace(run=run, DEVNULL=None))
-    monkeypatch.setattr(pieces, "ran", pieces.ran)
+    monkeypatch.setattr(operators, "ran", operators.ran)
     runpy.run_path(str(TESTS / "data/warm.py"))["fork_reproductions"](warm.client)
 
 

@@ -34,7 +34,7 @@ class Verb(NamedTuple):
         work: module and function; "" for ``run`` of the command's module.
         dest: what the verbs below it are called.
         plumbing: whether git and scripts call it, so that a help lists it apart.
-        renamed: names of an earlier release, by what they are called now.
+        renamed: names of an earlier release, by what they are called now; "" for nothing.
     """
 
     description: str
@@ -543,13 +543,6 @@ VERBS: Mapping[str, Verb] = {
             ),
             _path("--model", "ONNX", "ONNX model that ran; default: as in the report"),
             _flag(
-                "--reduce",
-                "search the smallest part of the model that still fails, with inputs computed by onnxruntime",
-            ),
-            _path(
-                "--inputs", "NPZ", "with --reduce: inputs of the model; default: as dumped by the second run"
-            ),
-            _flag(
                 "--synthetic",
                 "replace inputs and weights by random values of the same shapes and statistics; writes "
                 "nothing if the failure disappears",
@@ -558,6 +551,7 @@ VERBS: Mapping[str, Verb] = {
             _of("--runtime", "runtime of the test, as in --npudump-runtime; default: auto", default=""),
             _JSON,
         ),
+        renamed={"--reduce": "", "--inputs": ""},
     ),
     "config": Verb(
         "",

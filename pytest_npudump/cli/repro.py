@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from pytest_npudump.cli.common.output import present, to_stderr
-from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.cli.common.project import last_results
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import RequestError
 from pytest_npudump.explain.reproduction.calls import CPU, of_call
 from pytest_npudump.explain.reproduction.failure import FailingTensor, Models, models_of, read_failure
-from pytest_npudump.explain.reproduction.pieces import Reduction, of_operator, reduced
+from pytest_npudump.explain.reproduction.operators import of_operator
 from pytest_npudump.explain.reproduction.reproduction import Reproduction, TrialRun, write_and_try
 from pytest_npudump.language.text import typed
 from pytest_npudump.language.translation import gettext as _
@@ -24,17 +23,15 @@ from pytest_npudump.results.entry import LINES, results_in
 
 def run(arguments: argparse.Namespace) -> int:
     """Make it; 0 where its test fails or was not to run, 1 where it passes, 2 where it cannot run."""
-    _check(arguments)
+    if arguments.synthetic and arguments.no_run:
+        raise RequestError(
+            "--synthetic with --no-run: drawn values are kept only where the operator's own test has "
+            "been seen to fail on them"
+        )
     failure = read_failure(_report(arguments.report), arguments.layer)
-    found: Reduction | None = None
     if failure.call is not None and arguments.model is None:
         _check_call(arguments, failure)
         reproduction: Reproduction = of_call(failure, drawn=arguments.synthetic)
-    elif arguments.reduce:
-        models = _models(failure, arguments.model)
-        with progress("looking for the smallest piece that fails") as report:
-            found = reduced(failure, models, arguments.inputs, arguments.runtime, report)
-        reproduction = found.reproduction
     else:
         reproduction = of_operator(failure, _models(failure, arguments.model), drawn=arguments.synthetic)
     trial = write_and_try(
@@ -44,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         runtime=arguments.runtime,
         must_fail=arguments.synthetic,
     )
-    told = arguments.output, reproduction, trial, found
+    told = arguments.output, reproduction, trial
     present(arguments, lambda: _as_json(*told), _lines(*told))
     return _ended(arguments, reproduction, trial)
 
@@ -77,25 +74,8 @@ def _models(failure: FailingTensor, model: Path | None) -> Models:
     return models
 
 
-def _check(arguments: argparse.Namespace) -> None:
-    if arguments.synthetic and (arguments.reduce or arguments.no_run):
-        other = "--reduce" if arguments.reduce else "--no-run"
-        raise RequestError(
-            f"--synthetic with {other}: drawn values are kept only where the operator's own test has "
-            "been seen to fail on them"
-        )
-    if arguments.reduce and arguments.no_run:
-        raise RequestError("--reduce with --no-run: a piece is known to fail only by running it")
-    if arguments.inputs and not arguments.reduce:
-        raise RequestError(
-            "--inputs: only --reduce runs the whole model; an operator has its own in the dump"
-        )
-
-
 def _check_call(arguments: argparse.Namespace, failure: FailingTensor) -> None:
     """Refuse options that do not apply to a call of torch."""
-    if arguments.reduce:
-        raise RequestError(f"--reduce: {failure.key} is of a call of torch, which is one operator already")
     if arguments.runtime not in ("", "auto", "torch_npu"):
         raise RequestError(
             f"--runtime={arguments.runtime}: {failure.key} is of a call of torch: torch_npu runs it, or "
@@ -103,21 +83,14 @@ def _check_call(arguments: argparse.Namespace, failure: FailingTensor) -> None:
         )
 
 
-def _lines(
-    folder: Path, reproduction: Reproduction, trial: TrialRun | None, found: Reduction | None
-) -> Iterator[str]:
-    layers = reproduction.layers
+def _lines(folder: Path, reproduction: Reproduction, trial: TrialRun | None) -> Iterator[str]:
     command = f"{typed('cd', folder)} && {reproduction.command}"
-    what = layers[0] if len(layers) == 1 else f"{layers[0]} to {layers[-1]} ({len(layers)} operators)"
-    if found is not None:
-        yield f"smallest piece: {what}, of {found.operators} that {reproduction.key.layer} follows from"
-        yield from (f"checked: {line}" for line in found.checks)
     if trial is None:
-        yield f"{what}: written to {folder}, not run: {command}"
+        yield f"{reproduction.layer}: written to {folder}, not run: {command}"
     elif trial.fails:
         by_cpu = reproduction.criterion == CPU
         against = "the CPU" if by_cpu else f"its {reproduction.criterion}"
-        yield f"{what}: failure reproduced against {against}: {command}"
+        yield f"{reproduction.layer}: failure reproduced against {against}: {command}"
 
 
 def _ended(arguments: argparse.Namespace, reproduction: Reproduction, trial: TrialRun | None) -> int:
@@ -147,17 +120,14 @@ def _ended(arguments: argparse.Namespace, reproduction: Reproduction, trial: Tri
     return 1
 
 
-def _as_json(
-    folder: Path, reproduction: Reproduction, trial: TrialRun | None, found: Reduction | None
-) -> dict[str, Any]:
+def _as_json(folder: Path, reproduction: Reproduction, trial: TrialRun | None) -> dict[str, Any]:
     return {
         "folder": str(folder),
         "test": reproduction.failure.test,
         "key": str(reproduction.key),
-        "layers": list(reproduction.layers),
+        "layers": [reproduction.layer],
         "criterion": reproduction.criterion,
         "synthetic": reproduction.drawn,
         "fails": None if trial is None or trial.error else trial.fails,
         "error": trial.error or None if trial is not None else None,
-        "checks": list(found.checks) if found is not None else [],
     }

@@ -144,13 +144,13 @@ def judge(
         golden, copies = with_own_copies(golden, run)
         tolerances = replace(tolerances, copies=copies)
     run, left_out = seen_by(golden, run, terms)
-    numbered = number_calls(golden.table, run.table)
-    tables = golden.table, numbered.table
+    numbered, own_keys, of_calls = number_calls(golden.table, run.table)
+    tables = golden.table, numbered
     tensors = golden.tensors, run.tensors
     pairs: dict[int, Pair] = {}
     examined: dict[int, PairElements] = {}
     if elements is None and any(map(_holds_elements, tensors)):
-        tolerances = with_upstream(golden, numbered.table, tolerances)
+        tolerances = with_upstream(golden, numbered, tolerances)
         alignment = align(tables[0].keys, tables[1].keys)
         rows = alignment.golden.tolist(), alignment.actual.tolist()
         pairs = dict(_pairs(tensors, tables, rows, terms, tolerances))
@@ -163,7 +163,7 @@ def judge(
     found = compared if elements is None else dict(elements)
     comparison = compare_tables(*tables, tolerances, approved=terms.against != RUN)
     if comparison.count(FAIL) and not pairs:  # which takes ten times as long as to compare
-        tolerances = with_upstream(golden, numbered.table, tolerances)
+        tolerances = with_upstream(golden, numbered, tolerances)
         if tolerances.upstream.found:
             comparison = compare_tables(*tables, tolerances, approved=terms.against != RUN)
     if numerics == Numerics() and (alone := _changed_alone(golden, run, terms, comparison)):
@@ -174,8 +174,8 @@ def judge(
         comparison = without_ties(comparison, pairs, tolerances)
     return replace(
         comparison,
-        remarks=(*paired, *left_out, *numbered.notes, *comparison.remarks),
-        own_keys=numbered.own,
+        remarks=(*paired, *left_out, *of_calls, *comparison.remarks),
+        own_keys=own_keys,
         numerics=numerics,
         tolerances=tolerances,
         elements=found,

@@ -15,7 +15,7 @@ from pytest_npudump.errors import RequestError
 from pytest_npudump.language.text import number_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pytest_npudump.runtime.base import ModelSession
 
     Array = np.ndarray[Any, np.dtype[Any]]
-    from collections.abc import Iterable, Sequence
 
 
 @dataclass(slots=True)
@@ -100,9 +99,6 @@ class _WatchedSession:
             # The device counts an execution that failed, too, and none that never reached it.
             if self._session.executions > before:
                 self._model.runs.append(copies)
-
-    def close(self) -> None:
-        self._session.close()
 
     def __enter__(self) -> Self:
         self._session.__enter__()

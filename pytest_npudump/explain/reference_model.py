@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,7 +59,7 @@ class Node:
         return tuple(dict.fromkeys(self.operator.inputs))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ReferenceModel:
     """An ONNX model, read and ready to run.
 
@@ -84,8 +84,6 @@ class ReferenceModel:
     proto: Any
     sessions: dict[tuple[str, ...], Any] = field(default_factory=dict)
     pieces: dict[tuple[object, ...], Any] = field(default_factory=dict)
-    _held: dict[str, tuple[int, int, Any]] = field(default_factory=dict)
-    _written: list[Any] = field(default_factory=list)
 
     @classmethod
     def of_file(cls, path: Path) -> ReferenceModel:
@@ -142,22 +140,26 @@ class ReferenceModel:
         nodes = (name for node in self.nodes for name in (node.name, *node.operator.outputs))
         return frozenset((*nodes, *self.inputs))
 
+    @cached_property
+    def _written(self) -> Sequence[Any]:
+        return [each for each in self.proto.graph.node if each.op_type != CONSTANT]
+
     def written(self, node: Node) -> Any:
         """Return the ``NodeProto`` of an operator."""
-        if not self._written:
-            self._written.extend(each for each in self.proto.graph.node if each.op_type != CONSTANT)
         return self._written[node.operator.task - 1]
 
+    @cached_property
     def held(self) -> Mapping[str, tuple[int, int, Any]]:
-        """Return the graph's content by name: with kind (node, initializer, sparse one) and place."""
-        if not self._held:
-            graph = self.proto.graph
-            constants = ((name, one) for one in graph.node if one.op_type == CONSTANT for name in one.output)
-            weights = ((tensor.name, tensor) for tensor in graph.initializer)
-            sparse = ((tensor.values.name, tensor) for tensor in graph.sparse_initializer)
-            for kind, named in enumerate((constants, weights, sparse)):
-                self._held.update((name, (kind, place, one)) for place, (name, one) in enumerate(named))
-        return self._held
+        """The graph's content by name: with kind (node, initializer, sparse one) and place."""
+        graph = self.proto.graph
+        constants = ((name, one) for one in graph.node if one.op_type == CONSTANT for name in one.output)
+        weights = ((tensor.name, tensor) for tensor in graph.initializer)
+        sparse = ((tensor.values.name, tensor) for tensor in graph.sparse_initializer)
+        return {
+            name: (kind, place, one)
+            for kind, named in enumerate((constants, weights, sparse))
+            for place, (name, one) in enumerate(named)
+        }
 
     def run(
         self, feeds: Mapping[str, Array], tensors: Mapping[str, int]
@@ -293,7 +295,7 @@ def piece_of(model: ReferenceModel, nodes: Sequence[Node], feeds: Mapping[str, T
     piece.functions.extend(model.proto.functions)
     piece.graph.name = model.proto.graph.name or model.path.stem
     kinds = piece.graph.node, piece.graph.initializer, piece.graph.sparse_initializer
-    held = [model.held()[name] for name in wanted & model.held().keys()]
+    held = [model.held[name] for name in wanted & model.held.keys()]
     for kind, _, one in sorted(held, key=lambda one: one[:2]):
         kinds[kind].append(one)
     for node in nodes:  # under the name that it has in dumps, which may come from its place in the model

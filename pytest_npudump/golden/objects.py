@@ -22,12 +22,11 @@ from pytest_npudump.storage.atomic import sweep, write_whole
 from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pytest_npudump.storage.atomic import Chunk
 
     Bytes = np.ndarray[Any, np.dtype[np.uint8]]
-    from collections.abc import Callable
 
     Found = TypeVar("Found")
 

@@ -360,7 +360,7 @@ def stage_pair(
         except BaseException:
             _settle(golden.path, target, waiting)
             raise
-    return Recording(golden.path, staged.file, staged.digest, recording)
+    return replace(staged, tensors=recording)
 
 
 def facts_of(where: Mapping[str, Any], left_out: Sequence[str], sources: Sequence[str]) -> dict[str, Any]:
@@ -468,20 +468,7 @@ def is_there(path: Path) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class StagedGolden:
-    """A golden that is to be the content of a file.
-
-    Attributes:
-        file: what is to replace the file, beside it; None where the golden is its content already.
-        digest: of that content.
-    """
-
-    file: Path | None
-    digest: str
-
-
-def stage_golden(path: Path, golden: Record) -> StagedGolden:
+def stage_golden(path: Path, golden: Record) -> Recording:
     """Write the new content of the file at ``path`` beside it.
 
     Raises:
@@ -491,11 +478,11 @@ def stage_golden(path: Path, golden: Record) -> StagedGolden:
     content = _content(golden)
     digest = content_digest(content)
     if has_digest(path, digest):  # asked before the lock, which a folder that is read-only has no place for
-        return StagedGolden(None, digest)
+        return Recording(path, None, digest)
     with locked(path) as target:
         refuse_others(target)
         held = has_digest(target, digest)
-        return StagedGolden(None if held else stage_file(target, [content], digest[:16]), digest)
+        return Recording(path, None if held else stage_file(target, [content], digest[:16]), digest)
 
 
 def _content(golden: Record) -> bytes:
@@ -513,7 +500,7 @@ def _content(golden: Record) -> bytes:
 
 
 def has_digest(path: Path, digest: str) -> bool:
-    """Return whether the content of the file at ``path`` is that of :attr:`StagedGolden.digest`."""
+    """Return whether the content of the file at ``path`` has the :func:`content_digest`."""
     try:
         return content_digest(read_regular(path)) == digest
     except OSError:

@@ -244,8 +244,7 @@ def stage_stored(
     """
     arrays = {key: array for key, (array, _) in tensors.items()}
     golden = naming(golden, arrays, facts_of({STORED: HASH}, left_out, sources), store.keep)
-    staged = stage_golden(golden.path, golden)
-    return Recording(golden.path, staged.file, staged.digest)
+    return stage_golden(golden.path, golden)
 
 
 def naming(

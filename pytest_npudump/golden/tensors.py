@@ -26,12 +26,11 @@ from pytest_npudump.storage.atomic import locked, replace_file
 from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     Array = np.ndarray[Any, np.dtype[Any]]
     Tensor = np.ndarray[Any, np.dtype[Any]]
-    from collections.abc import Iterator
 
 
 _BYTES = "npudump.bytes"

@@ -430,8 +430,7 @@ class Goldens:
             GoldenError: it cannot be written; the old file is as it was.
         """
         if tensors is None:
-            staged = stage_golden(golden.path, golden)
-            return Recording(golden.path, staged.file, staged.digest)
+            return stage_golden(golden.path, golden)
         if self.store.url:
             layers = (tensors.left_out, self.store, tensors.sources)
             return stage_stored(replace(golden, base=None), tensors.tensors, *layers)
@@ -451,8 +450,7 @@ class Goldens:
         """
         table = replace(golden.table, noise=cells)
         calibrated = replace(golden, table=table, extra={**golden.extra, **head})
-        staged = stage_golden(golden.path, calibrated)
-        return Recording(golden.path, staged.file, staged.digest)
+        return stage_golden(golden.path, calibrated)
 
     def successor(
         self,

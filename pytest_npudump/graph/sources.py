@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.compare.stats.alignment import ABSENT
+from pytest_npudump.compare.stats.allowances import shares_of_allowed
 from pytest_npudump.compare.stats.fingerprints import apart, norms
-from pytest_npudump.compare.stats.numbers import Pairs, half_unit, scales
+from pytest_npudump.compare.stats.numbers import Pairs, scales
 from pytest_npudump.compare.stats.verdict import FAIL, GRAPH_INPUT, Comparison, aligned_keys
 from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.stats.compact_projections import steps
-from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS
+from pytest_npudump.dump.table import MEASURED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -153,16 +154,20 @@ def find_sources(
     for number, (at, begins) in enumerate(zip(origins.sources, starts, strict=True)):
         before = (upstream[at] | (upstream[begins] if begins < at else 0)) & ~(1 << number)
         behind.append((before & -before).bit_length() - 1 if before else None)
-    for number, (at, begins) in enumerate(zip(origins.sources, starts, strict=True)):
+    passing_starts = [
+        None if begins == at or begins in ends else begins
+        for at, begins in zip(origins.sources, starts, strict=True)
+    ]
+    of_allowed = shares_of_allowed(comparison, tolerances) if {*passing_starts} - {None} else np.empty(0)
+    for number, (at, passing) in enumerate(zip(origins.sources, passing_starts, strict=True)):
         earlier = behind[number] = _without_cycle(number, behind)
-        passing = None if begins == at or begins in ends else begins
         found.append(
             Source(
                 key=graph.keys[at],
                 op_type=graph.op_types[at],
                 explains=reached[number],
                 begins=None if passing is None else graph.keys[passing],
-                share=0.0 if passing is None else share_of_allowed(comparison, passing, tolerances),
+                share=0.0 if passing is None else float(of_allowed[passing]),
                 behind=None if earlier is None else graph.keys[origins.sources[earlier]],
                 known=at not in origins.doubtful,
                 cycle=at in origins.cycles,
@@ -400,44 +405,6 @@ def _distances(pairs: Pairs) -> NDArray[np.float64]:
     printed = 2 * steps(golden) if summed else 0.0
     found[both] = apart(np.where(np.isfinite(away), away, 0.0), printed, summed=summed)
     return found
-
-
-def share_of_allowed(comparison: Comparison, position: int, tolerances: Tolerances) -> float:
-    """Return the largest difference of a tensor's statistics and projections by what each may differ by.
-
-    Args:
-        comparison: the tensors.
-        position: in its alignment, of one that both sides have.
-        tolerances: what decides.
-    """
-    row = np.array([position])
-    pairs = Pairs(
-        comparison.golden,
-        comparison.actual,
-        comparison.alignment.golden[row],
-        comparison.alignment.actual[row],
-    )
-    columns = np.flatnonzero(np.logical_and(*pairs.known())[0, :MEASURED])
-    at = np.zeros_like(columns)
-    golden, actual = pairs.golden.values[pairs.here[0], columns], pairs.actual.values[pairs.there[0], columns]
-    named = pairs.layer(0), pairs.dtype(0)
-    own = pairs.key(0), pairs.op_type(0)
-    rules = [tolerances.decide(*named, STATISTICS[c], *own) for c in columns.tolist()]
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        atol, rtol = np.array([(rule.atol, rule.rtol) for rule in rules], np.float64).reshape(-1, 2).T
-        allowed = atol + rtol * scales(pairs, golden, at, columns)
-        for table, rows, values in (
-            (pairs.golden, pairs.here, golden),
-            (pairs.actual, pairs.there, actual),
-        ):
-            allowed += half_unit(values, np.full(len(columns), table.digits[rows[0]]))
-        shares = np.abs(actual - golden) / allowed
-        rule = tolerances.decide(*named, PROJECTIONS, *own)
-        root = np.sqrt(float(pairs.golden.counts[pairs.here[0]] or 0))
-        shares = np.append(
-            shares, _distances(pairs) / (rule.atol * root + rule.rtol * norms(pairs.golden)[pairs.here])
-        )
-    return float(np.nan_to_num(shares, nan=0.0, posinf=np.inf).max(initial=0.0))
 
 
 _LAYOUT = re.compile(

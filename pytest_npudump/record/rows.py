@@ -282,37 +282,27 @@ def refuse_duplicates(keys: Sequence[str]) -> None:
 
 
 def _read_floats(cells: list[str], name: str) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    known = _known(cells)
+    known, joined = _known(cells), " ".join(cells)
     texts = cells if known.all() else ["nan" if cell == _ABSENT else cell for cell in cells]
     try:
-        _plain_text(" ".join(cells))
         values = np.fromiter(map(float, texts), np.float64, len(cells))
+        plain = "_" not in joined and joined.isascii() and not np.isinf(values).any()
     except ValueError:
-        raise _bad_number(texts, name) from None
-    for row in np.flatnonzero(np.isinf(values)).tolist():
-        if not cells[row].endswith("inf"):
-            raise RowError(row, f"{cells[row][:120]!r} in column {name} is beyond the range of float64")
+        plain = False
+    if not plain:
+        values = np.array([_float(text, row, f"in column {name}") for row, text in enumerate(texts)])
     return known, values
 
 
-def _plain_text(text: str) -> None:
-    """Refuse texts that ``float()`` takes besides numbers: ``1_000`` and digits of other scripts."""
-    if "_" in text or not text.isascii():
-        raise ValueError(text)
-
-
-def _bad_number(texts: Sequence[str], name: str) -> RowError:
-    row = next(row for row, text in enumerate(texts) if not _is_number(text))
-    return RowError(row, f"{texts[row][:120]!r} in column {name} is not a number")
-
-
-def _is_number(text: str) -> bool:
+def _float(text: str, row: int, where: str) -> float:
+    """Read a number, but none that ``float()`` takes besides: ``1_000`` and digits of other scripts."""
     try:
-        _plain_text(text)
-        float(text)
+        value = float("" if "_" in text or not text.isascii() else text)
     except ValueError:
-        return False
-    return True
+        raise RowError(row, f"{text[:120]!r} {where} is not a number") from None
+    if math.isinf(value) and not text.endswith("inf"):
+        raise RowError(row, f"{text[:120]!r} {where} is beyond the range of float64")
+    return value
 
 
 def _read_digests(cells: list[str]) -> tuple[str, ...]:
@@ -565,20 +555,10 @@ def with_projections(table: StatsTable, block: str) -> StatsTable:
         if row is None or row in found:
             why = "a second time" if row is not None else "here, and no line among the tensors"
             raise RowError(number, f"the tensor {key} has projections {why}, remove this line")
-        found[row] = [_sum_of(cell, number) for cell in cells]
+        found[row] = [_float(cell, number, "among the projections") for cell in cells]
         if told is not None:
             peaks[row] = told[1]
     return _with_peaks(table.with_projections(found), peaks)
-
-
-def _sum_of(cell: str, line: int) -> float:
-    try:
-        value = float("" if "_" in cell or not cell.isascii() else cell)
-    except ValueError:
-        raise RowError(line, f"{cell[:120]!r} among the projections is not a number") from None
-    if math.isinf(value) and not cell.endswith("inf"):
-        raise RowError(line, f"{cell[:120]!r} among the projections is beyond the range of float64")
-    return value
 
 
 EXPECTED = "key dtype shape sha256:DIGEST bytes row"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -141,8 +140,8 @@ def parse(text: str, path: Path) -> Record:
         )
     except safeyaml.YamlError as error:
         raise _bad_golden(path, error.line, error.reason) from error
-    data = {**document.data, **{name: block.lines for name, block in blocks.items()}}
-    places = {**document.lines, **{name: block.line for name, block in blocks.items()}}
+    data = {**document.data, **{name: lines for name, (lines, _) in blocks.items()}}
+    places = {**document.lines, **{name: line for name, (_, line) in blocks.items()}}
     version = data.get("npudump-golden")
     if version is None:
         raise GoldenError(f"{path}: not a golden file, expected the key 'npudump-golden: {VERSION}'")
@@ -160,16 +159,10 @@ def parse(text: str, path: Path) -> Record:
     return _golden(data, places, path)
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """Lines of a literal block, without their indentation, and the 1-based line of its ``|``."""
-
-    lines: str
-    line: int
-
-
-def _parted(text: str) -> tuple[str, dict[str, _Block]]:
+def _parted(text: str) -> tuple[str, dict[str, tuple[str, int]]]:
     """The text without the lines of its blocks, and these, where they stand as :func:`render` writes them.
+
+    Of each block without their indentation, with the 1-based line of its ``|``.
 
     PyYAML needs four times their size in memory to hand them over. No blocks: they are still in the text, as
     somebody laid it out otherwise.
@@ -194,7 +187,7 @@ def _parted(text: str) -> tuple[str, dict[str, _Block]]:
         indented = indented and text.find("\n   ", first, end) < 0
         if text[first : first + 1] != "\n" or not indented:
             return text, {}
-        blocks[name] = _Block(lines[1:], text.count("\n", 0, start) + 1)
+        blocks[name] = lines[1:], text.count("\n", 0, start) + 1
     return text[: before + 1] + "".join(f"{name}: |\n" for name in blocks), blocks
 
 
@@ -213,20 +206,15 @@ def _golden(data: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> Re
             f"digest, noise"
         )
         raise _bad_golden(path, lines["columns"], reason)
-    try:
-        cells, changed = without_stamps(data["tensors"])
-        table = parse_table(cells, columns, digits)
-    except rows.RowError as error:
-        raise _bad_golden(path, lines["tensors"] + 1 + error.row, error.reason) from error
-    try:
-        table = with_projections(table, data.get(PROJECTIONS, ""))
-    except rows.RowError as error:
-        raise _bad_golden(path, lines[PROJECTIONS] + 1 + error.row, error.reason) from error
     extra = {key: value for key, value in data.items() if key not in (*_RESERVED, *BLOCKS)}
     blocks = {name: data[name] for name in BLOCKS if name in data}
-    name = ""
+    name = _TABLE
     checks = {EDGES: check_edge_lines, MODELS: check_model_lines, POINTERS: read_pointers}
     try:
+        cells, changed = without_stamps(data[name])
+        table = parse_table(cells, columns, digits)
+        name = PROJECTIONS
+        table = with_projections(table, data.get(name, ""))
         for name, check in checks.items():
             check(blocks.get(name, ""))
     except rows.RowError as error:

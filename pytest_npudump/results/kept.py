@@ -13,18 +13,15 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from pytest_npudump.compare.tolerances.rules import chosen_preset
 from pytest_npudump.dump.records import Dump, TensorRecord, sanitise
 from pytest_npudump.dump.selection import alike_layers
 from pytest_npudump.dump.table import sanitised_key
 from pytest_npudump.errors import GoldenError, NpudumpError, said
-from pytest_npudump.golden.store import HASH, STORED, VARIANT, content_digest, facts_of, read_golden
+from pytest_npudump.golden.store import HASH, STORED, VARIANT, facts_of, read_golden
 from pytest_npudump.golden.stored_tensors import KeptTensors, content_of, naming
 from pytest_npudump.language.text import first_of
-from pytest_npudump.record.record import EMPTY, MODELS, OP_TYPES, UNTOLD, Record
-from pytest_npudump.record.rows import render_projections
+from pytest_npudump.record.record import EMPTY, OP_TYPES, UNTOLD, Record
 from pytest_npudump.record.text import render
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, terms_of
@@ -42,8 +39,6 @@ from pytest_npudump.storage.regular_file import read_regular
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
-
-    from numpy.typing import NDArray
 
     from pytest_npudump.golden.tensors import Tensor
 
@@ -221,10 +216,6 @@ def _others(given: Any, usual: Any, names: Iterable[str]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value != getattr(usual, name)}
 
 
-_COLUMNS = ("keys", "dtypes", "shapes", "counts", "wide", "digests")
-_ARRAYS = ("values", "known", "digits")
-
-
 def record_text(
     left: Run, name_tensors: Callable[[Record], Record] | None = None
 ) -> tuple[bytes | None, tuple[str, ...]]:
@@ -234,17 +225,13 @@ def record_text(
         left: what its run left.
         name_tensors: returns the record with the tensors that are kept with it; None where none are.
     """
-    run, before = left.record, left.golden
+    run = left.record
     if run is None:
         return None, ()
-    types = run.table.op_types
-    alike = name_tensors is None and before is not None and _is_alike(run, before)
-    if alike and before is not None and (text := _content(before)):
-        return text + _block_of(types), ()
     extra = {EMPTY: run.extra[EMPTY]} if EMPTY in run.extra else {}
     golden = Record(run.test, run.facts, run.table, run.path, extra, run.blocks)
     golden = golden if name_tensors is None else name_tensors(golden)
-    lines = "".join([f"{_line(name)}\n" for name in types])
+    lines = "".join([f"{_line(name)}\n" for name in run.table.op_types])
     try:
         return render(replace(golden, blocks={**golden.blocks, OP_TYPES: lines})).encode(), ()
     except GoldenError as error:
@@ -254,35 +241,6 @@ def record_text(
 def _block_of(names: Iterable[str]) -> bytes:
     lines = "".join([f"  {_line(name)}\n" for name in names])
     return f"{OP_TYPES}: |\n{lines}".encode()
-
-
-def _is_alike(run: Record, golden: Record) -> bool:
-    """Return whether a run would be its golden once more: most would, and a present text costs least."""
-    one, other = run.table, golden.table
-    return (
-        dict(run.facts) == dict(golden.producer)
-        and run.extra.get(EMPTY) == golden.extra.get(EMPTY)
-        and run.blocks.get(MODELS) == golden.blocks.get(MODELS)
-        and all(getattr(one, name) == getattr(other, name) for name in _COLUMNS)
-        and all(_is_equal(getattr(one, name), getattr(other, name)) for name in _ARRAYS)
-        and render_projections(one) == render_projections(other)  # a golden has nine digits of them
-    )
-
-
-def _is_equal(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
-
-
-def _content(golden: Record) -> bytes:
-    """Return the golden's file, where it is as it was read and a block may stand behind it; else nothing."""
-    try:
-        content = read_regular(golden.path)
-    except OSError:
-        return b""
-    whole = content.endswith(b"\n") and b"\r" not in content and b"\ntensors: |\n" in content
-    return content if whole and content_digest(content) == golden.digest else b""
 
 
 def _line(name: str) -> str:

@@ -95,11 +95,7 @@ def numpy_type(dtype: DTypeLike) -> np.dtype[Any]:
     Raises:
         TypeError: there is none.
     """
-    if isinstance(dtype, str):
-        import ml_dtypes  # noqa: PLC0415 - only where one is named
-
-        dtype = getattr(ml_dtypes, dtype, dtype)
-    return np.dtype(dtype)
+    return np.dtype(getattr(ml_dtypes, dtype, dtype) if isinstance(dtype, str) else dtype)
 
 
 _PLAIN = (1.0, 0.0, -1.0, 0.5, 2.0, 3.0, -0.0)

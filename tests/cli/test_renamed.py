@@ -37,6 +37,7 @@ MISSPELT = [
     ),
     ("reprot results", "there is no reprot: did you mean report?"),
     ("ls dump more", "ls: error: unrecognized arguments: more"),
+    ("repro results --reduce", "npudump repro --reduce has been removed"),
 ]
 
 

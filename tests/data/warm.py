@@ -160,7 +160,7 @@ def fork_reproductions(client: list[str]) -> None:
     """Have ``npudump repro`` fork the sessions that say whether a piece fails by itself."""
     import subprocess
 
-    from pytest_npudump.explain.reproduction import pieces
+    from pytest_npudump.explain.reproduction import operators
 
     def ran(folder: Path, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
@@ -168,7 +168,7 @@ def fork_reproductions(client: list[str]) -> None:
         words = [*client, "-mpytest", *command[2:]]
         return subprocess.run(words, cwd=folder, env=environment, check=False, capture_output=True, text=True)
 
-    pieces.ran = ran
+    operators.ran = ran
 
 
 def in_this_memory(run_child: Callable[..., tuple[bool, str]]) -> Callable[..., tuple[bool, str]]:
@@ -241,7 +241,7 @@ def pass_over_what_is_no_fixture_or_hook() -> None:
         pluggy._manager._static_hook_attr = hook_of_module
 
 
-BESIDE = {"testing", "strategies", "notebook"}
+BESIDE = {"strategies"}
 OTHERS = (
     *("onnx", "onnxruntime", "rich.console", "rich.table", "filelock", "jinja2", "_pytest.stepwise"),
     *("xdist.plugin", "xdist.looponfail", "pytest_rerunfailures", "pytest_repeat"),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from pytest_npudump.compare.stats.allowances import shares_of_allowed
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.records import TensorKey
@@ -22,7 +23,6 @@ from pytest_npudump.graph.sources import (
     nearest,
     numbers_of_bits,
     relative_differences,
-    share_of_allowed,
     sources_upstream,
     walked_back,
 )
@@ -320,9 +320,9 @@ def compared(make_table: Make, changed: dict[str, Any], dtype: str = "float32", 
         ({"avg": 0.8}, 0.2, 0.3 / 0.875),  # by the root mean square of 1.5
         ({"l2norm": 3.75}, 0.25, 0.6),  # by itself
         ({"max": 2.5, "l2norm": 3.75}, 0.25, 0.6),
-        ({"nan": 1}, math.inf, 0),
+        ({"nan": 1}, math.inf, math.inf),
         ({"max": math.inf, "pos_inf": 1}, math.inf, math.inf),
-        ({"avg": None}, 0, 0),
+        ({"avg": None}, 0, math.inf),
     ],
 )
 def test_differences_are_by_the_scale_of_the_tensor(
@@ -330,7 +330,7 @@ def test_differences_are_by_the_scale_of_the_tensor(
 ) -> None:
     found = compared(make_table, changed)
     assert relative_differences(found).tolist() == [pytest.approx(relative)]
-    assert share_of_allowed(found, 0, TOLERANCES) == pytest.approx(share)
+    assert shares_of_allowed(found, TOLERANCES)[0] == pytest.approx(share)
 
 
 def test_projections_tell_the_size_of_a_difference_where_both_sides_have_them(make_table: Make) -> None:
@@ -338,7 +338,7 @@ def test_projections_tell_the_size_of_a_difference_where_both_sides_have_them(ma
     away = tuple(one + 0.6 for one in sums)
     found = compared(make_table, {"projections": away, "max": 2.1}, projections=sums)
     assert relative_differences(found).tolist() == [pytest.approx(0.2)]  # 0.6 by the l2norm of 3
-    assert share_of_allowed(found, 0, TOLERANCES) == pytest.approx(0.6 / (0.5 * 2 + 0.25 * 3))
+    assert shares_of_allowed(found, TOLERANCES)[0] == pytest.approx(0.6 / (0.5 * 2 + 0.25 * 3))
     found = compared(make_table, {"projections": None, "max": 2.1}, projections=sums)
     assert relative_differences(found).tolist() == [pytest.approx(0.05)]
     found = compared(make_table, {"projections": away, "nan": 1}, projections=sums)
@@ -348,7 +348,7 @@ def test_projections_tell_the_size_of_a_difference_where_both_sides_have_them(ma
 def test_equal_nan_and_infinities_are_no_difference(make_table: Make) -> None:
     found = compared(make_table, {}, max=math.inf, min=math.nan, pos_inf=1, nan=2)
     assert relative_differences(found).tolist() == [0]
-    assert share_of_allowed(found, 0, TOLERANCES) == 0
+    assert shares_of_allowed(found, TOLERANCES)[0] == 0
 
 
 def test_another_type_or_shape_is_beyond_any_difference(make_table: Make) -> None:
@@ -365,7 +365,7 @@ def test_another_type_or_shape_is_beyond_any_difference(make_table: Make) -> Non
 def test_a_difference_from_zero_is_beyond_any_scale(make_table: Make) -> None:
     found = compared(make_table, {"max": 1e-3}, max=0.0, min=0.0, avg=0.0, l2norm=0.0)
     assert relative_differences(found).tolist() == [math.inf]
-    assert share_of_allowed(found, 0, TOLERANCES) == pytest.approx(2e-3)
+    assert shares_of_allowed(found, TOLERANCES)[0] == pytest.approx(2e-3)
 
 
 PARENTS = [[], [0], [1], [1, 2], [3]]

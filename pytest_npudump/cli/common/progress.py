@@ -23,55 +23,45 @@ _BEGUN = monotonic()
 """When the command began, or near to it."""
 
 
-class _Work:
-    """Counts, and is shown by a thread of its own for as long as it goes on."""
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Give a function to call with (steps done, steps in all); ``what`` is shown before the bar."""
+    ended, reached = Event(), [0, 0]
+    so_far = _("{done} of {total}")  # a thread speaks no language of its own
 
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._so_far = _("{done} of {total}")  # a thread speaks no language of its own
-        self._reached = (0, 0)
-        self.ended = Event()
+    def update(done: int, total: int) -> None:
+        reached[:] = done, total
 
-    def update(self, done: int, total: int) -> None:
-        """Take ``done`` of ``total`` steps."""
-        self._reached = (done, total)
-
-    def draw(self) -> None:
+    def draw() -> None:
         """Show a bar once the command has taken long."""
-        if self.ended.wait(max(PATIENCE - (monotonic() - _BEGUN), min(PATIENCE, BLINK))):
+        if ended.wait(max(PATIENCE - (monotonic() - _BEGUN), min(PATIENCE, BLINK))):
             return
         from rich.console import Console  # noqa: PLC0415 - only where work takes long
         from rich.progress import MofNCompleteColumn, Progress  # noqa: PLC0415 - the same
 
         shown = (*Progress.get_default_columns(), MofNCompleteColumn())
         with Progress(*shown, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(self._what, total=None)
-            while not self.ended.wait(_FRAME):
-                done, total = self._reached
-                bar.update(task, completed=done, total=total or None)
+            task = bar.add_task(what, total=None)
+            while not ended.wait(_FRAME):
+                bar.update(task, completed=reached[0], total=reached[1] or None)
 
-    def tell(self) -> None:
+    def tell() -> None:
         """Write a line now and then, for logs that somebody reads while it goes on."""
-        while not self.ended.wait(SILENCE):
-            done, total = self._reached
+        while not ended.wait(SILENCE):
+            done, total = reached
             if sys.stderr is not None:
-                so_far = f": {self._so_far.format(done=done, total=total)}" if total else ""
-                sys.stderr.write(f"npudump: {self._what}{so_far}\n")
+                words = f": {so_far.format(done=done, total=total)}" if total else ""
+                sys.stderr.write(f"npudump: {what}{words}\n")
                 sys.stderr.flush()
 
-
-@contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Give a function to call with (steps done, steps in all); ``what`` is shown before the bar."""
-    work = _Work(what)
     # A stream is None where it was closed from the beginning: ``>&-``.
     on_terminal = all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
-    thread = Thread(target=work.draw if on_terminal else work.tell, daemon=True)
+    thread = Thread(target=draw if on_terminal else tell, daemon=True)
     thread.start()
     try:
-        yield work.update
+        yield update
     finally:
-        work.ended.set()
+        ended.set()
         thread.join()
 
 

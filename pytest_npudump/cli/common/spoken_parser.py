@@ -63,7 +63,8 @@ class SpokenParser(argparse.ArgumentParser):
             name = word.partition("=")[0]
             if name in self.renamed and (verbs is None or not name.startswith("-")):
                 now = self.renamed[name]
-                self.error(gettext("{old} is called {new} now").format(old=f"{self.prog} {name}", new=now))
+                words = gettext("{old} is called {new} now") if now else gettext("{old} has been removed")
+                self.error(words.format(old=f"{self.prog} {name}", new=now))
             if verbs is not None and word in verbs:
                 break
         found, left = super().parse_known_args(args, namespace)

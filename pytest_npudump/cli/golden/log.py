@@ -6,7 +6,6 @@ import argparse
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,19 +22,12 @@ from pytest_npudump.record.text import parse
 from pytest_npudump.report.verdicts import shown
 
 _COMMIT = "\x01"
+_TITLE = "{commit} {date} {author}: {subject}"
 _FORMAT = f"--format={_COMMIT}%h%x00%as%x00%an%x00%s"
 
 
-@dataclass(frozen=True, slots=True)
-class _Revision:
-    """The golden as one commit has it; None where it is gone or cannot be read, and why."""
-
-    commit: str
-    date: str
-    author: str
-    subject: str
-    golden: Record | None
-    why: str = ""
+_Revision = tuple[dict[str, str], Record | None, str]
+"""Facts of a commit, and the golden as it has it; None where it is gone or cannot be read, and why."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -77,7 +69,7 @@ def _run_for_folder(arguments: argparse.Namespace, folder: Path) -> int:
 
 def _folder_lines(revisions: Sequence[tuple[dict[str, str], list[str]]], limit: int) -> Iterator[str]:
     for told, goldens in revisions[: limit or None]:
-        yield "{commit} {date} {author}: {subject}".format(**told)
+        yield _TITLE.format(**told)
         yield from (f"  {shown(Path(golden).absolute())}" for golden in goldens[: limit or None])
         if limit and len(goldens) > limit:
             yield f"  ... and {len(goldens) - limit} more"
@@ -88,17 +80,14 @@ def _folder_lines(revisions: Sequence[tuple[dict[str, str], list[str]]], limit: 
 def _told(path: Path, layer: str | None) -> Iterator[tuple[_Revision, tuple[Change, ...]]]:
     """Yield each revision with what it changed, of one layer where one is named."""
     revisions = [*_revisions(path)]
-    keys = {key for one in revisions if one.golden is not None for key in one.golden.table.keys}
+    keys = {key for _, golden, _ in revisions if golden is not None for key in golden.table.keys}
     named = layers_meant([layer] if layer else [], map(layer_of, keys))
     for revision, before in pairwise([*revisions, None]):
         assert revision is not None  # noqa: S101 - only the last one is
-        if revision.golden is None:
-            found: tuple[Change, ...] = ()
-        else:
-            found = changes(before.golden if before else None, revision.golden)
-        if layer and revision.golden is not None:
-            first = before is None or before.golden is None
-            told = [Change(key, "recorded") for key in revision.golden.table.keys] if first else found
+        golden, earlier = revision[1], before[1] if before else None
+        found = () if golden is None else changes(earlier, golden)
+        if layer and golden is not None:
+            told = [Change(key, "recorded") for key in golden.table.keys] if earlier is None else found
             found = tuple(one for one in told if one.key and layer_of(one.key) in named)
         if found or not layer:
             yield revision, found
@@ -109,9 +98,9 @@ def _revisions(path: Path) -> Iterator[_Revision]:
     for told, name in _commits(log):
         place = f"{told['commit']}:{name.strip()}"
         try:
-            yield _Revision(**told, golden=parse(_git(path, "show", place), Path(place)))
+            yield told, parse(_git(path, "show", place), Path(place)), ""
         except (GoldenError, RequestError) as error:
-            yield _Revision(**told, golden=None, why=str(error))
+            yield told, None, str(error)
 
 
 def _commits(log: str) -> Iterator[tuple[dict[str, str], str]]:
@@ -138,10 +127,11 @@ def _git(path: Path, *words: str) -> str:
 
 
 def _lines(revision: _Revision, found: tuple[Change, ...], limit: int) -> Iterator[str]:
-    yield f"{revision.commit} {revision.date} {revision.author}: {revision.subject}"
-    if revision.golden is None:
-        yield f"  cannot be read: {revision.why}"
-    elif reason := revision.golden.extra.get(REASON):
+    told, golden, why = revision
+    yield _TITLE.format(**told)
+    if golden is None:
+        yield f"  cannot be read: {why}"
+    elif reason := golden.extra.get(REASON):
         yield f"  reason: {reason}"
     for change in found[: limit or None]:
         yield f"  {change.key + ': ' if change.key else ''}{change.words}"
@@ -150,12 +140,10 @@ def _lines(revision: _Revision, found: tuple[Change, ...], limit: int) -> Iterat
 
 
 def _as_json(revision: _Revision, found: tuple[Change, ...]) -> dict[str, Any]:
+    told, golden, why = revision
     return {
-        "commit": revision.commit,
-        "date": revision.date,
-        "author": revision.author,
-        "subject": revision.subject,
-        "reason": revision.golden.extra.get(REASON) if revision.golden else None,
-        "unreadable": revision.why or None,
+        **told,
+        "reason": golden.extra.get(REASON) if golden else None,
+        "unreadable": why or None,
         "changes": [{"key": one.key or None, "words": one.words} for one in found],
     }

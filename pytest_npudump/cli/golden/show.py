@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from math import isfinite
 from pathlib import Path
@@ -97,19 +97,19 @@ def _noise_lines(golden: Record, measured: Calibrated, limit: int) -> Iterator[s
     """Yield the statistics that have measured bounds; without a calibration the spread that is no change."""
     tolerances = _tolerances(measured)
     held = _held(golden, tolerances)
-    listed = [row for row in _widest(golden, tolerances, held) if not measured.widens or row.share]
+    listed = [key for key, share in _widest(tolerances, held) if not measured.widens or share]
+    dtypes = dict(zip(golden.table.keys, golden.table.dtypes, strict=True))
     if not measured.widens:
         yield _(
             "differences that are no change ({source}), in % of each statistic's scale, widest first:"
         ).format(source=measured.source)
-        rows = [_spread_row(measured, row) for row in listed]
     elif listed:
         yield _(
             "measured bounds that are wider than those of the preset {preset} ({source}), in % of each "
             "statistic's scale, widest first; in parentheses the preset's, where that holds:"
         ).format(preset=tolerances.preset, source=measured.source)
-        rows = [_bounds_row(tolerances, measured, row, held[row.key]) for row in listed]
     if listed:
+        rows = [_noise_row(tolerances, measured, key, dtypes[key], held[key]) for key in listed]
         yield from columns(rows[: limit or None], _HEADER)
     if limit and len(listed) > limit:
         yield _("... and {left} more").format(left=len(listed) - limit)
@@ -164,15 +164,6 @@ def _calibration(golden: Record) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Strayed:
-    """A tensor with noise; ``share`` is its widest measured bound that holds, in its scale, 0 for none."""
-
-    key: str
-    dtype: str
-    share: float
-
-
 def _tolerances(measured: Calibrated | None) -> Tolerances:
     """Return the default tolerances of ``--tolerances``."""
     return Tolerances().under(SAME).with_measured(measured)
@@ -190,35 +181,29 @@ def _held(golden: Record, tolerances: Tolerances) -> Mapping[str, Mapping[str, A
 
 
 def _widest(
-    golden: Record, tolerances: Tolerances, held: Mapping[str, Mapping[str, Allowance]]
-) -> Sequence[_Strayed]:
-    """Return the tensors with noise, by the widest measured bound that holds, then by their noise."""
+    tolerances: Tolerances, held: Mapping[str, Mapping[str, Allowance]]
+) -> Sequence[tuple[str, float]]:
+    """Return the tensors with noise and the widest measured bound of each that holds, the widest first."""
     if tolerances.measured is None:
         return []
     noise = tolerances.measured.noise
-    dtypes = dict(zip(golden.table.keys, golden.table.dtypes, strict=True))
     shares = {
         key: max((one.rule.rtol for one in of_key.values() if tolerances.is_measured(one.rule)), default=0.0)
         for key, of_key in held.items()
     }
     by = sorted(noise, key=lambda key: (shares[key], max(noise[key].by_statistic.values())), reverse=True)
-    return [_Strayed(key, dtypes[key], shares[key]) for key in by]
+    return [(key, shares[key]) for key in by]
 
 
-def _spread_row(measured: Calibrated, row: _Strayed) -> tuple[str, ...]:
-    spreads = [measured.factor * value for value in measured.noise[row.key].by_statistic.values()]
-    return (*_head(measured, row), *(f"{100 * spread:.3g}" if spread else "-" for spread in spreads))
-
-
-def _bounds_row(
-    tolerances: Tolerances, measured: Calibrated, row: _Strayed, held: Mapping[str, Allowance]
+def _noise_row(
+    tolerances: Tolerances, measured: Calibrated, key: str, dtype: str, held: Mapping[str, Allowance]
 ) -> tuple[str, ...]:
-    return (*_head(measured, row), *(_cell(tolerances, held.get(name)) for name in MEASURABLE))
-
-
-def _head(measured: Calibrated, row: _Strayed) -> tuple[str, ...]:
-    repeats = _("no") if measured.varies(row.key) else _("yes") if measured.repeats else "?"
-    return (row.key, row.dtype, repeats)
+    """Return the cells of a tensor with noise: its bounds, or without a calibration its spread."""
+    repeats = _("no") if measured.varies(key) else _("yes") if measured.repeats else "?"
+    if measured.widens:
+        return (key, dtype, repeats, *(_cell(tolerances, held.get(name)) for name in MEASURABLE))
+    spreads = [measured.factor * value for value in measured.noise[key].by_statistic.values()]
+    return (key, dtype, repeats, *(f"{100 * spread:.3g}" if spread else "-" for spread in spreads))
 
 
 def _cell(tolerances: Tolerances, allowance: Allowance | None) -> str:
@@ -254,11 +239,12 @@ def _noise_json(golden: Record, measured: Calibrated) -> Iterator[dict[str, Any]
     tolerances = _tolerances(measured)
     held = _held(golden, tolerances)
     blind = frozenset(blind_keys(golden.table, tolerances))
-    for row in _widest(golden, tolerances, held):
-        found = measured.noise[row.key]
+    dtypes = dict(zip(golden.table.keys, golden.table.dtypes, strict=True))
+    for key, _share in _widest(tolerances, held):
+        found = measured.noise[key]
         yield {
-            "key": row.key,
-            "dtype": row.dtype,
+            "key": key,
+            "dtype": dtypes[key],
             "varies": found.varies,
             "largest": {
                 name: value if isfinite(value) else None for name, value in found.by_statistic.items()
@@ -270,9 +256,9 @@ def _noise_json(golden: Record, measured: Calibrated) -> Iterator[dict[str, Any]
                     "rule": one.rule.describe(),
                     "measured": tolerances.is_measured(one.rule),
                 }
-                for name, one in held[row.key].items()
+                for name, one in held[key].items()
             },
-            "sees_nothing": row.key in blind,
+            "sees_nothing": key in blind,
         }
 
 

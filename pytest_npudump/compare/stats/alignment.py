@@ -316,26 +316,18 @@ class _Sequence:
         return [call.layer for call in self.calls]
 
 
-@dataclass(frozen=True, slots=True)
-class Numbered:
-    """A dump whose eager calls are numbered as the golden's.
+def number_calls(
+    golden: StatsTable, actual: StatsTable
+) -> tuple[StatsTable, Mapping[TensorKey, TensorKey], tuple[str, ...]]:
+    """Number the eager calls of ``actual`` as those of ``golden``; other tensors keep their keys.
 
-    Attributes:
-        table: the dump's table under the keys of its partners; calls only the dump has have numbers that the
-            golden has not.
-        own: the dump's own key of each tensor that got another one.
-        notes: which calls were inserted or lost.
+    Returns:
+        The dump's table under the keys of its partners, where calls only the dump has have numbers that the
+        golden has not; the dump's own key of each tensor that got another one; and which calls were inserted
+        or lost.
     """
-
-    table: StatsTable
-    own: Mapping[TensorKey, TensorKey]
-    notes: tuple[str, ...] = ()
-
-
-def number_calls(golden: StatsTable, actual: StatsTable) -> Numbered:
-    """Number the eager calls of ``actual`` as those of ``golden``; other tensors keep their keys."""
     if golden.keys == actual.keys or not may_hold_calls(golden.keys) or not may_hold_calls(actual.keys):
-        return Numbered(actual, {})
+        return actual, {}, ()
     here, there = _calls(golden), _calls(actual)
     keys = list(actual.keys)
     notes = []
@@ -358,7 +350,7 @@ def number_calls(golden: StatsTable, actual: StatsTable) -> Numbered:
         for new, old in zip(keys, actual.keys, strict=True)
         if new != old
     }
-    return Numbered(replace(actual, keys=tuple(keys)) if own else actual, own, tuple(dict.fromkeys(notes)))
+    return replace(actual, keys=tuple(keys)) if own else actual, own, tuple(dict.fromkeys(notes))
 
 
 def under_golden_keys(

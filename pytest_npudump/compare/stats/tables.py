@@ -61,7 +61,6 @@ if TYPE_CHECKING:
 
     _Cells = Sequence[str | int | None]
     _Property = tuple[str, _Cells, _Cells, str | None]
-    from collections.abc import Sequence
 
 
 _LOST = said("the golden has a value, the dump has none")

@@ -26,9 +26,7 @@ from pytest_npudump.compare.tensors.kernel import (
     Worst,
     WorstElement,
     is_finite,
-    masked,
     measure,
-    special_flags,
     widened,
 )
 from pytest_npudump.dump.arrays.decode import CodedTensor, PackedTensor, decode
@@ -200,10 +198,6 @@ _SMALL = frozenset(
     | {"bool", "int8", "uint8", "int16", "uint16", "int32", "uint32"}
 )
 """Types of which thousands of squares stay in the range of float64, where sums of integers are exact."""
-_NEAR = 1e-6
-"""Share of the largest magnitude, in float32, by which that of the largest element may be less."""
-_LEAST = 1e-30
-"""Magnitudes below this lose digits in float32."""
 _MOST = 1 << 39
 """Largest 64-bit integer of which the same is so."""
 
@@ -330,70 +324,44 @@ def examine_tensors(
     small = small_pair(golden, actual)
     if small is not None:
         return examine_small([small], [golden.shape], [(rtol, atol)], worst=worst)[0]
-    results = Measures(), Worst(worst, golden.shape)
+    results, offset, tolerances = (Measures(), Worst(worst, golden.shape)), 0, np.array([(rtol, atol)])
     with np.errstate(all="ignore"):
-        tolerance = (rtol, atol)
-        measures, one, other = results[0], _native(golden.dtype), _native(actual.dtype)
+        one, other = _native(golden.dtype), _native(actual.dtype)
         names, bits, packed = (dtype_name(one), dtype_name(other)), 8 * one.itemsize, False
         if isinstance(golden, _PACKED) and isinstance(actual, _PACKED) and golden.name == actual.name:
-            packed = BY_NAME[golden.name].bits <= _BYTE or golden.name == "complex32"
+            packed = BY_NAME[golden.name].bits <= _BYTE
             if packed:
                 names, bits = (golden.name, actual.name), BY_NAME[golden.name].bits
-        halves = packed and names[0] == "complex32"
-        counted = not halves and (
-            packed or (one.itemsize == other.itemsize == 1 and {*names} <= BY_NAME.keys())
-        )
-        sides = [
-            raw_accumulator(names[0], None) if halves else array_accumulator(side) for side in (one, other)
-        ]
+        counted = packed or (one.itemsize == other.itemsize == 1 and {*names} <= BY_NAME.keys())
+        sides = [array_accumulator(side) for side in (one, other)]
         equal = raw_accumulator(names[0], None) if packed else array_accumulator(one)
-        special = np.zeros(2, np.int64)
-        codes, offset, tolerances = CodePairs(names, results) if counted else None, 0, np.array([tolerance])
+        codes = CodePairs(names, results) if counted else None
         for first, second, count in (
             _paired_octets(golden, actual) if packed else _paired_chunks(golden, actual)
         ):
-            begin = 0
-            if (
-                one == other
-                and (not packed or first.size * _BYTE == count * bits)
-                and _is_same(first, second)
-            ):
-                if one.kind == "c":
-                    part = np.dtype(np.float16 if halves else f"f{one.itemsize // 2}")
-                    special += _add_same_complex(first, part, equal, measures)
-                else:
-                    equal.add(first)
+            begin, whole = 0, not packed or first.size * _BYTE == count * bits
+            if one == other and one.kind != "c" and whole and _is_same(first, second):
+                equal.add(first)
                 begin = count
             elif codes is not None and count >= WORTH_COUNTING:
                 octets = count * bits // _BYTE
                 codes.add(first[:octets].view(np.uint8), second[:octets].view(np.uint8), offset)
                 begin = octets * _BYTE // bits
             if begin < count:
-                read = pair = [side[begin * bits // _BYTE if packed else begin :] for side in (first, second)]
-                if packed and not halves:
-                    read = pair = [decode(side, names[0], count - begin) for side in pair]
-                known = [_add_finite(*side, counted=counted) for side in zip(sides, read, strict=True)]
-                finite = all(known)
-                if halves:
-                    pair = [_decoded_halves(side, finite=finite) for side in read]
+                pair = [side[begin * bits // _BYTE if packed else begin :] for side in (first, second)]
+                if packed:
+                    pair = [decode(side, names[0], count - begin) for side in pair]
+                known = [_add_finite(*side, counted=counted) for side in zip(sides, pair, strict=True)]
                 for start in range(0, count - begin, BLOCK):
                     block, other_block = (values[np.newaxis, start : start + BLOCK] for values in pair)
-                    measure(
-                        block,
-                        other_block,
-                        [results],
-                        tolerances,
-                        finite=finite,
-                        offset=offset + begin + start,
-                    )
+                    where = offset + begin + start
+                    measure(block, other_block, [results], tolerances, finite=all(known), offset=where)
             offset += count
         totals, same = (sides[0].totals(), sides[1].totals()), equal.totals()
         if same.count:
-            measures.take_equal(same)
-        same.zero -= int(special.sum())
-        same.add_special(int(special[0]), 0, int(special[1]))
-        equals = (same, same) if same.count or special.any() else ()  # nothing equal says nothing of the type
-        for more in (equals, () if codes is None else codes.finish(tolerance)):
+            results[0].take_equal(same)
+        equals = (same, same) if same.count else ()  # nothing equal says nothing of the type
+        for more in (equals, () if codes is None else codes.finish((rtol, atol))):
             for running, found in zip(totals, more, strict=False):
                 running.merge(found)
         return _examined((golden.dtype, actual.dtype), totals, results, (rtol, atol))
@@ -407,38 +375,6 @@ def _add_finite(statistics: Accumulator, values: np.ndarray, *, counted: bool) -
     before = statistics.totals().special
     statistics.add(values)
     return statistics.totals().special == before
-
-
-def _decoded_halves(octets: np.ndarray, *, finite: bool) -> np.ndarray:
-    """Return bytes of complex32 as complex64; finite ones in a third of the time."""
-    if not finite:
-        return decode(octets, "complex32", octets.size // 4)
-    return widened(octets.view(np.float16), np.float32).view(np.complex64)
-
-
-def _add_same_complex(
-    chunk: np.ndarray, part: np.dtype, statistics: Accumulator, measures: Measures
-) -> tuple[int, int]:
-    """Add complex numbers that both sides have, with 0 for NaN and infinite ones; return their numbers.
-
-    ``part`` is the type of the real part; the chunk is bytes if that is float16.
-    """
-    parts, nan, infinite = chunk.view(part), 0, 0
-    flags = special_flags(parts)
-    if flags is not None:
-        special, lost = flags[0].view(np.uint16) != 0, flags[1].view(np.uint16)
-        nan = int(np.count_nonzero(lost))
-        infinite = int(np.count_nonzero(special)) - nan
-        measures.take_special((nan, infinite), (nan, infinite), nan + infinite, 0)
-        parts = masked(parts, (~special * np.uint16(0x101)).view(np.bool_))
-    statistics.add(parts.view(chunk.dtype))
-    wide = widened(parts, np.float32) if part == np.float16 else parts
-    values = wide.view(np.complex128 if part == np.float64 else np.complex64)
-    sizes = np.abs(values)
-    highest = float(sizes.max())
-    near = values[sizes >= highest * (1 - _NEAR)] if _LEAST < highest < math.inf else values
-    measures.magnitude = max(measures.magnitude, float(np.abs(near.astype(np.complex128)).max()))
-    return nan, infinite
 
 
 def _is_same(golden: np.ndarray, actual: np.ndarray) -> bool:

@@ -14,12 +14,12 @@ from pytest_npudump.errors import RequestError
 from pytest_npudump.explain.called_operators import CalledOperator
 from pytest_npudump.explain.reproduction.reproduction import (
     README,
-    Readme,
     Reproduction,
     TrialRun,
     code,
     draw,
     ran,
+    readme,
     trial_of,
 )
 from pytest_npudump.runtime.aten import call_files
@@ -81,24 +81,25 @@ class CallReproduction(Reproduction):
         """Write it into an empty folder."""
         shutil.copyfile(Path(__file__).with_name("call_script.py"), folder / SCRIPT)
         call_files.write_files(folder, self.call, self.inputs, self.outputs)
-        (folder / README).write_text(self._readme().text(self.failure), encoding="utf-8")
+        (folder / README).write_text(self._readme(), encoding="utf-8")
 
     def run(self, folder: Path, runtime: str) -> TrialRun:
         """Run the script where it was written; ``torch_npu`` insists on an NPU."""
         done = ran(folder, [SCRIPT, *(["--device=npu"] if runtime not in ("", "auto") else [])])
         return trial_of(done, SCRIPT, fails="mismatch with the CPU" in done.stdout)
 
-    def _readme(self) -> Readme:
+    def _readme(self) -> str:
         given = "the inputs that it had"
         if self.drawn:
             given = "drawn inputs with the statistics of those that it had"
         dtype, memory = self.call["judged"]["dtype"], self.call["memory"]
         arguments = {str(at): one for at, one in enumerate(self.call["arguments"])} | self.call["named"]
-        return Readme(
+        return readme(
+            self.failure,
             title=self.call["operator"],
             given=f"The call that gave {code(str(self.key))}, on {given} in {code(self.failure.test)}.",
             run=_RUN,
-            judged=[*_judged(self.call["judged"])],
+            judged=_judged(self.call["judged"]),
             arrays={  # what is no integer of the width may be of the device's type
                 f"by the {code(name)}": _typed(array, dtype) if array.dtype.kind == "i" else array
                 for name, array in self.outputs.items()
@@ -159,7 +160,7 @@ def of_call(failure: FailingTensor, *, drawn: bool = False) -> CallReproduction:
     call["hf32"] = failure.producer.get("hf32", "")
     made = CallReproduction(
         failure=failure,
-        layers=(failure.key.layer,),
+        layer=failure.key.layer,
         criterion=CPU,
         call=call,
         inputs=inputs,

@@ -186,23 +186,6 @@ class Models:
     own: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Operands:
-    """One operator of the device's model, and what one execution gave it.
-
-    Attributes:
-        found: the operator in the device's model, with its arrays.
-        judged: the same operator in the reference.
-        alone: what onnxruntime makes of the inputs, against what the device made of them.
-        criterion: :data:`REFERENCE` or :data:`GOLDEN`.
-    """
-
-    found: DumpedOperator
-    judged: DumpedOperator
-    alone: Alone
-    criterion: str
-
-
 def models_of(failure: FailingTensor, model: Path | None = None) -> Models:
     """Read the ONNX models of a failure.
 
@@ -259,8 +242,14 @@ def _refuse_another(failure: FailingTensor, path: Path) -> None:
         )
 
 
-def read_operands(failure: FailingTensor, models: Models) -> Operands:
+def read_operands(
+    failure: FailingTensor, models: Models
+) -> tuple[DumpedOperator, DumpedOperator, Alone, str]:
     """Find the operator and its arrays in the second run's dump, and what shows that it is wrong.
+
+    Returns:
+        The operator in the device's model, the same in the reference, what onnxruntime makes of the inputs
+        against what the device made of them, and :data:`REFERENCE` or :data:`GOLDEN`.
 
     Raises:
         RequestError: the dump is gone, an input of the operator is not in it, or neither the reference nor
@@ -286,16 +275,16 @@ def read_operands(failure: FailingTensor, models: Models) -> Operands:
         alone = judge_alone(judged)
     except NotAtHandError as error:
         raise RequestError(
-            f"{failure.key} cannot be reproduced by itself: {error}; --reduce looks for a piece of the model "
-            f"that can, npudump_dump_limit has the second run dump more"
+            f"{failure.key} cannot be reproduced by itself: {error}; npudump_dump_limit has the second run "
+            f"dump more"
         ) from error
     if alone.verdict == CONVICTED:
-        return Operands(found, judged, alone, REFERENCE)
+        return found, judged, alone, REFERENCE
     if failure.golden is not None and failure.source and failure.reasons:
-        return Operands(found, judged, alone, GOLDEN)
+        return found, judged, alone, GOLDEN
     why = alone.why or f"{alone.apart:.3g} off, {alone.allowed:.3g} allowed"
     raise RequestError(
         f"{failure.key} does not fail by itself: it computes what {models.reference.path.name} makes of its "
         f"inputs ({why}), and what feeds it is not known to be as in the golden; name its source with "
-        f"--layer, or look for a piece of the model that fails with --reduce"
+        f"--layer"
     )

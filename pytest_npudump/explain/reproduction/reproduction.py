@@ -22,7 +22,7 @@ from pytest_npudump.errors import RequestError
 from pytest_npudump.golden.origin import installed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.explain.reproduction.failure import FailingTensor
@@ -42,12 +42,10 @@ class TrialRun:
 
     Attributes:
         fails: whether its layers differ; a test that cannot run does not fail so.
-        first: the first layer that differs; "" for none.
         error: why nothing could be judged, in words; "" where something was.
     """
 
     fails: bool
-    first: str = ""
     error: str = ""
 
 
@@ -57,7 +55,7 @@ class Reproduction(ABC):
 
     Attributes:
         failure: what the report knows of it.
-        layers: names of the operators.
+        layer: name of the operator.
         criterion: what the output is held against.
         drawn: whether inputs, and weights, are drawn.
     """
@@ -66,7 +64,7 @@ class Reproduction(ABC):
     """Command that runs it in its folder."""
 
     failure: FailingTensor
-    layers: tuple[str, ...]
+    layer: str
     criterion: str
     drawn: bool = False
 
@@ -153,29 +151,40 @@ def ran(folder: Path, command: Sequence[str]) -> subprocess.CompletedProcess[str
     )
 
 
-def trial_of(done: subprocess.CompletedProcess[str], name: str, *, fails: bool, first: str = "") -> TrialRun:
+def trial_of(done: subprocess.CompletedProcess[str], name: str, *, fails: bool) -> TrialRun:
     """Parse the end of a process: exit code 0 for a pass, 1 for the expected failure.
 
     Args:
         done: the process.
         name: of the program.
         fails: whether it says that layers differ.
-        first: the first of these.
     """
     if done.returncode == 0:
         return TrialRun(fails=False)
     if done.returncode == 1 and fails:
-        return TrialRun(fails=True, first=first)
+        return TrialRun(fails=True)
     lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     return TrialRun(fails=False, error="\n".join(lines[-_LAST:]) or f"{name} ended with {done.returncode}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Readme:
-    """README of a reproduction besides the report's part.
+def readme(
+    failure: FailingTensor,
+    *,
+    title: str,
+    given: str,
+    run: str,
+    judged: Iterable[str],
+    arrays: Mapping[str, Array],
+    arguments: Iterable[str] = (),
+    files: Mapping[str, str],
+    packages: Iterable[str],
+    golden: Mapping[str, str],
+) -> str:
+    """Return the README of a reproduction, in Markdown.
 
-    Attributes:
-        title: name of the operators.
+    Args:
+        failure: what the report knows of it.
+        title: name of the operator.
         given: on what, in a sentence.
         run: the section on how to run it.
         judged: what the output is compared with, and its error, a sentence each.
@@ -185,50 +194,23 @@ class Readme:
         packages: of which the versions here are told.
         golden: facts of the golden's run.
     """
-
-    title: str
-    given: str
-    run: str
-    judged: Sequence[str]
-    arrays: Mapping[str, Array]
-    arguments: Sequence[str] = ()
-    files: Mapping[str, str]
-    packages: Sequence[str]
-    golden: Mapping[str, str]
-
-    def text(self, failure: FailingTensor) -> str:
-        """Return the file, Markdown."""
-        return "\n".join((*self._lines(failure), ""))
-
-    def _lines(self, failure: FailingTensor) -> Iterator[str]:
-        yield f"# Reproduction of {code(self.title)}"
-        yield f"\n{self.given}\n"
-        yield self.run
-        yield "## What fails\n"
-        if failure.reasons:
-            yield f"Mismatch of {code(str(failure.key))} in {code(failure.test)}:\n"
-            yield from (f"* {code(reason)}" for reason in failure.reasons)
-            yield ""
-        yield from self.judged
-        yield f"\n| | {' | '.join(_COLUMNS)} |"
-        yield f"|---{'|---' * len(_COLUMNS)}|"
-        for title, array in self.arrays.items():
-            stats = tensor_stats(array)
-            values = (getattr(stats, name) for name in _COLUMNS)
-            yield f"| {title} | {' | '.join('-' if v is None else f'{v:.6g}' for v in values)} |"
-        yield ""
-        yield from self.arguments
-        yield "## Files\n"
-        yield from (f"* {name}: {what}" for name, what in self.files.items())
-        yield "\n## Versions\n\n| | | |\n|---|---|---|"
-        here = {**installed("pytest-npudump"), "Python": platform.python_version()}
-        here |= dict(pair for package in self.packages for pair in installed(package).items())
-        for who, facts in (
-            ("the failing run", failure.producer),
-            ("its golden", self.golden),
-            ("this folder", here),
-        ):
-            yield from (f"| {who} | {code(name)} | {code(str(value))} |" for name, value in facts.items())
+    lines = [f"# Reproduction of {code(title)}", f"\n{given}\n", run, "## What fails\n"]
+    if failure.reasons:
+        lines.append(f"Mismatch of {code(str(failure.key))} in {code(failure.test)}:\n")
+        lines += [*(f"* {code(reason)}" for reason in failure.reasons), ""]
+    lines += [*judged, f"\n| | {' | '.join(_COLUMNS)} |", f"|---{'|---' * len(_COLUMNS)}|"]
+    for who, array in arrays.items():
+        stats = tensor_stats(array)
+        values = (getattr(stats, name) for name in _COLUMNS)
+        lines.append(f"| {who} | {' | '.join('-' if v is None else f'{v:.6g}' for v in values)} |")
+    lines += ["", *arguments, "## Files\n", *(f"* {name}: {what}" for name, what in files.items())]
+    lines.append("\n## Versions\n\n| | | |\n|---|---|---|")
+    here = {**installed("pytest-npudump"), "Python": platform.python_version()}
+    here |= dict(pair for package in packages for pair in installed(package).items())
+    told = {"the failing run": failure.producer, "its golden": golden, "this folder": here}
+    for who, facts in told.items():
+        lines += [f"| {who} | {code(name)} | {code(str(value))} |" for name, value in facts.items()]
+    return "\n".join((*lines, ""))
 
 
 def code(text: str) -> str:

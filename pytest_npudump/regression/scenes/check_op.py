@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -22,15 +22,12 @@ from pytest_npudump.regression.result import Result
 from pytest_npudump.runtime.base import OperatorCall, OperatorRuntime
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import DTypeLike, NDArray
 
     Array = NDArray[Any]
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
     from pytest_npudump.dump.records import Payload, TensorRecord
     from pytest_npudump.regression.case import Case
@@ -63,8 +60,7 @@ class Question:
     widen: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(NamedTuple):
     """An output as the reference gives it.
 
     Attributes:
@@ -156,10 +152,24 @@ def check_operator(case: Case, attempt: Attempt, question: Question) -> WrongOpe
     __tracebackhide__ = True
     number = attempt.checks.begin()
     expected = answer_of(question)
-    bounds = [ulps_allowed(one.dtype.name, question.ulps) for one in expected]
+    bounds = [ulps_allowed(dtype.name, question.ulps) for _, dtype in expected]
     with attempt.example(case.runtime, number) as directory:
         outputs = arrays_of(_run(case, question, expected), "operator")
-    wrong = _Example(number, directory, question, outputs).judged(expected, bounds)
+    problem, index, fault = _judged(directory, question, outputs, expected, bounds)
+    wrong = None
+    if problem or fault is not None:
+        found = None if index is None else outputs[index]
+        wrong = WrongOperator(
+            operator=question.operator,
+            example=number,
+            inputs=_given(question.inputs, found, fault),
+            output=index,
+            dtype="" if found is None else found.dtype.name,
+            shape=None if found is None else found.shape,
+            fault=fault,
+            problem=problem,
+            dump=directory,
+        )
     dropped = attempt.checks.end(wrong)
     spare = directory if wrong is None else dropped
     if spare is not None and case.settings.keep_dumps != "all":
@@ -178,59 +188,40 @@ def _run(case: Case, question: Question, expected: Sequence[Expected]) -> Any:
             f"check_op({question.operator!r}): the runtime {runtime.name} runs no operator by its type: give "
             f"what runs it, as call=lambda x: torch_npu.npu_...(torch.from_numpy(x).npu())"
         )
-    outputs = tuple((one.dtype, one.values.shape) for one in expected)
+    outputs = tuple((dtype, values.shape) for values, dtype in expected)
     return runtime.run_operator(OperatorCall(question.operator, copies, outputs, question.attributes))
 
 
-@dataclass(frozen=True, slots=True)
-class _Example:
-    """An operator that has run: what was asked, what it gave, and where its dump is."""
+def _judged(
+    directory: Path,
+    question: Question,
+    outputs: Sequence[Array],
+    expected: Sequence[Expected],
+    bounds: Sequence[int],
+) -> tuple[str, int | None, OutputFault | None]:
+    """Return the first thing that is wrong, with the outputs, with one's values, or with the dump.
 
-    number: int
-    directory: Path
-    question: Question
-    outputs: Sequence[Array]
-
-    def judged(self, expected: Sequence[Expected], bounds: Sequence[int]) -> WrongOperator | None:
-        """Return the first thing that is wrong: with the outputs, with one's values, or with the dump."""
-        if len(self.outputs) != len(expected):
-            return self._wrong(
-                f"it gave {number_of(len(self.outputs), 'output')}, its reference {len(expected)}"
-            )
-        for index, (want, ulps) in enumerate(zip(expected, bounds, strict=True)):
-            output = self.outputs[index]
-            if problem := _of_another_kind(index, output, want):
-                return self._wrong(problem, index)
-            fault = output_fault(output, want.values, ulps=ulps, atol=self.question.atol)
-            if fault is not None:
-                return self._wrong("", index, fault)
-        problem = problem_of_dump(self.directory, self.question.operator, self.outputs)
-        return self._wrong(problem) if problem else None
-
-    def _wrong(
-        self, problem: str, output: int | None = None, fault: OutputFault | None = None
-    ) -> WrongOperator:
-        found = None if output is None else self.outputs[output]
-        return WrongOperator(
-            operator=self.question.operator,
-            example=self.number,
-            inputs=_given(self.question.inputs, found, fault),
-            output=output,
-            dtype="" if found is None else found.dtype.name,
-            shape=None if found is None else found.shape,
-            fault=fault,
-            problem=problem,
-            dump=self.directory,
-        )
+    Returns:
+        A problem in words, "" for none; of which output, None for another; and the fault of its values.
+    """
+    if len(outputs) != len(expected):
+        return f"it gave {number_of(len(outputs), 'output')}, its reference {len(expected)}", None, None
+    for index, (output, want, ulps) in enumerate(zip(outputs, expected, bounds, strict=True)):
+        if problem := _of_another_kind(index, output, want):
+            return problem, index, None
+        if fault := output_fault(output, want[0], ulps=ulps, atol=question.atol):
+            return "", index, fault
+    return problem_of_dump(directory, question.operator, outputs), None, None
 
 
 def _of_another_kind(index: int, output: Array, want: Expected) -> str:
     """Describe an output of unexpected shape or type; "" for any other."""
-    if output.shape != want.values.shape:
-        shapes = f"{list(output.shape)}, and its reference gives {list(want.values.shape)}"
+    values, dtype = want
+    if output.shape != values.shape:
+        shapes = f"{list(output.shape)}, and its reference gives {list(values.shape)}"
         return f"output {index} has the wrong shape: {shapes}"
-    if output.dtype != want.dtype:
-        return f"output {index} has the wrong type: {output.dtype}, expected {want.dtype} (dtypes says which)"
+    if output.dtype != dtype:
+        return f"output {index} has the wrong type: {output.dtype}, expected {dtype} (dtypes says which)"
     return ""
 
 

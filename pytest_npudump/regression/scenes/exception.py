@@ -28,7 +28,7 @@ from pytest_npudump.regression.scenes.findings import OperatorTensor, described,
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from pytest_npudump.dump.names import DumpFile, DumpName
+    from pytest_npudump.dump.names import DumpFile
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
 
@@ -211,24 +211,13 @@ def from_name(file: DumpFile) -> FailedOperator:
     device = place.device if place.device >= 0 else None
     if name is None:
         return FailedOperator("", "", "", CUSTOM, None, None, device, file.path)
-    kind = _kind(name)
-    kernel = ""
-    if kind == DETAIL:
-        kernel = name.op_name
-    elif kind in {BRIEF, CALLBACK} and not _NAMELESS.fullmatch(name.op_name):
-        kernel = _CORE_OF_CALLBACK.sub("", name.op_name)
-    layer = name.op_name if kind in {NORM, CUSTOM} else ""
+    layer, kernel, kind = "", name.op_name, DETAIL
+    if name.kind != "core" and (name.op_type or name.task is None):
+        layer, kernel, kind = name.op_name, "", NORM if name.op_type else CUSTOM
+    elif name.kind != "core":
+        kind = BRIEF if name.op_name in {"display", "exception_info"} else CALLBACK
+        kernel = "" if _NAMELESS.fullmatch(name.op_name) else _CORE_OF_CALLBACK.sub("", name.op_name)
     return FailedOperator(layer, name.op_type, kernel, kind, name.task, name.stream, device, file.path)
-
-
-def _kind(name: DumpName) -> str:
-    if name.kind == "core":
-        return DETAIL
-    if name.op_type:
-        return NORM
-    if name.task is None:
-        return CUSTOM
-    return BRIEF if name.op_name in {"display", "exception_info"} else CALLBACK
 
 
 def with_content(failed: FailedOperator, *, tensors: bool) -> FailedOperator:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from pytest_npudump.explain.reproduction import pieces
+from pytest_npudump.explain.reproduction import operators
 from pytest_npudump.settings import CI_VARIABLES
 from tests.onnxmodels.models import onnx_file
 
@@ -62,7 +62,7 @@ def _forked(warm: Any) -> Iterator[None]:
 
     _COMMAND[:] = warm.client
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieces, "ran", pieces.ran)
+        patch.setattr(operators, "ran", operators.ran)
         runpy.run_path(str(TOOLS.parents[1] / "data/warm.py"))["fork_reproductions"](warm.client)
         yield
 
@@ -101,12 +101,6 @@ def fail(project: Path, fault: str = "", *, scale: float = 1.0, marker: str = ""
 def wrong_kernel(tmp_path_factory: pytest.TempPathFactory) -> Failed:
     """The second product is one in a hundred too large."""
     return fail(tmp_path_factory.mktemp("kernel"), "second=1.01")
-
-
-@pytest.fixture(scope="session")
-def wrong_bias(tmp_path_factory: pytest.TempPathFactory) -> Failed:
-    """The sum of product and bias is two in a hundred too large."""
-    return fail(tmp_path_factory.mktemp("bias"), "bias=1.02")
 
 
 @pytest.fixture(scope="session")

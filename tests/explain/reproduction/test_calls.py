@@ -87,12 +87,8 @@ def test_what_a_call_cannot_be_is_refused(
     report: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["repro", str(report), "-o", str(tmp_path / "made")]
-    for word, said in (
-        ("--reduce", "is of a call of torch, which is one operator already"),
-        ("--runtime=emulator", "torch_npu runs it"),
-    ):
-        assert main([*command, word]) == 2
-        assert said in capsys.readouterr().err
+    assert main([*command, "--runtime=emulator"]) == 2
+    assert "torch_npu runs it" in capsys.readouterr().err
     (tmp_path / "run2" / "calls" / "0" / INPUTS).unlink()
     assert main(command) == 2
     assert "run test_block.py::test_block again" in capsys.readouterr().err

@@ -106,11 +106,8 @@ def test_changed_weights_fail_alone_against_a_reference_that_has_the_right_ones(
     assert run_alone(repro.made, tmp_path / "right") == 0
 
 
-@pytest.mark.parametrize("reduce", [(), ("--reduce",)])
-def test_an_input_that_has_changed_is_no_operators(
-    reduce: tuple[str, ...], changed_input: Failed, repro: Repro
-) -> None:
-    assert repro(changed_input, *reduce) == 2
+def test_an_input_that_has_changed_is_no_operators(changed_input: Failed, repro: Repro) -> None:
+    assert repro(changed_input) == 2
     told = "x:output.0 is an input of net.onnx, which no operator computes: what the test feeds in"
     assert told in repro.err
     assert not repro.made.exists()
@@ -252,9 +249,7 @@ def test_drawn_values_that_do_not_fail_or_that_only_a_golden_can_tell_leave_noth
 def test_what_cannot_be_is_refused_with_a_line(wrong_kernel: Failed, repro: Repro, tmp_path: Path) -> None:
     refused = {
         "--layer first": "no output of it failed",
-        "--inputs x.npz": "only --reduce",
         "--synthetic --no-run": "seen to fail",
-        "--reduce --no-run": "by running it",
         "--model gone.onnx": "gone.onnx",
     }
     for words, said in refused.items():

@@ -1,4 +1,4 @@
-"""Damages of a file: cuts, and bytes that are changed."""
+"""Conformance of a file format: what it reads of files that another program wrote, whole and damaged."""
 
 from __future__ import annotations
 
@@ -22,13 +22,7 @@ from pytest_npudump.dump.columns import IO_ORDER
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import sanitised_key
-from pytest_npudump.errors import FormatError, MissingExtraError
-
-try:
-    from hypothesis import strategies as st
-except ModuleNotFoundError as error:
-    raise MissingExtraError("pytest_npudump.testing", "hypothesis", "testing") from error
-
+from pytest_npudump.errors import FormatError
 
 _ALL = 512
 """Bytes of a file that is small enough to be cut everywhere."""
