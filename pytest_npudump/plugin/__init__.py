@@ -21,14 +21,16 @@ if TYPE_CHECKING:
 class _PlainFinder:
     """Finds our modules ahead of pytest, which rewrites the asserts of all modules of a plugin's package.
 
-    That takes longer than all else of a first test where no byte code is cached.
+    That takes longer than all else of a first test where no byte code is cached. Asserts for people to read
+    are in :mod:`pytest_npudump.testing` only.
     """
 
     @staticmethod
     def find_spec(
         name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        return PathFinder.find_spec(name, path, target) if name.startswith("pytest_npudump.") else None
+        ours = name.startswith("pytest_npudump.") and not name.startswith("pytest_npudump.testing")
+        return PathFinder.find_spec(name, path, target) if ours else None
 
 
 def import_plainly() -> None:

@@ -6,6 +6,8 @@ Another package offers one under the entry-point group ``pytest_npudump.runtimes
     [project.entry-points."pytest_npudump.runtimes"]
     my_device = "my_package.provider"
 
+``pytest_npudump.testing.RuntimeConformance`` says whether the runtime does what the protocol wants.
+
 A choice is made without loading the runtime, which is loaded when the first marked test runs.
 """
 

@@ -12,7 +12,6 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 PACKAGE = TESTS.parent / "pytest_npudump"
 NO_ROOMS = {
-    "conformance": "of runtimes and formats, those of other packages too",
     "data": "samples",
     "docs": "what the documentation says, of the whole package",
     "frozen": "what commands and sessions print and leave",

@@ -9,7 +9,8 @@ Files that no format of ours fits may be of one that another package offers unde
     [project.entry-points."pytest_npudump.formats"]
     my_format = "my_package.format:FORMAT"
 
-Names and first bytes that are a format's of ours stay ours: nobody changes what a dump of CANN says.
+``pytest_npudump.testing.FormatConformance`` says whether it does what the protocol wants. Names and first
+bytes that are a format's of ours stay ours: nobody changes what a dump of CANN says.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,7 +16,7 @@ from pytest_npudump.emulator import install
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.runtime.base import Runtime
 from pytest_npudump.runtime.registry import Choice, load
-from tests.conformance.runtimes import RuntimeConformance
+from pytest_npudump.testing import RuntimeConformance
 from tests.onnxmodels.models import onnx_file
 
 DATA = Path(__file__).parents[1] / "data"
@@ -126,14 +125,11 @@ class TestMindSpore(RuntimeConformance):
 
 
 @pytest.mark.e2e
-def test_a_suite_that_runs_nothing_says_what_it_lacks(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=os.pathsep)
+def test_a_suite_that_runs_nothing_says_what_it_lacks(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest
-        from tests.conformance.runtimes import RuntimeConformance
+        from pytest_npudump.testing import RuntimeConformance
 
         class TestBare(RuntimeConformance):
             def test_it_runs(self):

@@ -1,4 +1,4 @@
-"""Conformance of a file format: what it reads of files that another program wrote, whole and damaged."""
+"""Damages of a file: cuts, and bytes that are changed."""
 
 from __future__ import annotations
 
@@ -15,14 +15,19 @@ from typing import Final
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
 
 from pytest_npudump.dump.arrays.decode import load, why_opaque
 from pytest_npudump.dump.columns import IO_ORDER
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import sanitised_key
-from pytest_npudump.errors import FormatError
+from pytest_npudump.errors import FormatError, MissingExtraError
+
+try:
+    from hypothesis import HealthCheck, given, settings, strategies as st
+except ModuleNotFoundError as error:
+    raise MissingExtraError("pytest_npudump.testing", "hypothesis", "testing") from error
+
 
 _ALL = 512
 """Bytes of a file that is small enough to be cut everywhere."""

@@ -17,8 +17,7 @@ from safetensors.numpy import save_file
 
 from pytest_npudump.dump.records import TensorKey, TensorRecord
 from pytest_npudump.errors import FormatError, RuntimeUnavailableError
-from tests.conformance.file_formats import FormatConformance, Sample
-from tests.conformance.runtimes import RuntimeConformance
+from pytest_npudump.testing import FormatConformance, RuntimeConformance, Sample
 
 ARRAY = np.array([1.5, -2.0, 0.25], np.float32)
 ARRAYS = {"conv1:input.0": np.arange(-3, 3, dtype=np.int8).reshape(2, 3), "conv1:output.0": ARRAY}
@@ -277,7 +276,7 @@ class Readers:
 def test_a_wrong_reader_is_caught(
     reader: str, caught_by: str, others: Any, file_arguments: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tests.conformance.file_formats._HANG", 0.5)
+    monkeypatch.setattr("pytest_npudump.testing.file_formats._HANG", 0.5)
     damaged: Any = FormatConformance.test_a_damaged_file_is_read_as_far_as_it_goes_or_refused
     unshrunk = settings(damaged._hypothesis_internal_use_settings, phases=[Phase.generate])
     monkeypatch.setattr(damaged, "_hypothesis_internal_use_settings", unshrunk)

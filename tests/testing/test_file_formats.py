@@ -18,7 +18,7 @@ from pytest_npudump.dump.files import formats
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import TensorRecord
 from pytest_npudump.errors import DumpError, EmptyDumpError, FormatError
-from tests.conformance.file_formats import FormatConformance, Sample
+from pytest_npudump.testing import FormatConformance, Sample
 
 DATA = Path(__file__).parents[1] / "data"
 

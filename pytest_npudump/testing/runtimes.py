@@ -15,7 +15,7 @@ from pytest_npudump.errors import NpudumpError, RuntimeUnavailableError
 from pytest_npudump.request import DumpRequest, RunRequest
 from pytest_npudump.runtime.base import Activity, RearrangingRuntime, Runtime
 from pytest_npudump.runtime.registry import Provider
-from tests.conformance.file_formats import assert_holds, assert_sound
+from pytest_npudump.testing.file_formats import assert_holds, assert_sound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -256,7 +256,7 @@ class RuntimeConformance:
         __import__(self.provider)
         assert isinstance(sys.modules[self.provider], Provider), f"{self.provider} lacks a function"
         command = [sys.executable, "-c", _PROBE, self.provider, ",".join((*self.clients, "numpy"))]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own
         assert ended.returncode == 0, ended.stderr
 
     def _assert_dumped(self, dump_path: Path, expected: Mapping[str, np.ndarray | None]) -> None:
