@@ -5,6 +5,6 @@
 ``summary`` the line of a session. ``ci`` is for the services that run tests.
 
 ``media`` is the table of what shows a whole session: ``npudump report`` and the plugin have their options
-from it. ``view`` is what these and charts show; ``charts`` draws it for ``html/``, the page of a session, and
-for files; ``model_explorer`` colours a model with it.
+from it. ``view`` is what these and charts show; ``charts`` draws it for ``html/``, the page of a session, for
+notebooks and for files; ``model_explorer`` colours a model with it.
 """

@@ -1,4 +1,4 @@
-"""View of a session for pages and pictures, as data: made once, put into words by each medium."""
+"""View of a session for pages, pictures and notebooks, as data: made once, put into words by each medium."""
 
 from __future__ import annotations
 

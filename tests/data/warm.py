@@ -241,7 +241,7 @@ def pass_over_what_is_no_fixture_or_hook() -> None:
         pluggy._manager._static_hook_attr = hook_of_module
 
 
-BESIDE = {"testing", "strategies"}
+BESIDE = {"testing", "strategies", "notebook"}
 OTHERS = (
     *("onnx", "onnxruntime", "rich.console", "rich.table", "filelock", "jinja2", "_pytest.stepwise"),
     *("xdist.plugin", "xdist.looponfail", "pytest_rerunfailures", "pytest_repeat"),
