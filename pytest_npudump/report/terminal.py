@@ -160,7 +160,7 @@ def hand_over(result: Result, details: ReportFiles) -> str:
 def failure_summary(result: Result) -> dict[str, Any]:
     """Return a failure for saved results: first line and reasons, as sentences that carry their templates.
 
-    That is whose error a reference shows, what the second run said, operators alone, and patterns.
+    That is whose error a reference shows, what the second run said, operators alone, and elements.
     """
     with carrying():
         return {"headline": _caption(result), "why": [*_reasons(result)]}
@@ -188,9 +188,7 @@ def _reasons(result: Result) -> Iterator[str]:
         ended=escalation.ended,
     )
     for finding in telling[:ROWS]:
-        for pattern in filter(None, (finding.pattern, finding.reference_pattern)):
-            line = _("pattern: {pattern}").format(pattern=spoken(str(pattern)))
-            yield _("elements:   {key}: {line}").format(key=finding.key, line=line)
+        yield from finding_lines(finding, brief=True)
 
 
 def _in_order(result: Result, escalation: Escalation) -> tuple[list[Finding], set[TensorKey]]:
