@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable
 from typing import Any
@@ -37,32 +38,27 @@ def _leave(_repository: Repository, _golden_command: Verb) -> None:
     pass
 
 
+Row = tuple[Callable[[Repository, Verb], None], dict[str, Any], tuple[int, str, bool]]
 PASSED: dict[str, Any] = {"status": "passed", "outcome": "passed"}
 
 
 @pytest.mark.parametrize(
-    ("change", "run_was", "code", "outcome", "changed"),
+    "row",
     [
-        (_accept_all, FAILURE, 0, "passed", True),
-        (_accept_some, FAILURE, 1, "failed", True),
-        (_edit, FAILURE, 1, "failed", True),
-        (_edit, PASSED, 1, "failed", True),
-        (_remove, FAILURE, 2, "golden missing", True),
-        (_remove, PASSED, 2, "golden missing", True),
-        (_leave, FAILURE, 1, "failed", False),
+        (_accept_all, FAILURE, (0, "passed", True)),
+        (_accept_some, FAILURE, (1, "failed", True)),
+        (_edit, FAILURE, (1, "failed", True)),
+        (_edit, PASSED, (1, "failed", True)),
+        (_remove, FAILURE, (2, "golden missing", True)),
+        (_remove, PASSED, (2, "golden missing", True)),
+        (_leave, FAILURE, (1, "failed", False)),
     ],
 )
 def test_the_page_and_check_have_one_outcome_and_name_its_golden(
-    repository: Repository,
-    golden_command: Verb,
-    run: Verb,
-    change: Callable[[Repository, Verb], None],
-    run_was: dict[str, Any],
-    code: int,
-    outcome: str,
-    *,
-    changed: bool,
+    repository: Repository, request: pytest.FixtureRequest, row: Row
 ) -> None:
+    golden_command, run = map(request.getfixturevalue, ("golden_command", "run"))
+    change, run_was, (code, outcome, changed) = row
     repository.approve("test_one", AFTER if run_was is PASSED else BEFORE)
     repository.keep("test_one", AFTER, **run_was)
     change(repository, golden_command)
@@ -82,8 +78,6 @@ def test_the_page_and_check_have_one_outcome_and_name_its_golden(
 def test_why_in_a_review_is_about_the_layers_that_are_left(
     repository: Repository, golden_command: Verb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import io
-
     repository.approve("test_one", BEFORE)
     repository.keep("test_one", AFTER, **FAILURE)
     monkeypatch.setattr("sys.stdin", io.StringIO("w\nl conv\n"))
@@ -91,4 +85,4 @@ def test_why_in_a_review_is_about_the_layers_that_are_left(
     monkeypatch.setattr("sys.stdin", io.StringIO("w\nq\n"))
     shown = golden_command("review").out
     assert "kernel error in conv" not in shown
-    assert re.search(r"fc +Conv +output.0 +\S+.* 3 +4 ", shown), shown
+    assert "fc:output.0 avg 4, expected 3" in shown

@@ -240,7 +240,7 @@
   for (const total of totals) total.addEventListener("click", () => {
     const word = total.getAttribute("aria-pressed") === "true" ? "" : total.dataset.word;
     for (const one of totals) one.setAttribute("aria-pressed", String(one.dataset.word === word));
-    for (const one of document.querySelectorAll("tr[data-word], .test")) one.hidden = word && one.dataset.word !== word;
+    for (const one of document.querySelectorAll("#first, tr[data-word], .test")) one.hidden = word && one.dataset.word !== word;
   });
   addEventListener("keydown", (event) => {
     const step = { j: 1, k: -1 }[event.key];
