@@ -14,12 +14,21 @@ from pytest_npudump.compare.tolerances.presets import AUTO, PRESETS
 from pytest_npudump.compare.tolerances.tolerance import DEFAULT, Tolerances
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _, ngettext, spoken
-from pytest_npudump.regression.result import NOT_COMPARED, PASSED
+from pytest_npudump.regression.result import FAILED, NOT_COMPARED, PASSED
 from pytest_npudump.report.result_json import full_json
 from pytest_npudump.report.summary import PAGE, remarks, summary_line
 from pytest_npudump.report.terminal import verdict_lines
 from pytest_npudump.results.expected_tests import missing_tests, read_expected
-from pytest_npudump.results.rejudge import BAD, GOOD, LEFT_OUT, UNJUDGED, Rejudged, rejudge, terms_at
+from pytest_npudump.results.rejudge import (
+    BAD,
+    GOOD,
+    LEFT_OUT,
+    UNJUDGED,
+    Rejudged,
+    other_goldens,
+    rejudge,
+    terms_at,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -62,6 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         [
             *_lines(judged, verbose=arguments.verbose),
             *_earlier(results),
+            *(f"npudump: {words}" for words in other_goldens(judged)),
             *_summary(judged),
             *chain.from_iterable(one.lines() for one in others),
         ],
@@ -80,7 +90,7 @@ def _lines(judged: Sequence[Rejudged], *, verbose: bool) -> Iterator[str]:
             continue
         result = None if one.is_doubtful else one.result
         word = one.word if result is None else result.status
-        text = _(NOT_COMPARED if word == UNJUDGED else word)
+        text = _({GOOD: PASSED, BAD: FAILED, UNJUDGED: NOT_COMPARED}.get(word, word))
         yield _("{value}: {text}").format(value=one.entry.test, text=text)
         if one.why:
             yield f"  {spoken(one.why)}"
@@ -91,8 +101,7 @@ def _lines(judged: Sequence[Rejudged], *, verbose: bool) -> Iterator[str]:
 def _summary(judged: Sequence[Rejudged]) -> list[str]:
     counted = [one for one in judged if one.word != LEFT_OUT]
     left = len(judged) - len(counted)
-    results = [one.told() for one in counted]
-    told = [one | ({"status": NOT_COMPARED} if one["status"] == UNJUDGED else {}) for one in results]
+    told = [one.told() for one in counted]
     line = summary_line(told, page=PAGE) + (_("; {left} left out").format(left=left) if left else "")
     return [*(f"npudump: {words}" for words in remarks(told)), line]
 

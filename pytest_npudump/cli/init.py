@@ -56,7 +56,7 @@ def _lines(found: Survey, planned: Sequence[Addition], *, dry: bool) -> Iterator
     if not found.all_seen:
         unknown.append("whether there are more models: the repository has too many files to look at all")
     if not found.has_git:
-        unknown.append("where the repository's root is: there is no .git here")
+        unknown.append("where the repository's root is: there is no .git here (then: npudump golden init)")
     if unknown:
         yield "not known:"
         yield from (f"  {words}" for words in unknown)
@@ -72,7 +72,8 @@ def _lines(found: Survey, planned: Sequence[Addition], *, dry: bool) -> Iterator
         test = next(one.path.relative_to(found.root) for one in planned if one.path.name == FILE)
         yield f"  {typed('pytest', '--npudump-update-golden', test)}"
         yield f"  {typed('pytest', test)}"
-    yield from (f"  {line}" for line in DRIVER)
+    if any((folder / ".git").exists() for folder in (found.root, *found.root.parents)):
+        yield from (f"  {line}" for line in DRIVER)
 
 
 _ATTRIBUTES = ".gitattributes"

@@ -25,8 +25,9 @@ def run(arguments: argparse.Namespace) -> int:
     terms = terms_at(results.entries, arguments.root, arguments.golden_dir)
     for medium, target in asked:
         with nullcontext() if medium.spoken else speaking(ENGLISH):
-            written = medium.write(session_view(folder, results.entries, terms, results.problems), target)
+            view = session_view(folder, results.entries, terms, results.problems)
+            written = medium.write(view, target)
         for path in written:
             emit([_(medium.written).format(path=shown(path.absolute()))])
-    complain(results.problems)
+    complain(view.problems)
     return 2 if results.problems else 0

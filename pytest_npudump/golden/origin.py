@@ -245,7 +245,8 @@ def _models(before: Record, after: Record) -> str:
         return MODELS
     parts = (("weights", found.weights), ("attributes", found.attributes), ("operators", found.operators))
     told = [f"{what} of {first_of(names)}" for what, names in (*parts, ("inputs", found.fed)) if names]
-    return f"{MODELS}: {'; '.join(told) or first_of(found.files or ('graph',))}"
+    words = "; ".join(told) or first_of(found.files)
+    return f"{MODELS}: {words}" if words else MODELS
 
 
 def _named(before: str, after: str) -> set[str]:

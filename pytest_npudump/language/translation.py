@@ -150,7 +150,10 @@ def restored(data: Mapping[str, Any]) -> dict[str, Any]:
             if all(not (form or conversion) for _, _, form, conversion in Formatter().parse(template)):
                 text = said(template, **{name: known.get(part, part) for name, part in parts.items()})
                 known[text] = text
-    return {name: _again(value, known) for name, value in content.items()} if known else content
+    texts = {
+        text: one for text, one in known.items() if " " in text
+    }  # a word may be data, as a folder's name
+    return {name: _again(value, texts) for name, value in content.items()} if texts else content
 
 
 def _again(value: Any, known: Mapping[str, str]) -> Any:

@@ -162,7 +162,7 @@ class DumpComparison:
 
     def _headline(self) -> str:
         comparison = self._comparison
-        text = f"{comparison.passed} of {comparison.expected} tensors agree"
+        text = f"{comparison.passed} of {comparison.expected} tensors match"
         if comparison.nothing_judged:
             text += ", and no value was compared"
         return f"{text}; {plain(sentence(comparison.first))}" if comparison.first is not None else text

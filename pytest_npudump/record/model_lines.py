@@ -14,7 +14,8 @@ Of an om, whose attributes are told in part, a second digest stands behind the f
 types, shapes and layouts of the weights: those that the compiler has put otherwise are not compared. Of torch
 modules and cells of MindSpore the file is ``#NAME.parameters``. ``#NAME.fed`` has a digest of all that the
 model was given, in any order of its executions. Where several models ran, an operator's name is followed
-by ``#model=``, as in keys of tensors.
+by ``#model=``, as in keys of tensors. Where a golden's layers were accepted from runs
+of several models, the digest of a file is :data:`SEVERAL`.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ PARAMETERS = ".parameters"
 """Ends the name of a file in the line of a model that is in none: all that is known is its parameters."""
 FED = ".fed"
 """Ends the name in the line of what a model was given."""
+SEVERAL = 16 * "-"
+"""Digest of a file where a golden's layers are of several."""
 ALL, WEIGHTS, NOTHING = "all", "weights", "nothing"
 _FILE_LINE = re.compile(r"#\S+ [\w-]{16} (?:-|[\w-]{6})")
 _OPERATOR_LINE = re.compile(
@@ -78,6 +81,7 @@ class ModelChange:
         read: what the files tell besides their bytes: :data:`ALL`; :data:`WEIGHTS`, with the graph and some
             attributes, of oms; :data:`PARAMETERS` of a model in no file; or :data:`NOTHING`.
         fed: names of models that were given something else.
+        mixed: whether layers of the golden are of several models.
     """
 
     files: tuple[str, ...] = ()
@@ -89,6 +93,7 @@ class ModelChange:
     weighted: int = 0
     read: str = NOTHING
     fed: tuple[str, ...] = ()
+    mixed: bool = False
 
     def names(self, operator: str) -> bool:
         """Return whether the weights or attributes of an operator are others."""
@@ -98,12 +103,12 @@ class ModelChange:
     def changed(self) -> bool:
         """Return whether the models are known to compute something else: other files alone may not."""
         told = (self.weights, self.attributes, self.operators, self.graph)
-        return bool(self.files) and (self.read == NOTHING or any(told))
+        return any(told) or (bool(self.files) and self.read == NOTHING)
 
     @property
     def _same_file(self) -> bool | None:
-        """Return whether the files are the golden's; None where only what models were given is known."""
-        return None if not self.files and self.read == NOTHING else not self.files
+        """Return whether the files are the golden's; None where that has no single one, or none is known."""
+        return None if self.mixed or (not self.files and self.read == NOTHING) else not self.files
 
     def summary(self) -> dict[str, Any]:
         """Return the numbers of what differs, and the first operator or file that does."""
@@ -198,7 +203,9 @@ def _change_of_files(golden: str, run: str) -> ModelChange | None:
         if was[_EXACT] != now[_EXACT] and was[0][_FORM] == now[0][_FORM]
     ]
     attributes = [name for name, (was, now) in pairs.items() if was[0][_ATTRIBUTES] != now[0][_ATTRIBUTES]]
-    found = ModelChange(others, weighted=sum(bool(words[_EXACT]) for words in new.values()))
+    known = tuple(name for name in others if files[0].get(name, ("",))[0] != SEVERAL)
+    weighted = sum(bool(words[_EXACT]) for words in new.values())
+    found = ModelChange(known, weighted=weighted, mixed=known != others)
     if NONE in (*graphs[0], *graphs[1]):
         return found
     read = WEIGHTS if formats == {"om"} else read
@@ -226,6 +233,8 @@ def model_files_of(block: str) -> tuple[str, ...]:
 def model_lines_of(before: str, run: str, layers: Collection[str]) -> str:
     """Return the block of a golden of which only some layers become those of a run.
 
+    What only one side's model is, or was given, is true of the golden no more.
+
     Args:
         before: the golden's block.
         run: the run's.
@@ -236,6 +245,11 @@ def model_lines_of(before: str, run: str, layers: Collection[str]) -> str:
         return before
     chosen = [{name for name in side if name.partition(FILE)[0] in layers} for side in sides]
     kept = {name: line for name, line in sides[0].items() if name not in chosen[0] - chosen[1]}
+    for name in [name for name in kept if name[0] == FILE and kept[name] not in sides[1].values()]:
+        if name.endswith(FED):
+            del kept[name]
+        else:
+            kept[name] = " ".join((name, SEVERAL, kept[name].rpartition(" ")[2]))
     return "".join(
         f"{line}\n" for line in ({**kept, **{n: sides[1][n] for n in sides[1] if n in chosen[1]}}).values()
     )

@@ -196,7 +196,7 @@ def _filters(request: DumpRequest, activity: Activity) -> str:
                 layers=list(request.layers),
             )
         )
-        filters += _nearest(request.layers, activity.models)
+        filters += _nearest(request.layers, activity.models)[1]
     step, kernel = request.dump_step, request.dump_level == "kernel"
     others = (
         (step, said("dump_step={dump_step!r} (steps count from 0)", dump_step=step)),
@@ -210,8 +210,8 @@ def _filters(request: DumpRequest, activity: Activity) -> str:
     return joined("; ", (*filters, *(words for there, words in others if there)))
 
 
-def _nearest(layers: Sequence[str], models: Iterable[Path]) -> list[str]:
-    """Suggest operators for layers that no model has, by ONNX files."""
+def _nearest(layers: Sequence[str], models: Iterable[Path]) -> tuple[int, list[str]]:
+    """Count the layers that no model has, by ONNX files, and suggest operators for the first ones."""
     files = dict.fromkeys(file for path in models for file in (path, path.with_suffix(".onnx")))
     known: dict[str, None] = {}
     for file in files:
@@ -220,13 +220,18 @@ def _nearest(layers: Sequence[str], models: Iterable[Path]) -> list[str]:
 
             with suppress(NpudumpError):
                 known |= dict.fromkeys(operator.name for operator in prepare(file).operators)
+    unknown = [layer for layer in layers if known and layer not in known]
     named: dict[str, list[str]] = {}
-    for layer in [layer for layer in layers if known and layer not in known][:_NAMED]:
+    for layer in unknown[:_NAMED]:
         named.setdefault(suggest(layer, known, "the model"), []).append(layer)
-    return [said("{layer}: {hint}", layer=", ".join(names), hint=hint) for hint, names in named.items()]
+    hints = [said("{layer} ({hint})", layer=", ".join(names), hint=hint) for hint, names in named.items()]
+    return len(unknown), hints
 
 
 def _filtered(request: DumpRequest, activity: Activity) -> str:
+    unknown, named = _nearest(request.layers, activity.models)
+    if unknown and unknown == len(request.layers):
+        return said("layers= names no operator of the model: {names}", names=joined("; ", named))
     if filters := _filters(request, activity):
         return said("most likely a filter matched nothing: {filters}", filters=filters)
     return said(

@@ -20,7 +20,7 @@ from pytest_npudump.report.summary import remarks, summary_line
 from pytest_npudump.report.verdicts import plain
 
 _COUNTS = (
-    ("fail", "outside"),
+    ("fail", "out of tolerance"),
     ("missing", "missing"),
     ("extra", "extra"),
     ("changed", "changed within tolerance"),
@@ -73,7 +73,7 @@ def sources_of(result: Mapping[str, Any]) -> str:
 
 
 def counts_of(result: Mapping[str, Any]) -> str:
-    """Return ``6 of 6 compared, 1 outside``; "" where nothing was compared."""
+    """Return ``6 of 6 compared, 1 out of tolerance``; "" where nothing was compared."""
     if "expected" not in result:
         return ""
     told = [f"{result[name]} {words}" for name, words in _COUNTS if result.get(name)]

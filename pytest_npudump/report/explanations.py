@@ -215,7 +215,11 @@ def _matching(
     keys = first_of((one.key for one in matching), _SHOWN if brief else None)
     by = first_of(dict.fromkeys(map(_by, matching)), _SHOWN)
     words = words.format(key=keys, by=by, error=_error(first), count=len(matching))
-    if cause or first.upstream or (models is not None and models.names(first.key.name_text)):
+    if (
+        cause
+        or first.upstream
+        or (models is not None and (models.mixed or models.names(first.key.name_text)))
+    ):
         return words
     means = _("{words}; {key} differs by its inputs, type, weights or attributes, or by the golden's kernel")
     if str(first.key) in fed:

@@ -160,13 +160,13 @@ class LayerNames:
         return _WORD.sub(lambda found: found[1] + self.short(found[2]), line)
 
     def lines(self, line: str, margin: int = 0) -> list[str]:
-        """Return a line, which may begin with a label of 12 columns, broken at blanks, its names cut."""
+        """Return a line, which may begin with a label of up to 12 columns, broken at blanks, names cut."""
         text = self.text(line)
         if self.columns is None or width(text) <= self.columns - margin:
             return [text]
         columns = self.columns - margin
         found = re.match(r"[^:：]*[:：] *", text)
-        label = found[0] if found and width(found[0]) == _INDENT else ""
+        label = found[0] if found and width(found[0]) <= _INDENT else ""
         first, *rest = wrapped(text[len(label) :], columns - width(label))
         if rest:
             rest = wrapped(" ".join(rest), columns - _INDENT)

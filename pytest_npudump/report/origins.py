@@ -190,7 +190,7 @@ def one_sided(result: Result) -> str:
 
 def _same_model(models: ModelChange | None) -> bool:
     """Return whether a run's models are known to compute what the golden's do."""
-    return models is not None and not models.changed and models.read == ALL
+    return models is not None and not (models.changed or models.mixed) and models.read == ALL
 
 
 def _alike_in_form(first: Verdict | None) -> bool:
@@ -211,7 +211,9 @@ def model_line(result: Result, *, brief: bool, cause: bool) -> list[str]:
     words, whole = what_changed(result, None), _same_model(models)
     first = result.comparison.first if result.comparison is not None else None
     values = _alike_in_form(first)
-    if models.files and not models.changed:
+    if models.mixed and not models.changed:
+        words = _("the golden's layers were accepted from runs of several models")
+    elif models.files and not models.changed:
         known = _("{names} differs; no change is known of its graph, weights and attributes")
         words = _("{names} differs, its weights and attributes do not") if whole else known
     elif whole:

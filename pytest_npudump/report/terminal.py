@@ -160,7 +160,7 @@ def hand_over(result: Result, details: ReportFiles) -> str:
 def failure_summary(result: Result) -> dict[str, Any]:
     """Return a failure for saved results: first line and reasons, as sentences that carry their templates.
 
-    That is whose error a reference shows, what the second run said, operators alone, and patterns.
+    That is whose error a reference shows, what the second run said, operators alone, and elements.
     """
     with carrying():
         return {"headline": _caption(result), "why": [*_reasons(result)]}
@@ -188,9 +188,7 @@ def _reasons(result: Result) -> Iterator[str]:
         ended=escalation.ended,
     )
     for finding in telling[:ROWS]:
-        for pattern in filter(None, (finding.pattern, finding.reference_pattern)):
-            line = _("pattern: {pattern}").format(pattern=spoken(str(pattern)))
-            yield _("elements:   {key}: {line}").format(key=finding.key, line=line)
+        yield from finding_lines(finding, brief=True)
 
 
 def _in_order(result: Result, escalation: Escalation) -> tuple[list[Finding], set[TensorKey]]:
@@ -232,11 +230,13 @@ def _body(
     compared = result.comparison is not None and bool(result.comparison.failing)
     hidden = 0 if compared or result.findings else 1
     problems = result.problems[hidden:]
-    names, first = LayerNames.of(result.comparison, columns), headline(result)
+    names = LayerNames.of(result.comparison, columns)
     words = _comparison_lines(result, rows, names, rest, brief=brief) if compared else []  # gives names room
-    by_verdict = compared or not (result.findings or result.problems)
-    head = names.lines(first) if by_verdict else [first]
-    head += _listed(mark("also"), problems, limit)
+    head = [
+        line
+        for one in (headline(result), *_listed(mark("also"), problems, limit))
+        for line in names.lines(one)
+    ]
     head += _scene_lines(result.findings, _DETAILS if brief else None)
     head += _code_lines(result, brief=brief)
     lines = [(BOTH, line) for line in head]
@@ -258,7 +258,8 @@ def _body(
     begun = any(_DOTTED.search(line) for text, line in lines if text != WHOLE)
     legends = ((WHOLE, names.legend()), (SHORT, names.legend(again=True) if begun else []))
     lines[behind:behind] = [(kind, line) for kind, legend in legends for line in legend]
-    return lines + [(WHOLE, line) for line in _listed(mark("note"), result.notes, limit)]
+    notes = _listed(mark("note"), result.notes, limit)
+    return lines + [(WHOLE, line) for note in notes for line in names.lines(note)]
 
 
 def _code_lines(result: Result, *, brief: bool) -> list[str]:

@@ -7,7 +7,7 @@ import binascii
 import math
 import re
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pytest_npudump.record.edges import Edges
 
 
-SOURCE, OUTSIDE, UNPAIRED = mark("source"), mark("mismatching"), mark("unpaired")
-CHANGED, UNJUDGED, IDENTICAL = mark("changed"), mark("unjudged"), mark("identical")
+SOURCE, OUTSIDE, UNPAIRED = mark("source"), mark("mismatch"), mark("unpaired")
+CHANGED, UNJUDGED, IDENTICAL = mark("changed"), mark("unchecked"), mark("identical")
 STATES = (SOURCE, OUTSIDE, UNPAIRED, CHANGED, UNJUDGED, IDENTICAL)
 """States of a tensor, the worst first: outside its tolerance with no other that explains it, outside, on
 one side only, within its tolerance though not the golden's digit for digit, with no value that was judged,
@@ -299,11 +299,11 @@ def _around(
 
 
 _MEASURES = {
-    "max_abs": mark("largest difference"),
-    "max_rel": mark("largest relative difference"),
-    "relative_l2": mark("relative L2 distance"),
+    "max_abs": mark("max abs error"),
+    "max_rel": mark("max rel error"),
+    "relative_l2": mark("relative L2 error"),
     "cosine": mark("cosine similarity"),
-    "max_ulp": mark("largest difference in units of the last place"),
+    "max_ulp": mark("max ULP error"),
     "outside": mark("elements out of tolerance"),
     "count": mark("elements"),
     "rtol": mark("relative tolerance"),
@@ -438,13 +438,13 @@ class TestView:
         ways_out: what to do next; commands among it.
         hand_over: the command that makes a folder of its own of the failure; "" where there is none.
         text: the failure as a terminal shows it, in full.
-        counts: numbers of tensors by what came of them.
         tensors: in order of execution; none where nothing was compared.
         sources: keys of failing tensors that no other explains.
         neighbourhoods: the graph around these.
         elements: what the second run showed, one a tensor.
         producers: facts of origin, as (name, of the golden, of this run); None where a side tells none.
         notes: what a reader should know.
+        since: which golden the verdict is about, where that has changed since the run; else "".
         golden: the golden file.
         preset: of tolerances, and which bounds.
         when: it was judged, ISO 8601.
@@ -461,13 +461,13 @@ class TestView:
     ways_out: tuple[str, ...] = ()
     hand_over: str = ""
     text: tuple[str, ...] = ()
-    counts: Mapping[str, int] = field(default_factory=dict)
     tensors: tuple[TensorView, ...] = ()
     sources: tuple[str, ...] = ()
     neighbourhoods: tuple[Neighbourhood, ...] = ()
     elements: tuple[ElementsView, ...] = ()
     producers: tuple[tuple[str, str | None, str | None], ...] = ()
     notes: tuple[str, ...] = ()
+    since: str = ""
     golden: str = ""
     preset: str = ""
     when: str = ""
@@ -485,7 +485,7 @@ class SessionView:
 
     Attributes:
         tests: in the order in which they ended; what failed comes first.
-        problems: what could not be read; tests may be missing because of it.
+        problems: what a reader of all of it must know; tests may be missing because of it.
         version: of this package.
     """
 

@@ -223,7 +223,7 @@ def approve(pending: Pending, layers: Sequence[str] = (), reason: str = "") -> t
         return Entry({**data, "decision": ACCEPTED}), notes
     digest = read_golden(pending.path).digest
     file = {**data["golden"], "judged_with": data["golden"]["file"], "sha256": digest}
-    return Entry({**data, "golden": file}), notes
+    return Entry({**data, "golden": file | {"before": pending.entry.golden_of_run}}), notes
 
 
 def refuse_idle(runs: Sequence[Pending], layers: Sequence[str]) -> None:
@@ -302,16 +302,22 @@ def _blocks(
 ) -> dict[str, str]:
     """Return the golden's blocks for a table of some of its rows, 0, and some of a run's, 1.
 
-    Edges are those between layers that are in it; operators of models are the run's where their rows are.
+    Edges are those between layers that are in it; operators of models are the run's where their rows are, all
+    of them where all values are.
     """
     text = golden.blocks.get(EDGES, "")
     edges = lines_of(edges_of_lines(text, golden.path.name), dict.fromkeys(map(layer_of, table.keys)))
     taken = {record.table.keys[at].rpartition(":")[0].partition("#")[0] for side, at in rows if side}
     models = (golden.blocks.get(MODELS, ""), record.blocks.get(MODELS, ""))
+    whole = same_values(table, record.table)
     return {
         **golden.blocks,
         **({EDGES: edges} if text else {}),
-        **({MODELS: model_lines_of(*models, taken)} if models[0] else {}),
+        **(
+            {MODELS: models[1] if whole and models[1] else model_lines_of(*models, taken)}
+            if models[0]
+            else {}
+        ),
     }
 
 

@@ -89,6 +89,13 @@ class Entry:
         return str(self.data["golden"]["file"])
 
     @property
+    def golden_of_run(self) -> str | None:
+        """The SHA-256 of the golden that the run was compared with; None where there was none."""
+        told = self.data["golden"]
+        found: str | None = told.get("before", told["sha256"])
+        return found
+
+    @property
     def record_file(self) -> str:
         """The file of the run's statistics, relative to the folder of results; "" where there is none."""
         return str(self.data["record"]["file"]) if self.data["record"] else ""

@@ -14,6 +14,8 @@ from pytest_npudump.errors import GoldenError, NpudumpError, said
 from pytest_npudump.golden.stored_tensors import TensorStore, store_of
 from pytest_npudump.golden.variants import ASKED, Goldens
 from pytest_npudump.language import mark
+from pytest_npudump.language.text import first_of
+from pytest_npudump.language.translation import ngettext
 from pytest_npudump.record.record import OP_TYPES, UNTOLD, Record
 from pytest_npudump.record.text import parse
 from pytest_npudump.regression import result as status
@@ -198,7 +200,7 @@ def _senseless(entry: Entry, error: Exception) -> ResultsError:
     )
 
 
-GOOD, BAD, UNJUDGED, LEFT_OUT = mark("good"), mark("bad"), mark("unjudged"), mark("left out")
+GOOD, BAD, UNJUDGED, LEFT_OUT = "good", "bad", "unjudged", mark("left out")
 """Meanings of a test for a gate; those that were skipped, or are expected to fail, are left out of it."""
 
 
@@ -211,6 +213,7 @@ class Rejudged:
         result: what came of it; None where it stands as the run had it, or cannot be judged.
         word: what it means for a gate, one of the constants of this module.
         why: why it stands as it was, or cannot be judged; "" where it was judged.
+        golden: the golden file as it is now; None where there is none, or it cannot be read.
     """
 
     entry: Entry
@@ -224,14 +227,20 @@ class Rejudged:
         """Return whether its statistics match, which does not make it pass."""
         return self.word == UNJUDGED and self.result is not None and self.result.good
 
+    @property
+    def of_another_golden(self) -> bool:
+        """Return whether the golden file is not as the run was compared with it."""
+        digest = self.golden.digest if self.golden is not None else None
+        return self.result is not None and digest != self.entry.golden_of_run
+
     def told(self) -> dict[str, Any]:
         """Return it in the form of a run's result, for the session's line."""
         if self.result is not None:
             told = result_json(self.result, None)
-            return told | {"status": UNJUDGED} if self.is_doubtful else told
+            return told | {"status": status.NOT_COMPARED} if self.is_doubtful else told
         data = self.entry.data
         if self.word == UNJUDGED and data["status"] in status.GOOD:
-            data = {**data, "status": UNJUDGED}
+            data = {**data, "status": status.NOT_COMPARED}
         return {name: data[name] for name in ("test", "status", "runtime")} | {"notes": data["notes"]}
 
 
@@ -305,6 +314,19 @@ def run_of(record: Record, entry: Entry) -> Record:
     )
 
 
+def other_goldens(judged: Iterable[Rejudged]) -> list[str]:
+    """Name the tests whose verdicts are about another golden than their runs' were."""
+    names = [one.entry.name for one in judged if one.of_another_golden]
+    words = ngettext(
+        "the golden file of {count} test differs from that of the run ({names}); the verdict compares the "
+        "saved run with the current file",
+        "the golden files of {count} tests differ from those of the runs ({names}); the verdicts compare the "
+        "saved runs with the current files",
+        len(names),
+    )
+    return [words.format(count=len(names), names=first_of(names, 2))] if names else []
+
+
 def _judged(judging: Terms, golden: Record | None, run: Record, entry: Entry, store: TensorStore) -> Result:
     reference = entry.data["reference"]
     if golden is None and reference is not None:
@@ -360,4 +382,4 @@ def _standing(entry: Entry) -> Rejudged:
     word = GOOD if entry.status in status.GOOD else BAD if entry.status == status.FAILED else UNJUDGED
     if word == GOOD and entry.data["incomplete"] not in {None, "it was not compared"}:
         word = UNJUDGED
-    return Rejudged(entry, None, word, said("as its run had it: {why}", why=why))
+    return Rejudged(entry, None, word, said("verdict taken from the run ({why})", why=why))

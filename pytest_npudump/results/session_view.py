@@ -13,7 +13,6 @@ from pytest_npudump.language.translation import gettext as _, spoken
 from pytest_npudump.record.edges import Edges
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.dataflow import edges_of
-from pytest_npudump.report.result_json import COUNTS
 from pytest_npudump.report.terminal import full_lines, headline, ways_out
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.report.view import (
@@ -28,7 +27,7 @@ from pytest_npudump.report.view import (
     tensor_views,
 )
 from pytest_npudump.results.entry import FAILED, SKIPPED, XFAILED, Entry
-from pytest_npudump.results.rejudge import Overrides, rejudge
+from pytest_npudump.results.rejudge import Overrides, Rejudged, other_goldens, rejudge
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -45,54 +44,57 @@ def session_view(
     folder: ResultsFolder, entries: Iterable[Entry], terms: Overrides, problems: Iterable[str] = ()
 ) -> SessionView:
     """Return the view of saved results; failed ones come first."""
-    tests = [_test(folder, entry, terms) for entry in entries]
-    ordered = sorted(tests, key=lambda test: (_ORDER.index(test.word), not test.tensors))
-    return SessionView(tuple(ordered), tuple(problems), version("pytest-npudump"))
+    judged = [rejudge(folder, entry, terms) for entry in entries]
+    ordered = sorted(map(_test, judged), key=lambda test: (_ORDER.index(test.word), not test.tensors))
+    return SessionView(tuple(ordered), (*other_goldens(judged), *problems), version("pytest-npudump"))
 
 
-def _test(folder: ResultsFolder, entry: Entry, terms: Overrides) -> TestView:
-    """Return one test: what its run came to stands, and its tensors are judged again to show them."""
-    data = entry.data
-    judged = rejudge(folder, entry, terms)
-    result, golden, word = judged.result, judged.golden, _word(entry)
+def _test(judged: Rejudged) -> TestView:
+    """Return one test, judged again; the outcome of its run stands unless its golden has changed since."""
+    entry, result, golden = judged.entry, judged.result, judged.golden
+    data, anew = entry.data, judged.of_another_golden
+    word, since, failure = _word(entry), "", data.get("failure") or {}  # earlier lines lack it
     told: dict[str, Any] = {}
     notes = [*data["notes"]]
-    if judged.why and not judged.why.startswith("as its run had it"):
+    if judged.why and not judged.why.startswith("verdict taken from the run"):
         notes.append(judged.why)
     if result is not None and result.comparison is not None:
         told = _compared(result, golden)
-        if word == GOOD and result.comparison.failing:
-            notes.append(
-                _("the golden has changed since the test ran: tensors are compared with it as it is now")
-            )
-    if word != GOOD:
+    if anew:
+        words = _(
+            "The golden file differs from that of the run, whose outcome was: {status}. This verdict "
+            "compares the saved run with the current file."
+        )
+        since, failure = words.format(status=_(entry.status)), {}
+        word = judged.word if judged.word in _ORDER else OPEN
+    elif word != GOOD:
         told["elements"], problem = _elements(entry)
         notes += [problem] if problem else []
     before = golden.facts if golden is not None else {}
     actual = {str(fact): str(value) for fact, value in data["producer"].items()}
     whose = data["part"] or ("" if data["rank"] is None else _("rank {rank}").format(rank=data["rank"]))
     preset, numerics = data["tolerances"]["preset"], (data["numerics"] or {}).get("bounds", "")
-    failure = data.get("failure") or {}  # earlier lines lack it
     first = failure.get("headline", "")
     if not first and result is not None and not result.good:
         first = headline(result).removeprefix("npudump: ")
-    fallback = next(iter(data["problems"]), "") or str(data["incomplete"] or "")
+    problems = result.problems if anew and result is not None else data["problems"]
+    fallback = next(iter(problems), "") or (judged.why if anew else str(data["incomplete"] or ""))
     why = tuple(map(str, failure.get("why", ()))) if word != GOOD else ()
-    text = tuple(map(spoken, data["problems"]))
-    if result is not None and word != GOOD:
+    text = tuple(map(spoken, problems))
+    if result is not None and word != GOOD and (first or not result.good):
         text = _text(result, first, why)
     return TestView(
         name=f"{entry.test} ({whose})" if whose else entry.test,
         word=word,
-        status=entry.status,
+        status=judged.told()["status"] if anew else entry.status,
         runtime=str(data["runtime"]),
         headline="" if word == GOOD else first or fallback,
         why=why,
         hand_over=failure.get("hand_over", "") if word != GOOD else "",
         ways_out=tuple(ways_out(result)) if result is not None and word != GOOD else (),
         text=text,
-        counts={name: data["counts"][name] for name in COUNTS if name in data["counts"]},
         notes=tuple(dict.fromkeys(map(str, notes))),
+        since=since,
         golden=str(data["golden"]["judged_with"] or data["golden"]["file"]),
         preset=str(numerics if numerics and preset == "default" else preset),
         when=str(data["time"]),

@@ -302,6 +302,20 @@ def test_again_it_writes_nothing(repository: Path, run: Run) -> None:
     )
 
 
+@pytest.mark.each(("git", "configures"), [(".git", True), ("../.git", True), ("", False)])
+def test_git_is_configured_where_it_can_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run, git: str, *, configures: bool
+) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    if git:
+        (folder / git).mkdir()
+    monkeypatch.chdir(folder)
+    done = run("init", "--dry-run")
+    assert ("git config " in done.out) is configures
+    assert ("then: npudump golden init" in done.out) is (git != ".git")
+
+
 def test_a_dry_run_writes_nothing(repository: Path, run: Run) -> None:
     done = run("init", "--dry-run")
     assert files(repository) == {}

@@ -104,3 +104,10 @@ def test_no_name_and_no_other_text_is_taken_for_a_message_and_any_value_can_be_p
     again = pickle.loads(pickle.dumps(text))  # noqa: S301 - ours
     assert again == text
     assert chinese(again).startswith("被 <function")
+
+
+def test_a_word_in_a_message_leaves_data_that_reads_like_it() -> None:
+    data = {"why": said("of the {side} tensor", side=said("golden")), "folder": "golden"}
+    again = restored(json.loads(json.dumps(carried(data))))
+    assert isinstance(again["why"], Said)
+    assert Path("a") / again["folder"] == Path("a/golden")

@@ -32,7 +32,7 @@ def test_a_notebook_shows_a_chart_and_the_failing_tensors(sides: tuple[Path, Pat
     found = compare_dumps(*sides)
     assert not found.ok
     data, _ = DisplayFormatter().format(found)
-    assert data["text/plain"].startswith("<DumpComparison: 1 of 2 tensors agree; second")
+    assert data["text/plain"].startswith("<DumpComparison: 1 of 2 tensors match; second")
     assert "<svg" in data["text/html"]
     assert data["text/html"].count("<tr>") == 2
     assert found.data["summary"]["failed"] == 1

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_npudump.record.model_lines import (
+    SEVERAL,
     ModelChange,
     change_of_models,
     check_model_lines,
@@ -17,6 +18,7 @@ from pytest_npudump.record.rows import RowError
 
 FILE = "#m.onnx " + "A" * 16 + " graph1\n"
 OTHER = "#m.onnx " + "B" * 16 + " graph1\n"
+MIXED = "#m.onnx " + SEVERAL + " graph1\n"
 FED, OTHERS = (fed_line("m", digests) for digests in ([b"1", b"2"], [b"1"]))
 CONV, POOL = "conv AAAA wwwwww 0000 1111\n", "pool BBBB\n"
 
@@ -78,6 +80,17 @@ CONV, POOL = "conv AAAA wwwwww 0000 1111\n", "pool BBBB\n"
         (FED, FED, None),
         (FILE + FED, OTHERS, ModelChange(fed=("m",))),
         (FILE + CONV, OTHER + FILE.replace("m.", "n.") + CONV, ModelChange(("m.onnx", "n.onnx"))),
+        (MIXED + CONV, OTHER + CONV, ModelChange(read="all", weighted=1, mixed=True)),
+        (
+            MIXED + CONV,
+            OTHER + CONV.replace("w", "v").replace("1111", "3333"),
+            ModelChange(read="all", weights=("conv",), permuted={"conv": 0}, weighted=1, mixed=True),
+        ),
+        (
+            MIXED.replace("graph1", "-") + CONV,
+            OTHER.replace("graph1", "-") + CONV,
+            ModelChange(mixed=True, weighted=1),
+        ),
     ],
 )
 def test_two_blocks_tell_what_changed(golden: str, run: str, expected: Any) -> None:
@@ -88,7 +101,7 @@ def test_two_blocks_tell_what_changed(golden: str, run: str, expected: Any) -> N
     assert found == expected
     if found is not None:
         assert found.to_json()["changed"] is found.changed
-        assert (found.to_json()["same_file"] is None) is (run == OTHERS)
+        assert (found.to_json()["same_file"] is None) is (run == OTHERS or found.mixed)
 
 
 @pytest.mark.each(
@@ -108,8 +121,8 @@ def test_two_lines_of_a_name_are_refused() -> None:
 
 def test_layers_that_are_accepted_have_the_lines_of_the_run() -> None:
     golden, run = FILE + CONV + POOL, OTHER + CONV.replace("w", "v") + "new CCCC\n"
-    assert model_lines_of(golden, run, {"conv"}) == FILE + CONV.replace("w", "v") + POOL
-    assert model_lines_of(golden, run, {"pool", "new"}) == FILE + CONV + "new CCCC\n"
+    assert model_lines_of(golden, run, {"conv"}) == MIXED + CONV.replace("w", "v") + POOL
+    assert model_lines_of(golden, run, {"pool", "new"}) == MIXED + CONV + "new CCCC\n"
     assert model_lines_of(golden, "", {"conv"}) == golden
     found = change_of_models(
         model_lines_of(golden, OTHER + CONV.replace("w", "v") + POOL, {"conv"}),
@@ -117,3 +130,18 @@ def test_layers_that_are_accepted_have_the_lines_of_the_run() -> None:
     )
     assert found is not None
     assert not found.changed
+
+
+@pytest.mark.each(
+    ("before", "run", "expected"),
+    [
+        (FILE + CONV + FED, FILE + CONV + FED, FILE + CONV + FED),
+        (FILE + CONV + FED, FILE + CONV + OTHERS, FILE + CONV),
+        (FILE + CONV + FED, OTHER + CONV + FED, MIXED + CONV + FED),
+        (MIXED + CONV, FILE + CONV, MIXED + CONV),
+    ],
+)
+def test_a_golden_of_several_runs_tells_what_they_share(before: str, run: str, expected: str) -> None:
+    found = model_lines_of(before, run, {"conv"})
+    check_model_lines(found)
+    assert found == expected

@@ -54,7 +54,7 @@ def test_without_sources_the_first_difference_or_operator_is_named() -> None:
 
 def test_counts_name_only_what_there_is() -> None:
     result = {"expected": 9, "compared": 8, "fail": 2, "missing": 1, "extra": 0, "changed": 3}
-    assert counts_of(result) == "8 of 9 compared, 2 outside, 1 missing, 3 changed within tolerance"
+    assert counts_of(result) == "8 of 9 compared, 2 out of tolerance, 1 missing, 3 changed within tolerance"
     assert counts_of({"status": "error"}) == ""
 
 
@@ -80,7 +80,7 @@ def test_properties_are_plain_and_bounded(hostile: JudgedTest) -> None:
         for name in ("status", "source", "first_change", "tensors", "bounds", "golden", "report", "artifact")
     }
     assert all(len(value) <= 300 for value in properties.values())
-    assert properties["npudump.tensors"] == "3 of 3 compared, 1 outside"
+    assert properties["npudump.tensors"] == "3 of 3 compared, 1 out of tolerance"
 
 
 def test_what_is_not_known_has_no_property(good: JudgedTest) -> None:

@@ -10,9 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.cli.common.output import complain
 from pytest_npudump.doctor.pytest_config import output_folder
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.report.verdicts import shown
 from pytest_npudump.results.entry import LAST, LINES, ResultsError, results_in
 
 if TYPE_CHECKING:
@@ -108,7 +110,11 @@ def last_if_any() -> Path | None:
             places.append(results_in(configured))
         written = [place for place in places if (place / LINES).is_file()]
         if written:
-            return max(written, key=lambda place: (place / LINES).stat().st_mtime)
+            newest = max(written, key=lambda place: (place / LINES).stat().st_mtime)
+            if (count := len({place.resolve() for place in written})) > 1:
+                words = _("results: {path}, the newest of {count} folders")
+                complain([words.format(path=shown(newest), count=count)])
+            return newest
     return None
 
 

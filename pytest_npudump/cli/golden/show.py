@@ -262,7 +262,7 @@ def _noise_json(golden: Record, measured: Calibrated) -> Iterator[dict[str, Any]
         }
 
 
-_WIDTH = (mark("allowed"), mark("steps"), mark("% of tensor"), mark("rule"))
+_WIDTH = (mark("tolerance"), mark("steps"), mark("% of tensor"), mark("rule"))
 _EACH = (mark("tensor"), "dtype", mark("statistic"), mark("golden"), *_WIDTH)
 _RULES = (mark("tensors"), "dtype", mark("statistic"), mark("widest for"), *_WIDTH)
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import termios
 import tty
 from collections import Counter
 from dataclasses import dataclass
+from difflib import SequenceMatcher
+from fnmatch import fnmatchcase
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +37,6 @@ from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.origins import mismatches, source_lines
 from pytest_npudump.report.terminal import headline
 from pytest_npudump.report.verdicts import shown, times
-from pytest_npudump.request import KnownNames
 from pytest_npudump.results.acceptance import Pending, approve, pending_of, refuse_idle, reject
 from pytest_npudump.results.entry import ResultsError
 from pytest_npudump.results.rejudge import terms_at
@@ -78,29 +81,46 @@ def read_waiting(arguments: argparse.Namespace) -> WaitingRuns:
     folder = last_results(arguments.results)
     results = folder.read()
     pending = pending_of(folder, results, terms_at(results.entries, arguments.root, arguments.golden_dir))
-    tests = KnownNames((entry.test for entry in results.entries), choices=False)
+    tests = {entry.test for entry in results.entries}
     return WaitingRuns(folder, results, _chosen(pending, arguments.tests, tests))
 
 
-def _chosen(pending: Sequence[Pending], names: Sequence[str], tests: KnownNames) -> tuple[Pending, ...]:
-    """Return the runs of tests, of files, of classes, or of globs of one; ``tests`` are all that were run."""
+_PARTS = re.compile("/|::")
+
+
+def _chosen(pending: Sequence[Pending], names: Sequence[str], tests: Collection[str]) -> tuple[Pending, ...]:
+    """Return the runs of tests, files or classes, or of globs of these or of the last parts of their names.
+
+    Args:
+        pending: the runs to choose from.
+        names: what is chosen; nothing for all.
+        tests: all that were run: one that was, and is not pending, is no glob of others.
+    """
     if not names:
         return tuple(pending)
     chosen: set[str] = set()
     for name in names:
-        within = (f"{name}::", f"{name}[")
-        meant = tests.called(name) or tests.meant([name]).union(
-            one.entry.test for one in pending if one.entry.test.startswith(within)
-        )
+        meant = {name} if name in tests else {test for test in tests if _is_meant(test, name)}
         chosen |= meant
         if not any(one.entry.test in meant for one in pending):
             if not pending:
                 raise ResultsError(_("{name}: no run is pending review").format(name=name))
-            known = first_of(one.entry.test for one in pending)
+            known = first_of(sorted((one.entry.test for one in pending), key=partial(_unlike, name)))
             raise ResultsError(
                 _("{name} names no run pending review; these are: {known}").format(name=name, known=known)
             )
     return tuple(one for one in pending if one.entry.test in chosen)
+
+
+def _is_meant(test: str, name: str) -> bool:
+    """Return whether a test is in what a name says, or a glob matches its id or the last parts of that."""
+    parts = [0, *(part.end() for part in _PARTS.finditer(test.partition("[")[0]))]
+    glob = name.replace("[", "[[]") if "*" in name or "?" in name else ""
+    return test.startswith((f"{name}::", f"{name}[")) or any(fnmatchcase(test[at:], glob) for at in parts)
+
+
+def _unlike(name: str, test: str) -> float:
+    return -SequenceMatcher(None, name, test.rpartition("::")[2]).ratio()
 
 
 def waiting_lines(waiting: Sequence[Pending]) -> Iterator[str]:
@@ -240,7 +260,7 @@ def _sources(pending: Pending) -> Sources | None:
 
 
 def accept_all(arguments: argparse.Namespace) -> int:
-    """Make the waiting runs goldens; 2 where one was refused.
+    """Make the waiting runs goldens; 1 where nobody agrees to all of them, 2 where one was refused.
 
     Raises:
         ResultsError: a layer that is named differs in none of the runs: nothing is written.
@@ -248,6 +268,12 @@ def accept_all(arguments: argparse.Namespace) -> int:
     refuse_in_ci(arguments)
     waiting = read_waiting(arguments)
     refuse_idle(waiting.chosen, arguments.layers)
+    count = len(waiting.chosen)
+    if count > 1 and not arguments.tests and _has_keys():
+        question = _("accept {count} runs? y: ").format(count=count)
+        if not _agrees(question):
+            emit([_("{accepted} of {count} accepted").format(accepted=0, count=count)])
+            return 1
     good = [accept(waiting.folder, one, arguments.layers, arguments.reason) for one in waiting.chosen]
     emit(
         [
@@ -421,10 +447,7 @@ def _answer(pending: Pending, left: int) -> tuple[str, tuple[str, ...]]:
         elif len(words) != 1 or words[0] not in _DECISIONS:
             told = _("unknown answer; enter a, r, s, l, w, q, A, R or S")
             emit([told if keys else _("{words}; a reason is given by --reason").format(words=told)])
-        elif (
-            not (keys and words[0] in "ARS" and left > 1)
-            or _line(_("all {left}? y: ").format(left=left)) == "y"
-        ):
+        elif not (keys and words[0] in "ARS" and left > 1) or _agrees(_("all {left}? y: ").format(left=left)):
             return words[0], ()
 
 
@@ -444,8 +467,8 @@ def _has_keys() -> bool:
 
 def _why(pending: Pending) -> Iterator[str]:
     """Yield the cause that the run found, then all that differs."""
-    failure = pending.entry.data.get("failure") or {}  # earlier results lack it
-    result = pending.judged.result
+    told = None if pending.judged.of_another_golden else pending.entry.data.get("failure")
+    failure, result = told or {}, pending.judged.result  # earlier results lack it
     judged = "" if result is None or result.good else headline(result).removeprefix("npudump: ")
     names = LayerNames.of(pending.comparison, screen())
     rows = [*difference(pending, names)]  # which give names their room
@@ -454,6 +477,10 @@ def _why(pending: Pending) -> Iterator[str]:
     yield from rows
     if details := pending.entry.data["details"]:
         yield "  " + _("report: {path}").format(path=shown(Path(str(details))))
+
+
+def _agrees(question: str) -> bool:
+    return _line(question) == "y"
 
 
 def _line(question: str, at_end: str = "q") -> str:

@@ -245,6 +245,8 @@ def _counted(state: str, count: int) -> str:
     """Return how many tensors have a state."""
     if state == SOURCE:
         return ngettext("{count} source", "{count} sources", count).format(count=count)
+    if state == OUTSIDE:  # a source is one, too
+        return ngettext("{count} other mismatch", "{count} other mismatches", count).format(count=count)
     return _("{count} {status}").format(count=count, status=_(state))
 
 

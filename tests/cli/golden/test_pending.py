@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -90,7 +91,7 @@ def test_diff_shows_each_layer_and_by_how_much(waiting: Repository, golden_comma
     assert waiting.decisions()["test_large"] is None
 
 
-@pytest.mark.parametrize("name", ["test_a.py", "test_a.py::test_s*", "test_a.py::test_small"])
+@pytest.mark.parametrize("name", ["test_a.py", "test_a.py::test_s*", "test_a.py::test_small", "test_s*"])
 def test_tests_are_named_by_file_glob_or_id(waiting: Repository, golden_command: Verb, name: str) -> None:
     found = golden_command("diff", name, "--json", "-").json
     assert len(found) == (4 if name == "test_a.py" else 1)
@@ -102,6 +103,8 @@ def test_a_name_of_no_waiting_run_is_an_error(waiting: Repository, golden_comman
         done = golden_command(verb, "test_a.py::test_good")
         assert (done.code, "names no run pending review" in done.err) == (2, True)
     assert waiting.values("test_good") == GOLDEN
+    near = golden_command("diff", "test_smal*x").err.partition("these are: ")[2]
+    assert near.startswith("test_a.py::test_small, ")
     golden_command("reject")
     assert golden_command("diff", "test_a.py::x").err == "npudump: test_a.py::x: no run is pending review\n"
 
@@ -156,7 +159,13 @@ def test_results_lie_in_pytest_s_cache_by_default_and_are_found_from_a_folder_be
     below = waiting.path / "sub/folder"
     below.mkdir(parents=True)
     monkeypatch.chdir(below)
-    assert run("golden", "diff").code == 1
+    assert run("golden", "diff").err == ""
+    second = waiting.path / "second"
+    shutil.copytree(cached / "results", second)
+    (second / "results.jsonl").touch()
+    (cached / "last").write_text(str(second), "utf-8")
+    for verb in ("diff", "status"):
+        assert run("golden", verb).err.startswith(f"npudump: results: {second}, the newest of 2 folders\n")
 
 
 def test_results_of_another_desk_find_this_repository_s_goldens(

@@ -231,9 +231,9 @@ def test_ctrl_c_lists_what_became_of_each_test(
 QUESTIONS = ("A/R/S all left: ", "(names or globs): ", "? y: ", "(empty for none): ")
 
 
-def on_a_terminal(folder: Path, warm: Any, *keys: str) -> tuple[int, str]:
+def on_a_terminal(folder: Path, warm: Any, *keys: str, verb: str = "review") -> tuple[int, str]:
     """Review on a dumb terminal and press a key for each question; its exit code and its text."""
-    command = [*warm.client, "npudump", "golden", "review", "--results", "kept"]
+    command = [*warm.client, "npudump", "golden", *verb.split(), "--results", "kept"]
     terminal, inside = pty.openpty()  # not pty.fork, which can stop in a child of a process with threads
     own: dict[str, Any] = {"stdin": inside, "stdout": inside, "stderr": inside, "start_new_session": True}
     environment = {**os.environ, "TERM": "dumb"}
@@ -282,3 +282,23 @@ def test_a_question_fits_in_80_columns_and_a_name_steers_no_terminal(
     assert "\x1b" not in text
     (question,) = [line for line in text.splitlines() if line.startswith("a accept")]
     assert len(question) <= 80
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(
+    ("verb", "keys", "expected"),
+    [
+        ("accept", ("n\n",), (1, 0)),
+        ("accept", ("\x04",), (1, 0)),
+        ("accept", ("y\n",), (0, 3)),
+        ("accept *", (), (0, 3)),
+        ("accept test_b", (), (2, 0)),
+        ("accept test_a.py::test_b", (), (0, 1)),
+    ],
+)
+def test_a_terminal_is_asked_once_before_all_are_accepted(
+    waiting: Repository, warm: Any, verb: str, keys: tuple[str, ...], expected: tuple[int, int]
+) -> None:
+    code, text = on_a_terminal(waiting.path, warm, *keys, verb=verb)
+    assert (code, [*waiting.decisions().values()].count("accepted")) == expected, text
+    assert text.count("accept 3 runs? y: ") == bool(keys)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_npudump.language.translation import speaking
 from pytest_npudump.report.html.page import page
-from pytest_npudump.report.view import OUTSIDE
+from pytest_npudump.report.view import BAD, OUTSIDE, SessionView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    from pytest_npudump.report.view import SessionView
 
 
 BROWSER, DRIVER = (shutil.which(name) for name in ("chromium", "chromedriver"))
@@ -282,3 +281,46 @@ def test_ten_thousand_layers_are_found_by_name(
     said = driver.find_element("css selector", ".tensors").text
     assert "names that start with .../ begin with model/decoder/" in said
     assert driver.get_log("browser") == []
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (400, 800)])
+def test_the_first_screen_has_where_how_bad_why_and_what_next_of_the_first_failure(
+    shown: Callable[..., Any], session: SessionView, width: int, height: int, language: str
+) -> None:
+    why = (
+        "second run: reproduced",
+        "recomputed: 216 operators match angle_classifier.onnx on the same inputs: Conv@21, Conv@0, 214 more",
+        f"elements:   {'Conv@21:output.0: 0 % of 4608 within tolerance of the golden tensor; ' * 2}",
+    )
+    line = (
+        "the weights of Conv@21 changed (1 of 108 operators with weights); first mismatch: Conv@21:output.0"
+    )
+    out = ("to accept:  pytest --npudump-update-golden test_angle_classifier.py::test_angle",)
+    failed = next(test for test in session.tests if test.tensors)
+    tests = [
+        replace(
+            failed,
+            name=f"test_angle_classifier.py::test_angle[{at}]",
+            word=BAD,
+            headline=line,
+            why=why,
+            ways_out=out,
+        )
+        for at in range(6)
+    ]
+    driver = shown(SessionView(tuple(tests)), width, language)
+    ends = driver.execute_script(
+        "return [...document.querySelectorAll('#first .where, #first .measures, #first .why, #first .next')]"
+        ".map(e => e.getBoundingClientRect().bottom)"
+    )
+    assert len(ends) == 4
+    assert max(ends) <= height
+    assert driver.execute_script("return document.querySelectorAll('.answers').length") == len(tests)
+    assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+
+
+def test_one_test_needs_no_overview(shown: Callable[..., Any], session: SessionView) -> None:
+    driver = shown(SessionView(session.tests[:1]))
+    assert driver.find_elements("css selector", "#overview, #first") == []
+    assert driver.find_elements("css selector", ".test .answers")

@@ -66,7 +66,7 @@
       this.filter.setAttribute("aria-label", t("Show"));
       const failing = data.state.some((state) => state < 3), same = data.states.indexOf("identical");
       this.filter.append(make("option", { value: "all", textContent: t("All tensors") }));
-      this.filter.append(make("option", { value: "failing", textContent: t("Failing") }));
+      this.filter.append(make("option", { value: "failing", textContent: t("Mismatches") }));
       this.filter.append(make("option", { value: "differing", textContent: t("All but identical") }));
       data.states.forEach((name, at) => {
         if (data.state.includes(at)) this.filter.append(make("option", { value: String(at), textContent: t("Only {state}", { state: t(name) }) }));
@@ -240,7 +240,7 @@
   for (const total of totals) total.addEventListener("click", () => {
     const word = total.getAttribute("aria-pressed") === "true" ? "" : total.dataset.word;
     for (const one of totals) one.setAttribute("aria-pressed", String(one.dataset.word === word));
-    for (const one of document.querySelectorAll("tr[data-word], .test")) one.hidden = word && one.dataset.word !== word;
+    for (const one of document.querySelectorAll("#first, tr[data-word], .test")) one.hidden = word && one.dataset.word !== word;
   });
   addEventListener("keydown", (event) => {
     const step = { j: 1, k: -1 }[event.key];

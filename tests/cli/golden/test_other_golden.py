@@ -1,0 +1,88 @@
+"""Goldens that changed after the run: one outcome, and a sentence on the golden that it is about."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pytest_npudump.notebook import read_results
+from tests.cli.golden.conftest import Repository
+
+Verb = Callable[..., Any]
+BEFORE, AFTER, OTHER = ({"conv": one, "relu": 2.0, "fc": two} for one, two in ((1, 3), (1.5, 4), (9, 9)))
+SENTENCE = "golden file of 1 test differs from that of the run (test_a.py::test_one)"
+FAILURE = {"failure": {"headline": "kernel error in conv", "why": ["recomputed: conv"]}}
+
+
+def _accept_all(_repository: Repository, golden_command: Verb) -> None:
+    assert golden_command("accept").code == 0
+
+
+def _accept_some(_repository: Repository, golden_command: Verb) -> None:
+    assert golden_command("accept", "--layers", "conv").code == 0
+
+
+def _edit(repository: Repository, _golden_command: Verb) -> None:
+    repository.approve("test_one", OTHER)
+
+
+def _remove(repository: Repository, _golden_command: Verb) -> None:
+    repository.golden("test_one").unlink()
+
+
+def _leave(_repository: Repository, _golden_command: Verb) -> None:
+    pass
+
+
+Row = tuple[Callable[[Repository, Verb], None], dict[str, Any], tuple[int, str, bool]]
+PASSED: dict[str, Any] = {"status": "passed", "outcome": "passed"}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        (_accept_all, FAILURE, (0, "passed", True)),
+        (_accept_some, FAILURE, (1, "failed", True)),
+        (_edit, FAILURE, (1, "failed", True)),
+        (_edit, PASSED, (1, "failed", True)),
+        (_remove, FAILURE, (2, "golden missing", True)),
+        (_remove, PASSED, (2, "golden missing", True)),
+        (_leave, FAILURE, (1, "failed", False)),
+    ],
+)
+def test_the_page_and_check_have_one_outcome_and_name_its_golden(
+    repository: Repository, request: pytest.FixtureRequest, row: Row
+) -> None:
+    golden_command, run = map(request.getfixturevalue, ("golden_command", "run"))
+    change, run_was, (code, outcome, changed) = row
+    repository.approve("test_one", AFTER if run_was is PASSED else BEFORE)
+    repository.keep("test_one", AFTER, **run_was)
+    change(repository, golden_command)
+    checked, reported = run("check", "kept"), run("report", "kept", "-o", "page")
+    page = (repository.path / "page" / "index.html").read_text("utf-8")
+    assert checked.code == code, checked.out
+    assert {*re.findall(r'class="badge [\w-]+">([^<]+)<', page)} == {outcome}
+    assert read_results("kept").tests == {"test_a.py::test_one": outcome}
+    for text in (checked.out, reported.err, page):
+        assert (SENTENCE in text) is changed
+    then = f"whose outcome was: {'passed' if run_was is PASSED else 'failed'}."
+    assert (then in page) is changed
+    assert ("kernel error in conv" in page) is not changed
+    assert ('id="test-0-elements"' in page or "recomputed" in page.lower()) is not changed
+
+
+def test_why_in_a_review_is_about_the_layers_that_are_left(
+    repository: Repository, golden_command: Verb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.approve("test_one", BEFORE)
+    repository.keep("test_one", AFTER, **FAILURE)
+    monkeypatch.setattr("sys.stdin", io.StringIO("w\nl conv\n"))
+    assert "kernel error in conv" in golden_command("review").out
+    monkeypatch.setattr("sys.stdin", io.StringIO("w\nq\n"))
+    shown = golden_command("review").out
+    assert "kernel error in conv" not in shown
+    assert "fc:output.0 avg 4, expected 3" in shown
