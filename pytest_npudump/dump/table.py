@@ -159,9 +159,9 @@ class StatsTable:
             tuple([one or UNKNOWN for one in columns.dtype]),
         )
         known, values, wide = _numbers([columns.stats[FIELDS.index(name)] for name in STATISTICS], dtypes)
-        counts = map(shape_count, shapes)
+        counts = list(map(shape_count, shapes))
         if (told := columns.stats[0]) is not None:
-            counts = (other if one is None else one for one, other in zip(told, counts, strict=True))
+            counts = [other if one is None else one for one, other in zip(told, counts, strict=True)]
         digits = np.maximum(np.array(columns.digits, np.int8), 0)
         telling = known.any(axis=1)
         found = digits[telling]

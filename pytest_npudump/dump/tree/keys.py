@@ -236,16 +236,17 @@ def _in_order(files: FileColumns, present: Sequence[int], slots: Slots) -> list[
     keys = list(
         zip(
             begun,
-            repeat(0)
+            repeat(0, len(present))
             if all(begun)
             else [
                 0 if time else files.places[files.folder[at]].step
                 for at, time in zip(present, begun, strict=True)
             ],
-            [at not in inputs for at in present] if inputs else repeat(True),
+            [at not in inputs for at in present] if inputs else repeat(0, len(present)),
             [-1 if task is None else task for task in map(files.task.__getitem__, present)],
             [(IO_ORDER[io], slot) for io, slot in first],
             map(files.layer.__getitem__, present),
+            strict=True,
         )
     )
     return [present[at] for at in sorted(range(len(keys)), key=keys.__getitem__)]

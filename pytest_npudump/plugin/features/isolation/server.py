@@ -17,6 +17,7 @@ the first child is ``python -c "from ... import run; run()" TASK``.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -229,6 +230,7 @@ def _prepare(modules: Sequence[str]) -> str:
         importlib.import_module(module)
     if clients := _CLIENTS & sys.modules.keys():
         return f"{', '.join(sorted(clients))} is imported, which may have touched a device"
+    gc.freeze()  # pytest in a child looks for garbage, which would copy the memory of all of these
     child = os.fork()  # libraries end their threads before it
     if not child:
         os._exit(0)
