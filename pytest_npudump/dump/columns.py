@@ -179,7 +179,7 @@ class TensorColumns:
         """Put others, whose bytes the dump lacks, behind these, their files numbered from ``first`` on."""
         lengths = len(self), len(other)
         self.stats = tuple(map(partial(_joined, lengths), self.stats, other.stats))
-        self.file.extend(at + first for at in other.file)
+        self.file.extend(map(first.__add__, other.file))
         for name in _LISTS:
             getattr(self, name).extend(getattr(other, name))
 
@@ -349,14 +349,9 @@ class TensorTable(Sequence[TensorRecord]):
         for at, turn in files.turn.items():
             key = TensorKey(files.layer[at], "input", 0, turn, *files.qualifiers[files.folder[at]])
             heads[at] = key.name_text + key.qualifiers_text
-        tails: dict[tuple[str, int], str] = {}
-        texts = []
-        for file, tensor in zip(columns.file, zip(columns.io, columns.slot, strict=True), strict=True):
-            tail = tails.get(tensor)
-            if tail is None:
-                tail = tails[tensor] = f":{tensor[0]}.{tensor[1]}"
-            texts.append(heads[file] + tail)
-        return tuple(texts)
+        tensors = list(zip(columns.io, columns.slot, strict=True))
+        tails = {tensor: f":{tensor[0]}.{tensor[1]}" for tensor in frozenset(tensors)}
+        return tuple(map(add, map(heads.__getitem__, columns.file), map(tails.__getitem__, tensors)))
 
     @property
     def op_types(self) -> list[str]:

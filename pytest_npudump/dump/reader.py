@@ -101,7 +101,7 @@ def read_dump(
         problems += failed
         done += len(batch)
         progress(done, len(jobs))
-    _fill(waiting, projections=projections)
+    _fill(waiting, projections=projections, acl=acl)
     files, tensors = FileColumns(), TensorColumns()
     for file in tree.statistics:
         try:
@@ -221,15 +221,15 @@ def _read_batch(
         executions += found
         problems += failed
     if waiting is None:
-        _fill(here, projections=projections)
+        _fill(here, projections=projections, acl=acl)
     return executions, problems
 
 
-def _fill(waiting: Waiting | None, *, projections: bool) -> None:
+def _fill(waiting: Waiting | None, *, projections: bool, acl: bool) -> None:
     if waiting:
         from pytest_npudump.dump.stats.tensor import fill_small  # noqa: PLC0415 - numpy only where there are tensors
 
-        fill_small(waiting, projections=projections)
+        fill_small(waiting, projections=projections, acl=acl)
 
 
 def _left_out(tree: Tree) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -158,7 +159,9 @@ class StatsTable:
             tuple([one or UNKNOWN for one in columns.dtype]),
         )
         known, values, wide = _numbers([columns.stats[FIELDS.index(name)] for name in STATISTICS], dtypes)
-        told = columns.stats[0] or [None] * len(shapes)
+        counts = list(map(shape_count, shapes))
+        if (told := columns.stats[0]) is not None:
+            counts = [other if one is None else one for one, other in zip(told, counts, strict=True)]
         digits = np.maximum(np.array(columns.digits, np.int8), 0)
         telling = known.any(axis=1)
         found = digits[telling]
@@ -169,9 +172,7 @@ class StatsTable:
             op_types=tuple(op_types),
             dtypes=dtypes,
             shapes=shapes,
-            counts=tuple(
-                [shape_count(one[1]) if one[0] is None else one[0] for one in zip(told, shapes, strict=True)]
-            ),
+            counts=tuple(counts),
             values=values,
             known=known,
             digits=digits,
@@ -269,7 +270,8 @@ def _numbers(
     for at, column in enumerate(stats):
         if column is None:
             continue
-        known[:, at] = [value is not None for value in column] if None in column else True
+        whole = isinstance(column, array) or None not in column
+        known[:, at] = True if whole else [value is not None for value in column]
         try:
             # A signalling NaN makes every operation warn; the values are quiet behind this.
             with np.errstate(invalid="ignore"):

@@ -146,7 +146,7 @@ def leave_context(case: Case, first: Result, plan: Plan, attempt: Attempt) -> Ru
         test=case.nodeid,
         first=replace(first, recording=None),
         plan=plan,
-        attempt=replace(attempt, request=DumpRequest()),  # which may hold anything, and reading needs none
+        attempt=replace(attempt, request=DumpRequest(chosen=attempt.request.chosen)),  # no more is needed
         tolerances=case.tolerances,
         golden=first.run.golden if first.run.golden is not None else case.goldens.read_if_any(),
         store=case.goldens.store,

@@ -134,7 +134,7 @@ class Escalation:
     Attributes:
         findings: one a failing tensor, in execution order.
         layers: layers whose tensors were dumped.
-        omitted: failing layers left out because of the size limit.
+        omitted: failing layers left out because there are too many, or of the size limit.
         directory: where the tensors lie.
         problem: why the second run says nothing; "" if it does.
         notes: what a reader of the report should know.

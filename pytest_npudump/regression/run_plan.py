@@ -29,7 +29,7 @@ class Plan:
     Attributes:
         layers: names of the layers wanted, as the first run reported them.
         raw_layers: what acl.json names; empty where everything has to be dumped.
-        omitted: failing layers left out because of the size limit.
+        omitted: failing layers left out because there are too many, or of the size limit.
         notes: what a reader of the report should know.
         skipped: the escalation to report where no second run can say anything; None where one runs.
         suspects: outputs of operators that are to be judged by their inputs.
@@ -96,6 +96,10 @@ def plan_second_run(case: Case, first: Result) -> Plan | None:
     return plan_suspects(case, first, dump, suspects_of(first), failing, edges=edges, also=also)
 
 
+_MOST_FAILING = 1000
+"""Failing layers that a run dumps besides suspects, what is upstream of these, and golden tensors."""
+
+
 def plan_suspects(
     case: Case,
     first: Result,
@@ -119,22 +123,33 @@ def plan_suspects(
     """
     upstream = upstream_of(edges, dump, suspects)
     suspected = [key.layer for key in suspects]
+    kept = first.run.kept.layers if first.run.kept is not None else ()
+    near = {*map(sanitise, (*suspected, *upstream, *kept))}
+    beyond = tuple(layer for layer in failing[_MOST_FAILING:] if sanitise(layer) not in near)
+    left_out = {*map(sanitise, beyond)}
+    failing = tuple(layer for layer in failing if sanitise(layer) not in left_out)
     by_file_name: dict[str, str] = {}
     for layer in (*failing, *suspected, *upstream):
         by_file_name.setdefault(sanitise(layer), layer)
     nearest = (by_file_name[sanitise(layer)] for layer in (*suspected, *upstream, *failing))
-    feeding = feeders_of(edges, dump, tuple(key for key in first.failing_keys if key.io == "output"))
+    outputs = (key for key in first.failing_keys if key.io == "output")
+    feeding = feeders_of(edges, dump, tuple(key for key in outputs if sanitise(key.layer) not in left_out))
     for layer in (*also, *feeding):
         by_file_name.setdefault(sanitise(layer), layer)
     wanted = tuple(dict.fromkeys((*nearest, *by_file_name.values())))  # not all may fit
     beside = frozenset(wanted) - set(failing)
     known = edges if case.reference is None else edges_of_device(RunModels.of(case), first)
-    if needs_inputs(case, known, dump, suspects):
-        sizes = sizes_with_inputs(edges, dump, wanted)
-        plan = _plan(case, first, dump, wanted, beside, sizes=sizes)
-        if plan.raw_layers and {key.layer for key in suspects} <= set(plan.layers):
-            return replace(plan, suspects=suspects, inputs=True)
-    return replace(_plan(case, first, dump, wanted, beside), suspects=suspects)
+    plan, inputs = None, needs_inputs(case, known, dump, suspects)
+    if inputs:
+        plan = _plan(case, first, dump, wanted, beside, sizes=sizes_with_inputs(edges, dump, wanted))
+        inputs = bool(plan.raw_layers) and {key.layer for key in suspects} <= set(plan.layers)
+    plan = plan if plan is not None and inputs else _plan(case, first, dump, wanted, beside)
+    plan = replace(plan, suspects=suspects, inputs=inputs)
+    if not beyond:
+        return plan
+    words = f"{len(failing)} of {len(failing) + len(beyond)} mismatching layers are enough for a second run"
+    words += " (sources, their inputs, others in execution order, and those with golden tensors)"
+    return replace(plan, omitted=(*plan.omitted, *beyond), notes=(words, *plan.notes))
 
 
 def _plan(

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.attempt import Attempt, Progress
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.run_plan import Plan
+    from pytest_npudump.request import DumpRequest
 
 
 _SHOWN = 3
@@ -62,7 +63,7 @@ def read_again(attempt: Attempt, first: Result, progress: Progress | None = None
     Raises:
         DumpError: it cannot be read.
     """
-    dump = attempt.read(progress, acl=was_text(first))
+    dump = attempt.read(progress, acl=was_text(first, attempt.request))
     if first.part:
         dump = by_rank(dump).get(first.part, dump)
     if first.run.dump is not None:
@@ -73,9 +74,11 @@ def read_again(attempt: Attempt, first: Result, progress: Progress | None = None
     return dump
 
 
-def was_text(first: Result) -> bool:
-    """Return whether a run's statistics are CANN's own, printed with few digits."""
-    return any(record.stats is not None and record.stats.digits is not None for record in first.run.records)
+def was_text(first: Result, request: DumpRequest) -> bool:
+    """Return whether a run's statistics are CANN's own, printed with few digits: not of tensors it chose."""
+    return not request.chosen and any(
+        record.stats is not None and record.stats.digits is not None for record in first.run.records
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +225,7 @@ def _without_unwritten(case: Case, first: Result, again: Dump) -> tuple[Result, 
 
 def _measured(case: Case, first: Result, dump: Dump) -> Measured:
     """Return whether the test repeats, as far as a run with tensors of some layers shows."""
-    if was_text(first) and case.runtime.name != "emulator":
+    if was_text(first, case.request) and case.runtime.name != "emulator":
         return once("the second run dumped tensors, whose statistics no device has computed")
     before = StatsTable.from_records(first.run.records)
     again = judge_tables(before, StatsTable.from_records(dump.records), case.tolerances)

@@ -78,6 +78,15 @@ def test_what_was_chosen_stands_in_the_golden_and_is_kept_to(small: Project) -> 
     assert "dump_data" not in read_golden(small.golden).facts
 
 
+def test_a_tensor_that_begins_with_nan_reproduces_in_a_second_run(small: Project) -> None:
+    """Statistics that CANN computes on a device are another matter, see formats.md 1.3."""
+    body = BODY.replace("model.run(", "model.run(np.float32([[np.nan]] + [[1]] * 2) * ")
+    small.marked(body=body)
+    small.run("--npudump-update-golden", *BUDGET, passed=1)
+    net(small, slice(None, None, -1))
+    small.run(failed=1, shows="second run: reproduced; *")
+
+
 def test_a_golden_of_statistics_is_compared_with_statistics(small: Project) -> None:
     small.run("--npudump-update-golden", "-o", "npudump_auto_tensors=0", passed=1)
     text = small.golden.read_bytes()

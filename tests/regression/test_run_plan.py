@@ -10,6 +10,7 @@ import pytest
 from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
 from pytest_npudump.explain.operator_alone import UPSTREAM
 from pytest_npudump.record.edges import Edges, GraphNode as Node, Port
+from pytest_npudump.regression import run_plan
 from pytest_npudump.regression.dataflow import edges_of_run
 from pytest_npudump.regression.run_plan import Plan, needs_inputs, plan_second_run, plan_suspects, upstream_of
 from tests.regression.conftest import BOTH, HEALTHY, PRINTED, REGRESSED, Flow
@@ -71,6 +72,23 @@ def test_a_second_run_dumps_what_is_to_be_explained_or_kept_and_has_room(flow: F
         assert (plan.layers, plan.raw_layers, plan.omitted) == (layers, layers, omitted)
         assert bool(plan.notes) is bool(note)
         assert note in " ".join(plan.notes)
+
+
+@pytest.mark.parametrize(
+    ("given", "layers"),
+    [({}, DIFFER[:1]), ({"golden_tensors": ("net/S*",)}, DIFFER), ({"layers": BOTH[:3]}, DIFFER[:1])],
+)
+def test_of_too_many_layers_the_first_are_dumped_and_those_with_golden_tensors(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], layers: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(run_plan, "_MOST_FAILING", 1)
+    flow.record(**given)
+    plan = _plan(flow, REGRESSED, **given)
+    assert plan is not None
+    left_out = () if layers == DIFFER or given.get("layers") else DIFFER[1:]
+    assert (plan.layers, plan.raw_layers, plan.omitted) == (layers, layers, left_out)
+    note = "1 of 2 mismatching layers are enough for a second run"
+    assert [one for one in plan.notes if note in one] == [*plan.notes[: len(left_out)]]
 
 
 def test_the_option_is_not_overruled(flow: Flow) -> None:

@@ -599,10 +599,20 @@ def tensor_columns(
     return TensorColumns(files, [], [], dtype, shape, formats, size, note, digest, digits, tuple(stats))
 
 
+class _Parsed(dict[str, Any]):
+    """Values of cells, each of which is parsed once."""
+
+    def __init__(self, parse: Callable[[str], Any]) -> None:
+        self._parse = parse
+
+    def __missing__(self, text: str) -> Any:
+        found = self[text] = self._parse(text)
+        return found
+
+
 def each(parse: Callable[[str], Any], texts: Sequence[str]) -> list[Any]:
     """Parse cells that are of a few words."""
-    found = {text: parse(text) for text in frozenset(texts)}
-    return list(map(found.__getitem__, texts))
+    return list(map(_Parsed(parse).__getitem__, texts))
 
 
 def _statistic(name: str, texts: Sequence[str] | None, dtypes: Sequence[str]) -> Column | None:

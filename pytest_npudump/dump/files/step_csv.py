@@ -14,7 +14,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.columns import UNTOLD, Execution, FileColumns, TensorColumns, TensorPart
-from pytest_npudump.dump.files.operator_csv import IGNORED, column, each, parse_count, tensor_columns, unread
+from pytest_npudump.dump.files.operator_csv import (
+    IGNORED,
+    NO_VALUE,
+    column,
+    each,
+    parse_count,
+    tensor_columns,
+    unread,
+)
 from pytest_npudump.errors import FormatError
 from pytest_npudump.storage.regular_file import read_small
 
@@ -177,12 +185,18 @@ def _columns(header: _Header, rows: Sequence[Sequence[str]]) -> tuple[FileColumn
         texts, array("q", range(len(rows))), _MISSING, header.note, bool if header.by_host else None
     )
     tensors.io, tensors.slot = each(str.lower, texts["io"]), each(parse_count, texts["slot"])
-    # Every row has a time of its own, which the memory of parse_count would only be filled with.
-    times = [int(text) if text.isdigit() and text.isascii() else parse_count(text) for text in texts["time"]]
-    if not (_IO.issuperset(tensors.io) and all(texts["op_name"]) and None not in {*tensors.slot, *times}):
+    stamps = "".join(texts["time"])
+    if not (
+        _IO.issuperset(tensors.io)
+        and all(texts["op_name"])
+        and None not in tensors.slot
+        and NO_VALUE.isdisjoint(texts["time"])
+    ):
         raise ValueError(_EXPECTED)
     files = FileColumns(op_type=list(texts["op_type"]), layer=list(texts["op_name"]))
-    files.time = [stamp for stamp in times if stamp is not None]
+    if not (stamps.isdigit() and stamps.isascii()):
+        each(parse_count, texts["time"])  # raises
+    files.time = list(map(int, texts["time"]))
     files.task, files.stream = each(parse_count, texts["task"]), each(parse_count, texts["stream"])
     if header.digits >= 0:
         digits = each(parse_count, cells[header.digits])

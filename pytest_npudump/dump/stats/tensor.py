@@ -339,10 +339,11 @@ Waiting = list[tuple[str, np.ndarray, Stats]]
 """Small tensors, each with its type and the statistics that :func:`fill_small` fills in."""
 
 
-def fill_small(waiting: Waiting, *, projections: bool) -> None:
+def fill_small(waiting: Waiting, *, projections: bool, acl: bool = False) -> None:
     """Compute the statistics of small tensors, many at a time, and take these out of the list.
 
-    Those of a tensor do not depend on which others come with it, to the last bit.
+    Those of a tensor do not depend on which others come with it, to the last bit. With ``acl`` they are a
+    device's.
     """
     alike: defaultdict[tuple[str, int], list[tuple[np.ndarray, Stats]]] = defaultdict(list)
     for dtype, units, stats in waiting:
@@ -358,6 +359,7 @@ def fill_small(waiting: Waiting, *, projections: bool) -> None:
                     )
                     running.add(units)
                     found = running.stats()  # noqa: PLW2901
+                    found = as_device(found, nan_first=math.isnan(float(units[0]))) if acl else found  # noqa: PLW2901
                 for name in _FIELDS:
                     object.__setattr__(stats, name, getattr(found, name))
 
@@ -427,7 +429,7 @@ def payload_stats(
         found = Stats()
         waiting.append((dtype, file.map(payload.offset, needed, "the tensor").view(pieces), found))
         if len(waiting) >= _TOGETHER:
-            fill_small(waiting, projections=projections)
+            fill_small(waiting, projections=projections, acl=acl)
         return found
     running = Projected(raw_accumulator(dtype, count), raw_projector(dtype, count) if projections else None)
     return _file_stats(payload.path, payload.offset, needed, pieces, running, acl=acl)
@@ -518,7 +520,7 @@ def file_stats(
         return payload_stats(*own, projections=projections, file=file, waiting=waiting)
     payload, count = _extent(part.payload, part)
     if count and (payload, count) == (part.payload, own[-1]):
-        return payload_stats(*own, acl=True, projections=projections, file=file)
+        return payload_stats(*own, acl=True, projections=projections, file=file, waiting=waiting)
     found = payload_stats(payload, part.dtype, count, acl=True, file=file)
     if found is None or not projections:
         return found

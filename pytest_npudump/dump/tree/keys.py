@@ -157,9 +157,8 @@ def _give_keys(files: FileColumns, present: Sequence[int], slots: Slots) -> tupl
             (files.layer[at],) = names
             files.raw.add(at)
     order = _in_order(files, present, slots)
-    numbered = _number_places(
-        {files.places[folder] for folder in frozenset(files.folder[at] for at in order)}
-    )
+    folders = frozenset(map(files.folder.__getitem__, order))
+    numbered = _number_places({files.places[folder] for folder in folders})
     blank = next(iter(numbered.values()), Qualifiers(0, "", 0, -1, -1))
     files.qualifiers = [numbered.get(place, blank) for place in files.places]
     alike = {found: at for at, found in enumerate(files.qualifiers)}
@@ -172,7 +171,7 @@ def _give_keys(files: FileColumns, present: Sequence[int], slots: Slots) -> tupl
     if files.single.issuperset(order) and not files.call and not files.thread:
         # A file or row a tensor: if none of a layer comes again, and all are of one operator, it ran once.
         tensors = [(layer, one) for at, layer in zip(order, layers, strict=True) for one in slots[at]]
-        ids = ([column[at] for at in order] for column in (files.op_type, files.task, files.stream))
+        ids = (map(column.__getitem__, order) for column in (files.op_type, files.task, files.stream))
         operators = frozenset(zip(layers, *ids, strict=True))
         if len(frozenset(tensors)) == len(tensors) and len(operators) == len(frozenset(layers)):
             return order, []
@@ -217,7 +216,7 @@ def _drop_counters(files: FileColumns, present: Iterable[int]) -> None:
 def _in_order(files: FileColumns, present: Sequence[int], slots: Slots) -> list[int]:
     times, types = files.time, files.op_type
     inputs = {at for at in present if types[at] == _GRAPH_INPUT} if _GRAPH_INPUT in types else set()
-    if not inputs and len({times[at] for at in present}) == len(present):
+    if not inputs and len(frozenset(map(times.__getitem__, present))) == len(present):
         return sorted(present, key=times.__getitem__)
     same = {place: at for at, place in enumerate(files.places)}
     consumed: dict[object, int] = {}
@@ -229,21 +228,23 @@ def _in_order(files: FileColumns, present: Sequence[int], slots: Slots) -> list[
         if at not in inputs:
             consumed[task] = min(times[at], consumed.get(task, times[at]))
 
-    begun = [
-        min(times[at], consumed.get(tasks[at], times[at])) if at in inputs else times[at] for at in present
-    ]
+    begun = list(map(times.__getitem__, present))
+    for number, at in enumerate(present if inputs else ()):
+        if at in inputs:
+            begun[number] = min(times[at], consumed.get(tasks[at], times[at]))
     first = [next(iter(slots[at]), ("input", 0)) for at in present]
     keys = list(
         zip(
             begun,
-            [
+            repeat(0, len(present))
+            if all(begun)
+            else [
                 0 if time else files.places[files.folder[at]].step
                 for at, time in zip(present, begun, strict=True)
             ],
-            [at not in inputs for at in present],
+            [at not in inputs for at in present] if inputs else repeat(0, len(present)),
             [-1 if task is None else task for task in map(files.task.__getitem__, present)],
-            [IO_ORDER[io] for io, _ in first],
-            [slot for _, slot in first],
+            [(IO_ORDER[io], slot) for io, slot in first],
             map(files.layer.__getitem__, present),
             strict=True,
         )

@@ -51,8 +51,11 @@ def test_all_pieces_of_a_large_tensor_count_wherever_it_begins(
     _assert_is_what_numpy_finds(payload_stats(payload, dtype, values.size), values)
 
 
+@pytest.mark.each("acl", [False, True])
 @pytest.mark.each("dtype", ["float32", "float16", "bfloat16"])
-def test_small_tensors_of_many_files_add_up_to_the_digits_of_each(tmp_path: Path, dtype: str) -> None:
+def test_small_tensors_of_many_files_add_up_to_the_digits_of_each(
+    tmp_path: Path, dtype: str, *, acl: bool
+) -> None:
     waiting: list[Any] = []
     pairs = []
     made = ((1, 0), (1e-3, -0.0), (1e-30, 1), (1e20, -5), (1, math.nan), (1, math.inf), (0, 0))
@@ -64,9 +67,10 @@ def test_small_tensors_of_many_files_add_up_to_the_digits_of_each(tmp_path: Path
         for each in (values, abs(values)):
             payload = _raw_file(tmp_path / "data", each, 3)
             with open_raw(payload.path) as file:
-                here = payload_stats(payload, dtype, count, projections=True, file=file, waiting=waiting)
-            pairs.append((here, payload_stats(payload, dtype, count, projections=True)))
-    fill_small(waiting, projections=True)
+                asked = {"acl": acl, "projections": True}
+                here = payload_stats(payload, dtype, count, file=file, waiting=waiting, **asked)
+            pairs.append((here, payload_stats(payload, dtype, count, **asked)))
+    fill_small(waiting, projections=True, acl=acl)
     assert [*map(repr, (here for here, _ in pairs))] == [*map(repr, (alone for _, alone in pairs))]
 
 

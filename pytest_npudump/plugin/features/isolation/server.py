@@ -17,6 +17,7 @@ the first child is ``python -c "from ... import run; run()" TASK``.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import resource
@@ -222,6 +223,7 @@ def _prepare(modules: Sequence[str]) -> bool:
         importlib.import_module(module)
     if _CLIENTS & sys.modules.keys():  # which may have touched a device
         return False
+    gc.freeze()  # pytest in a child looks for garbage, which would copy the memory of all of these
     child = os.fork()  # libraries end their threads before it
     if not child:
         os._exit(0)
