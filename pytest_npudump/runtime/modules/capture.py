@@ -471,17 +471,13 @@ class Capture:
                 said("{layer}: calls in a backward pass (checkpoints) are not recorded", layer=self.name)
             )
             return
-        if self._thread is not (
-            thread := threading.current_thread()
-        ):  # a number may be that of an earlier one
-            if self._thread is not None:
-                words = said(
-                    "{layer} was called in another thread: the order of calls is unknown",
-                    layer=self._paths[module],
-                )
-                self.problems.append(words)
-                return
-            self._thread = thread
+        thread = threading.current_thread()  # its number may be that of an earlier one
+        if (self._thread or thread) is not thread:
+            layer = self._paths[module]
+            words = said("{layer} was called in another thread: the order of calls is unknown", layer=layer)
+            self.problems.append(words)
+            return
+        self._thread = thread
         if kind in {INPUT, OUTPUT}:
             self._record(kind, module, slot, tensor)
         elif self._graph is None:
@@ -557,9 +553,9 @@ class Capture:
 
     def _keep(self, value: Value, tensor: Any, device: Any) -> None:
         """Take a tensor into the step under way."""
-        if self.tensors:
-            self._refuse_more_than(value.size + sum(one.value.size for one in self._step))
-        if self.problems:
+        needed = value.size + sum(one.value.size for one in self._step) if self.tensors else 0
+        if needed > self._limit:
+            self.problems.append(_too_large(self.name, needed, self._limit))
             return
         seen = Seen(value, self._found(value, tensor), device)
         if seen.found is None:
@@ -590,10 +586,6 @@ class Capture:
     def _note_odd(self, module: int, words: str) -> None:
         layer = self._paths[module]
         self._note(said("a tensor of {layer} is not recorded: {words}", layer=layer, words=words))
-
-    def _refuse_more_than(self, needed: int) -> None:
-        if needed > self._limit:
-            self.problems.append(_too_large(self.name, needed, self._limit))
 
     def _close(self) -> None:
         """End the step under way; its statistics may stay on the device."""

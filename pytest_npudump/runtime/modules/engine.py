@@ -216,8 +216,20 @@ class TokenCapture(Capture):
 
     def _write(self) -> None:
         held, self._held = self._held, defaultdict(lambda: defaultdict(list))
+        top = self.path.parent.parent
+        try:
+            for request, number in sorted({key[:2] for key in held}):
+                (top / request / str(number)).mkdir(parents=True)
+        except FileExistsError:
+            words = said(
+                "{request}: two engines recorded equal prompts at once, which have one name: give each "
+                "engine, or data-parallel rank, prompts of its own",
+                request=request,
+            )
+            self.problems.append(words)
+            return
         for (request, number, step), tensors in sorted(held.items()):
-            folder = self.path.parent.parent / request / str(number) / str(step)
+            folder = top / request / str(number) / str(step)
             whole = [_whole(parts, elements=self.tensors) for parts in tensors.values()]
             if self.tensors:
                 self._files.write_tensors(folder, whole)
@@ -227,7 +239,7 @@ class TokenCapture(Capture):
                 self._files.write_rows(folder, whole)
             self.steps.append(whole)
         for request in {request for request, *_ in held}:
-            self._write_edges(self.path.parent.parent / request)
+            self._write_edges(top / request)
 
 
 def _whole(parts: Sequence[Seen], *, elements: bool) -> Seen:
