@@ -2,7 +2,7 @@
 
     python docs/benchmarks/bench_modules.py [--msprobe FOLDER]
 
-Processor time, the least of some rounds, in turns: without hooks, with those of captures (statistics on the
+Processor time, the least of some rounds in turns: without hooks, with those of captures (statistics on the
 host, reductions of the device run on the CPU), and with msprobe's PrecisionDebugger at level L0, which FOLDER
 has (``pip install --no-deps --target FOLDER mindstudio-probe``). Needs torch.
 """
@@ -12,8 +12,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from functools import partial
+from io import StringIO
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -26,23 +28,41 @@ import models
 
 from pytest_npudump.runtime.modules.capture import Capture
 
-STEPS, ROUNDS = 20, 5
+STEPS, ROUNDS, CALLS = 20, 9, 99
+"""Of a round, of all, and calls of modules in a step."""
 
 
-def timed(model: Any, given: Any, around: Any) -> float:
-    """Return the least processor time of a step, with what ends it."""
-    found = []
-    for _ in range(ROUNDS):
-        begun = time.process_time()
-        around(lambda: [model(given) for _ in range(STEPS)])
-        found.append((time.process_time() - begun) / STEPS)
-    return min(found)
-
-
-def captured(model: Any, on_host: object, steps: Any) -> None:
+def captured(model: Any, given: Any, *, on_host: bool) -> None:
     """Make steps under a capture, whose files are written."""
-    with TemporaryDirectory() as folder, Capture(model, Path(folder), on_host=bool(on_host)):
-        steps()
+    with TemporaryDirectory() as folder, Capture(model, Path(folder), on_host=on_host):
+        plain(model, given)
+
+
+def plain(model: Any, given: Any) -> None:
+    """Make steps."""
+    for _ in range(STEPS):
+        model(given)
+
+
+def by_msprobe(debugger: Any, model: Any, given: Any) -> None:
+    """Make steps under msprobe's debugger, statistics of modules; it says each on the standard output."""
+    with redirect_stdout(StringIO()):
+        for _ in range(STEPS):
+            debugger.start(model=model)
+            model(given)
+            debugger.stop()
+            debugger.step()
+
+
+def msprobe_in(folder: str, dump: str) -> Any:
+    """Return msprobe's debugger."""
+    sys.path.append(folder)
+    sys.modules.setdefault(
+        "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=type("Writer", (), {}))
+    )  # of its monitor
+    from msprobe.pytorch import PrecisionDebugger
+
+    return PrecisionDebugger(task="statistics", level="L0", dump_path=dump)
 
 
 def main() -> None:
@@ -51,46 +71,24 @@ def main() -> None:
     parser.add_argument("--msprobe")
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    print(
-        "hidden size  modules  without    host  device  msprobe L0   (us a call of a module beyond without; "
-        "times 0.099: ms a step)"
-    )
-    for size in (16, 256):
-        models.DIM = size
-        model, given = models.transformer(12), models.words()
-        plain = timed(model, given, lambda steps: steps())
-        told = [timed(model, given, partial(captured, model, on_host)) - plain for on_host in (True, False)]
+    ways: dict[str, Any] = {"without": plain}
+    ways |= {name: partial(captured, on_host=name == "host") for name in ("host", "device")}
+    with TemporaryDirectory() as dump:
         if asked.msprobe:
-            sys.path.insert(0, asked.msprobe)
-            told.append(of_msprobe(model, given) - plain)
-        calls = 99
-        cells = "  ".join(f"{1e6 * one / calls:7.1f}" for one in told)
-        print(f"{size:11}  {calls:7}  {1e6 * plain / calls:7.1f}  {cells}")
-
-
-def of_msprobe(model: Any, given: Any) -> float:
-    """Return what a step takes under msprobe's debugger, statistics of modules."""
-    sys.modules.setdefault(
-        "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=type("Writer", (), {}))
-    )  # of its monitor
-    from msprobe.pytorch import PrecisionDebugger
-
-    with TemporaryDirectory() as folder:
-        debugger = PrecisionDebugger(task="statistics", level="L0", dump_path=folder)
-
-        def step() -> None:
-            debugger.start(model=model)
-            model(given)
-            debugger.stop()
-            debugger.step()
-
-        found = []
-        for _ in range(ROUNDS):
-            begun = time.process_time()
-            for _ in range(STEPS // 5):
-                step()
-            found.append((time.process_time() - begun) / (STEPS // 5))
-    return min(found)
+            ways["msprobe L0"] = partial(by_msprobe, msprobe_in(asked.msprobe, dump))
+        print(f"hidden size{''.join(f'{way:>12}' for way in ways)}   us per call of a module beyond without")
+        for size in (16, 256):
+            models.DIM = size
+            given, least = models.words(), dict.fromkeys(ways, inf)
+            own = {way: models.transformer(12) for way in ways}  # msprobe leaves hooks behind
+            for _ in range(ROUNDS):
+                for way, run in ways.items():
+                    begun = time.process_time()
+                    run(own[way], given)
+                    least[way] = min(least[way], (time.process_time() - begun) / STEPS / CALLS * 1e6)
+            beyond = [one - least["without"] * (way != "without") for way, one in least.items()]
+            print(f"{size:11}{''.join(f'{one:12.1f}' for one in beyond)}")
+            print(f"{'ms a step':>11}{''.join(f'{one * CALLS / 1000:12.2f}' for one in beyond)}")
 
 
 if __name__ == "__main__":

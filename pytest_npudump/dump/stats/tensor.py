@@ -297,14 +297,18 @@ def rows_stats(rows: np.ndarray) -> list[Stats]:
         with np.errstate(all="ignore"):
             wide = scratch_buffers().doubles("wide", some.size).reshape(some.shape)
             np.copyto(wide, some)
-            columns = [fold.reduce(wide, axis=1).tolist() for fold in (np.minimum, np.maximum, np.add)]
-            columns.append(np.einsum("kn,kn->k", wide, wide).tolist())  # BLAS has threads for long rows
-        for row, (low, high, total, squares) in enumerate(zip(*columns, strict=True)):
-            magnitude = max(-low, high)
-            if not 1e-140 < magnitude < 1e140:  # noqa: PLR2004 - NaN, infinities, squares beyond float64
+            short = some if some.itemsize > 2 else wide  # noqa: PLR2004 - of halves numpy looks at each
+            columns = [fold.reduce(short, axis=1).tolist() for fold in (np.minimum, np.maximum)]
+            zeros = np.equal(short, 0, out=scratch_buffers().flags("zeros", some.size).reshape(some.shape))
+            columns.append(
+                [int(np.count_nonzero(row)) for row in zeros] if np.count_nonzero(zeros) else [0] * len(some)
+            )
+            columns.append(np.einsum("kn->k", wide).tolist())  # BLAS has threads for long rows
+            columns.append(np.einsum("kn->k", np.multiply(wide, wide, out=wide)).tolist())
+        for row, (low, high, zero, total, squares) in enumerate(zip(*columns, strict=True)):
+            if not 1e-140 < max(-low, high) < 1e140:  # noqa: PLR2004 - NaN, infinities, squares beyond float64
                 found.append(tensor_stats(some[row]))
                 continue
-            zero = count - int(np.count_nonzero(wide[row])) if low <= 0 <= high else 0
             mean, norm = total / count + 0.0, math.sqrt(squares)
             found.append(Stats(count, high + 0.0, low + 0.0, mean, norm, 0, 0, 0, zero))
     return found

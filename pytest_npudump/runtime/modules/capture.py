@@ -19,11 +19,10 @@ the tensors in what a module returns; lists, dicts and dataclasses are looked th
 executions: calls of the model, or replays of a graph. What is called outside of the model behind it, as
 vLLM's ``compute_logits``, belongs to the same step.
 
-Statistics are those of :mod:`pytest_npudump.dump.stats`: by itself where tensors are in host memory, else by
-:func:`reduced` on the device, where a step is one small tensor until it is fetched. A graph that is captured
-reduces into buffers that were made before the capture, which are read behind each replay; executions before
-it are its warm-up, and forgotten. In a compiled function a hook is the operator ``npudump::note``, which
-compilers leave alone.
+Statistics of tensors are those of :mod:`.seen`: on a device one small tensor per step until they are fetched.
+A graph that is captured reduces into buffers that were made before the capture, which are read behind each
+replay; executions before it are its warm-up, and forgotten. In a compiled function a hook is the operator
+``npudump::note``, which compilers leave alone.
 
 :attr:`Capture.problems` says why what was recorded cannot be trusted, :attr:`Capture.notes` what was not
 seen.
@@ -31,24 +30,34 @@ seen.
 
 from __future__ import annotations
 
-import csv
-import struct
 import sys
 import threading
 import time
-from dataclasses import dataclass, fields, is_dataclass, replace
-from hashlib import sha256
+from dataclasses import replace
 from itertools import chain
-from math import inf, nan
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from pytest_npudump.dump.names import MODULE_EDGES
-from pytest_npudump.dump.records import SUMMED, Stats
 from pytest_npudump.errors import RequestError, nearest, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.request import KnownNames
+from pytest_npudump.runtime.modules.seen import (
+    INPUT,
+    OUTPUT,
+    ROW,
+    WIDE,
+    Batch,
+    DumpFiles,
+    Seen,
+    Value,
+    decoded,
+    digest_of,
+    host_stats,
+    reduced,
+    tensors_in,
+)
 from pytest_npudump.runtime.modules.shards import shard
 from pytest_npudump.runtime.replaced import Replaced
 
@@ -59,110 +68,24 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-ENTER, LEAVE, INPUT, OUTPUT = range(4)
-"""Events of a hook: the model is called, or has returned; a module's argument, or its result."""
+ENTER, LEAVE = 0, 1
+"""Events beside a module's arguments and results: the model is called, or has returned."""
 
 _PENDING = 64
 """Steps whose statistics may wait on the device."""
-ROW = 8
-_BATCH_ROWS, _BATCH_BYTES = 64, 1 << 22
-"""Most tensors of a batch, and their bytes."""
-_SMALL = {"cpu": 1 << 16}
-"""Most bytes of a tensor that is worth a copy into a batch: in host memory, and (1 MiB) elsewhere."""
 _BUFFERS = 1 << 26
 """Most bytes of all batches."""
-BATCHED = frozenset({"float64", "float32", "float16", "bfloat16"})
-WIDE = frozenset({"cpu", "cuda", "xpu"})
-"""Devices that add up in float64; others do so in float32, of which six digits count."""
-_TITLES = (
-    "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value,Min Value,"
-    "Avg Value,L2Norm Value,Count,NaN Count,Negative Inf Count,Positive Inf Count,Zero Count,Digits"
-)
 _ON_TORCH = "_npudump_captures"
 """Attribute of torch, which outlives this module: the captures under way, and the operator's library."""
 
 
-class Value(NamedTuple):
-    """One tensor that was seen.
-
-    Attributes:
-        module: number of the module.
-        kind: :data:`INPUT` or :data:`OUTPUT`.
-        slot: which of these.
-        dtype: torch's name of its type.
-        shape: its dimensions.
-        size: its bytes.
-        elements: how many it has.
-        wide: whether sums on its device are in float64.
-    """
-
-    module: int
-    kind: int
-    slot: int
-    dtype: str
-    shape: tuple[int, ...]
-    size: int
-    elements: int
-    wide: bool
-
-
-@dataclass(slots=True)
-class _Seen:
-    """A tensor that was seen, its statistics, :func:`reduced` row or elements, and its device."""
+class _Place(NamedTuple):
+    """Last tensor of a module in one place: its type, shape, layout and device, and what takes more of it."""
 
     value: Value
-    found: Any
+    like: tuple[Any, ...]
     device: Any
-
-
-class _Known(NamedTuple):
-    """Last tensor of a module in one place, and the batch that takes more of the kind."""
-
-    value: Value
-    dtype: Any
-    shape: Any
-    device: Any
-    stream: Any
-    batch: _Batch | None
-
-
-class _Batch:
-    """Tensors of one type and shape, copied as they come, to be reduced together: a few calls for all."""
-
-    def __init__(self, tensor: Any, *, wide: bool, on_host: bool) -> None:
-        torch, self._wide, self._on_host = sys.modules["torch"], wide, on_host
-        self.nbytes = tensor.numel() * tensor.element_size()
-        most = min(_BATCH_ROWS, _BATCH_BYTES // self.nbytes)
-        self.nbytes *= most
-        with torch.inference_mode(mode=False):
-            self._rows = torch.empty((most, tensor.numel()), dtype=tensor.dtype, device=tensor.device)
-        self._room: list[Any] = []
-        self._seen: list[_Seen] = []
-
-    def add(self, seen: _Seen, tensor: Any) -> None:
-        """Take a tensor, whose statistics or row ``seen`` has behind :meth:`reduce`."""
-        if len(self._seen) == len(self._rows):
-            self.reduce()
-        at = len(self._seen)
-        if at == len(self._room):
-            self._room.append(self._rows[at].view(tensor.shape))
-        self._room[at].copy_(tensor)
-        self._seen.append(seen)
-
-    def reduce(self) -> None:
-        """Reduce the tensors taken."""
-        if not self._seen:
-            return
-        rows, waiting = self._rows[: len(self._seen)], self._seen
-        self._seen = []
-        if self._on_host:
-            from pytest_npudump.dump.stats.tensor import rows_stats  # noqa: PLC0415 - with the first tensor
-
-            found: Sequence[Any] = rows_stats(_array(rows))
-        else:
-            found = _reduced_rows(rows, wide=self._wide).unbind()
-        for seen, one in zip(waiting, found, strict=True):
-            seen.found = one
+    batch: Batch | None
 
 
 class Capture:
@@ -175,7 +98,7 @@ class Capture:
         number: of the captures of this model there.
         tensors: whether it records elements.
         follows: whether it looks at what feeds modules, which code that is compiled is not to see.
-        steps: the tensors of each execution, with statistics; None for these with ``tensors``.
+        steps: the tensors of each execution, with statistics, or without anything where these are files.
         problems: why what was recorded cannot be trusted, in words; with any nothing more is recorded.
         processes: others than this one that it has watched.
     """
@@ -237,25 +160,27 @@ class Capture:
         }
         self.folder, self._inputs, self.tensors = folder, inputs, tensors
         self.number, self._rank, self._limit, self._on_host = number, rank, limit, on_host
-        self.steps: list[list[tuple[Value, Stats | None]]] = []
+        self.steps: list[list[Seen]] = []
         self.problems: list[str] = []
         self._notes: dict[str, None] = {}
         self._seen: set[int] = set()
         self._parents: list[int] = []
         self._handles: list[Any] = []
         self._replaced = Replaced()
-        self._pending: list[tuple[list[_Seen], Any]] = []
-        self._batches: dict[Any, _Batch] = {}
-        self._places: dict[tuple[int, int, int], _Known] = {}
-        self._step: list[_Seen] = []
-        self._last: list[_Seen] = []
+        self._batches: dict[Any, Batch] = {}
+        self._places: dict[tuple[int, int, int], _Place] = {}
+        self._step: list[Seen] = []
+        self._last: list[Seen] = []
+        self._waiting: list[tuple[list[Seen], Any]] = []
+        self._pending: list[tuple[list[Seen], list[Seen], Any]] = []
         self._active = self._rooted = self._warming = False
         self._flow: Any = None
         self.fed: bytes | None = None
         self.follows = not self._compiled
-        self._thread = self._closed = self._flowing = 0
-        self._stamp = time.time_ns() // 1000
-        self.began = time.strftime("%Y%m%d%H%M%S", time.gmtime(self._stamp // 1_000_000))
+        self._closed = self._flowing = 0
+        self._thread: threading.Thread | None = None
+        self._files = DumpFiles(self._paths, self._kinds, time.time_ns() // 1000)
+        self.began = time.strftime("%Y%m%d%H%M%S", time.gmtime(self._files.stamp // 1_000_000))
         self._graph: _ModuleGraph | None = None
         self._graphs: WeakKeyDictionary[Any, _ModuleGraph] = WeakKeyDictionary()
 
@@ -267,6 +192,9 @@ class Capture:
                 f"npu_dump.modules() takes a torch.nn.Module or mindspore.nn.Cell, not {type(model).__name__}"
             )
         self._torch, self._top = torch, model
+        self._plain = torch.Tensor, torch.nn.Parameter
+        self._is_tracing, self._graph_task = torch._C._is_tracing, torch._C._current_graph_task_id  # noqa: SLF001
+        self._is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001 - nothing public tells
         every = [*self._model.named_modules(remove_duplicate=False)]
         found = [(path, module) for path, module in every if not hasattr(module, "_orig_mod")]
         self._compiled = model is not self._model or len(found) < len(every)
@@ -335,14 +263,14 @@ class Capture:
 
         def enter(called: object, *given: Any) -> None:
             if called is top:
-                self._tell(ENTER, 0, 0, anchor)
+                self._tell(ENTER, 0, [anchor])
                 if not torch.compiler.is_compiling() and not torch.jit.is_tracing():
                     self._look_at(tensors_in(given))
                     self._begin_flow(given)
 
         def leave(called: object, *_: object) -> None:
             if called is top:
-                self._tell(LEAVE, 0, 0, anchor)
+                self._tell(LEAVE, 0, [anchor])
                 if not torch.compiler.is_compiling():
                     self._end_flow()
 
@@ -370,7 +298,7 @@ class Capture:
     def _look_at(self, given: Sequence[Any]) -> None:
         """Know the model's inputs in its first execution, but in a graph that is being captured."""
         if self.fed is None and self._graph is None:
-            self.fed = _digest_of(given)
+            self.fed = digest_of(given)
 
     def stop(self) -> None:
         """Take the hooks out, and write the files; stopping twice is allowed."""
@@ -384,7 +312,7 @@ class Capture:
             self._note(said("a graph with {name} was captured, and never replayed", name=self.name))
         self._note_unseen()
         for number, step in enumerate(self.steps if not self.tensors else ()):
-            self._write_rows(self.path / str(number), step)
+            self._files.write_rows(self.path / str(number), step)
         if self.steps:
             self._write_edges(self.path)
 
@@ -418,7 +346,19 @@ class Capture:
         self._forget_compiled()
 
     def _note_unseen(self) -> None:
-        unseen = sorted(self._wanted - self._seen)
+        unseen = []
+        for at in sorted(self._wanted - self._seen):
+            beside = (one for one in self._seen if self._modules[one] is self._modules[at])
+            one = next((one for one in beside if self._parent(one) == self._parent(at)), None)
+            if one is None:
+                unseen.append(at)
+                continue
+            words = said(
+                "{layer} is {other}, in one module: their calls are turns of {other}",
+                layer=self._paths[at],
+                other=self._paths[one],
+            )
+            self._note(words)
         if unseen:
             self._note(
                 said(
@@ -472,22 +412,14 @@ class Capture:
 
         # A copy of a module has copies of its hooks, which would tell of it under the same name.
         def before(called: object, given: Any, named: Any) -> None:
-            if called is not module:
-                return
-            found = tensors_in([given, named])
-            if not self._torch.compiler.is_compiling() and self._flowing:
-                self._flow.enter(place(), found)
-            for slot, tensor in enumerate(found):
-                self._tell(INPUT, place(), slot, tensor)
+            if called is module:
+                self._tell(INPUT, place(), tensors_in([given, named]))
 
         def behind(called: object, given: Any, output: Any) -> None:
             if called is not module:
                 return
             found = tensors_in(output)
-            if not self._torch.compiler.is_compiling() and self._flowing:
-                self._flow.leave(place(), given, found)
-            for slot, tensor in enumerate(found):
-                self._tell(OUTPUT, place(), slot, tensor)
+            self._tell(OUTPUT, place(), found, given)
             if not found and not self._torch.compiler.is_compiling():
                 self._seen.update(places)
                 self._note_no_tensor(places[0], output)
@@ -509,97 +441,110 @@ class Capture:
     def _note(self, words: str) -> None:
         self._notes[words] = None
 
-    def _tell(self, kind: int, module: int, slot: int, tensor: Any) -> None:
-        """Take a tensor, or have compiled code do so whenever it runs."""
+    def _tell(self, kind: int, module: int, tensors: Sequence[Any], given: Any = ()) -> None:
+        """Take tensors, or have compiled code do so whenever it runs."""
         torch = self._torch
         if torch.compiler.is_compiling():
-            torch.ops.npudump.note(tensor.detach(), self._anchor, id(self), kind, module, slot)
-        elif self._flowing:
-            with torch._C.DisableTorchFunction():  # noqa: SLF001 - what hooks call is none of the model's
-                self.take(kind, module, slot, tensor)
-        else:
+            for slot, tensor in enumerate(tensors):
+                torch.ops.npudump.note(tensor.detach(), self._anchor, id(self), kind, module, slot)
+            return
+        if not self._flowing:
+            self._take_each(kind, module, tensors)
+            return
+        if kind == INPUT:
+            self._flow.enter(module, tensors)
+        elif kind == OUTPUT:
+            self._flow.leave(module, given, tensors)
+        with torch._C.DisableTorchFunction():  # noqa: SLF001 - what hooks call is none of the model's
+            self._take_each(kind, module, tensors)
+
+    def _take_each(self, kind: int, module: int, tensors: Sequence[Any]) -> None:
+        for slot, tensor in enumerate(tensors):
             self.take(kind, module, slot, tensor)
 
     def take(self, kind: int, module: int, slot: int, tensor: Any) -> None:
         """Take a tensor that a module is given or gives, or that the model is called or has returned."""
         if self.problems:
             return
-        layer = self._paths[module]
         if self._is_backward():
             self._note(
                 said("{layer}: calls in a backward pass (checkpoints) are not recorded", layer=self.name)
             )
             return
-        if self._thread != (thread := threading.get_ident()):
-            if self._thread:
-                words = said(
-                    "{layer} was called in another thread: the order of calls is unknown", layer=layer
-                )
-                self.problems.append(words)
-                return
-            self._thread = thread
-        if kind in {ENTER, LEAVE}:
-            if self._graph is None and kind == ENTER:
-                if self._active:
-                    self.problems.append(said("{layer} was called while it ran", layer=layer))
-                self._close()
-            if self._graph is None:
-                self._active, self._rooted = kind == ENTER, True
+        thread = threading.current_thread()  # its number may be that of an earlier one
+        if (self._thread or thread) is not thread:
+            layer = self._paths[module]
+            words = said("{layer} was called in another thread: the order of calls is unknown", layer=layer)
+            self.problems.append(words)
             return
-        self._record(kind, module, slot, tensor)
+        self._thread = thread
+        if kind in {INPUT, OUTPUT}:
+            self._record(kind, module, slot, tensor)
+        elif self._graph is None:
+            if kind == ENTER:
+                if self._active:
+                    self.problems.append(said("{layer} was called while it ran", layer=self._paths[module]))
+                self._close()
+            self._active, self._rooted = kind == ENTER, True
 
     def _is_backward(self) -> bool:
-        return bool(self._torch._C._current_graph_task_id() != -1)  # noqa: SLF001 - nothing public tells
-
-    def _place(self, alike: tuple[int, int, int], tensor: Any) -> _Known:
-        """Return the entry of such a tensor in this place."""
-        device, shape = tensor.device, tensor.shape
-        known, stream = self._places.get(alike), None
-        if device.type != "cpu":  # a batch is filled and reduced in one stream
-            stream = getattr(getattr(self._torch, device.type), "current_stream", lambda _: None)(device)
-        if known and (tensor.dtype, shape, device, stream) == known[1:5]:
-            return known
-        dtype, wide = str(tensor.dtype).removeprefix("torch."), device.type in WIDE
-        count, size = tensor.numel(), tensor.numel() * tensor.element_size()
-        value = Value(*alike, dtype, tuple(shape), size, count, wide)
-        kind, batch = (tensor.dtype, shape, device, stream), None
-        small = 0 < size <= _SMALL.get(device.type, 1 << 20)
-        if small and dtype in BATCHED and not self.tensors and self._graph is None:
-            batch = self._batches.get(kind)
-            if batch is None and sum(one.nbytes for one in self._batches.values()) < _BUFFERS:
-                on_host = self._on_host and device.type == "cpu"
-                batch = self._batches[kind] = _Batch(tensor, wide=wide, on_host=on_host)
-        found = _Known(value, *kind, batch)
-        if self._graph is None:
-            self._places[alike] = found
-        return found
+        return bool(self._graph_task() != -1)
 
     def _record(self, kind: int, module: int, slot: int, tensor: Any) -> None:
-        torch, layer = self._torch, self._paths[module]
-        if torch.jit.is_tracing():
-            self._note_odd(module, "torch.jit.trace")
+        if self._is_tracing() or self._is_wrapped(tensor):
+            self._note_odd(module, "torch.jit.trace" if self._is_tracing() else "torch.func")
             return
-        if torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # noqa: SLF001 - nothing public tells
-            self._note_odd(module, "torch.func")
-            return
-        tensor, alike = tensor.detach(), (module, kind, slot)
         self._seen.add(module)
-        if type(tensor) not in {torch.Tensor, torch.nn.Parameter}:
+        if type(tensor) not in self._plain:
             self._note_odd(module, type(tensor).__name__)
-        elif tensor.is_meta or tensor.is_quantized or tensor.layout is not torch.strided:
+            return
+        alike = module, kind, slot
+        place = self._place(alike, tensor)
+        if place is None:
             self._note_odd(module, f"{tensor.layout} {tensor.device.type}")
-        elif self._graph is not None:
-            self._graph.record(self._place(alike, tensor).value, tensor)
-        elif getattr(getattr(torch, tensor.device.type, None), "is_current_stream_capturing", bool)():
-            self.problems.append(said("{layer} is captured into a graph in an unknown way", layer=layer))
+            return
+        tensor = tensor.detach()
+        if self._graph is not None:
+            self._graph.record(place.value, tensor)
+        elif not tensor.is_cpu and self._of(tensor.device, "is_current_stream_capturing", bool)():
+            words = said("{layer} is captured into a graph in an unknown way", layer=self._paths[module])
+            self.problems.append(words)
         else:
             self._begin_next(alike)
-            place = self._place(alike, tensor)
             if place.batch is None:
                 self._keep(place.value, tensor, place.device)
             else:
-                self._step.append(_Seen(place.value, None, place.device))
-                place.batch.add(self._step[-1], tensor)
+                if place.batch.full:
+                    self._reduce(place.batch)
+                self._step.append(seen := Seen(place.value, None, place.device))
+                place.batch.add(seen, tensor)
+
+    def _of(self, device: Any, name: str, otherwise: Callable[..., Any]) -> Any:
+        """Return a function of torch's module for a device."""
+        return getattr(getattr(self._torch, device.type, None), name, otherwise)
+
+    def _place(self, alike: tuple[int, int, int], tensor: Any) -> _Place | None:
+        """Return what takes such a tensor in this place; None for one without elements at addresses."""
+        like: tuple[Any, ...] = tensor.dtype, tensor.shape, tensor.layout, tensor.device
+        if not tensor.is_cpu:  # a batch is filled and reduced in one stream
+            like += (self._of(like[3], "current_stream", lambda _: None)(like[3]),)
+        place = self._places.get(alike)
+        if place is not None and place.like == like:
+            return place
+        if tensor.is_meta or tensor.is_quantized or tensor.layout is not self._torch.strided:
+            return None
+        dtype, device, batch = str(tensor.dtype).removeprefix("torch."), tensor.device, None
+        count, size = tensor.numel(), tensor.numel() * tensor.element_size()
+        value = Value(*alike, dtype, tuple(tensor.shape), size, count, device.type in WIDE)
+        if self._graph is not None:
+            return _Place(value, like, device, None)
+        if Batch.takes(value, device.type) and not self.tensors:
+            batch = self._batches.get(like)
+            if batch is None and sum(one.nbytes for one in self._batches.values()) < _BUFFERS:
+                on_host = self._on_host and device.type == "cpu"
+                batch = self._batches[like] = Batch(tensor, on_host=on_host, wide=value.wide)
+        place = self._places[alike] = _Place(value, like, device, batch)
+        return place
 
     def _begin_next(self, alike: tuple[int, int, int]) -> None:
         """End the step under way where it has such a tensor already, and no model around it."""
@@ -608,13 +553,17 @@ class Capture:
 
     def _keep(self, value: Value, tensor: Any, device: Any) -> None:
         """Take a tensor into the step under way."""
-        if self.tensors:
-            self._refuse_more_than(value.size + sum(one.value.size for one in self._step))
-        found = None if self.problems else self._found(value, tensor)
-        if found is not None:
-            self._step.append(_Seen(value, found, device))
-        elif not self.problems:
+        needed = value.size + sum(one.value.size for one in self._step) if self.tensors else 0
+        if needed > self._limit:
+            self.problems.append(_too_large(self.name, needed, self._limit))
+            return
+        seen = Seen(value, self._found(value, tensor), device)
+        if seen.found is None:
             self._note_odd(value.module, value.dtype)
+            return
+        self._step.append(seen)
+        if hasattr(seen.found, "shape") and not self.tensors:
+            self._wait([seen], seen.found.reshape(1, ROW))
 
     def _found(self, value: Value, tensor: Any) -> Any:
         """Return a copy of a tensor, its statistics, or a row of them on its device."""
@@ -624,13 +573,19 @@ class Capture:
             return host_stats(tensor)
         return reduced(tensor, wide=value.wide)
 
+    def _wait(self, seen: list[Seen], rows: Any) -> None:
+        """Take rows of statistics, of shape (k, 8), which stay on the device until they are fetched."""
+        self._waiting.append((seen, rows))
+
+    def _reduce(self, batch: Batch) -> None:
+        """Have the statistics of what a batch holds."""
+        if batch.seen and (rows := batch.reduce()) is not None:
+            self._wait(batch.seen, rows)
+        batch.seen = []
+
     def _note_odd(self, module: int, words: str) -> None:
         layer = self._paths[module]
         self._note(said("a tensor of {layer} is not recorded: {words}", layer=layer, words=words))
-
-    def _refuse_more_than(self, needed: int) -> None:
-        if needed > self._limit:
-            self.problems.append(_too_large(self.name, needed, self._limit))
 
     def _close(self) -> None:
         """End the step under way; its statistics may stay on the device."""
@@ -639,38 +594,33 @@ class Capture:
         if not step:
             return
         for batch in self._batches.values():
-            batch.reduce()
+            self._reduce(batch)
         if sum(batch.nbytes for batch in self._batches.values()) >= _BUFFERS:
             self._batches, self._places = {}, {}
-        self._last = [_Seen(one.value, None, one.device) for one in step]
+        waiting, self._waiting, self._last = self._waiting, [], step
+        if self.tensors and not warming:
+            self._files.write_tensors(self.path / str(self._closed), step)
+        if self.tensors or warming:
+            for one in step:
+                one.found = None
         if warming:
             return
-        rows = None
-        if self.tensors:
-            self._write_tensors(self.path / str(self._closed), step)
-            step = self._last
-        elif waiting := [one.found for one in step if not isinstance(one.found, Stats)]:
-            rows = self._stacked(waiting)
         self._closed += 1
-        self._pending.append((step, rows))
+        rows = self._joined([rows for _, rows in waiting]) if waiting else None
+        self._pending.append((step, [one for some, _ in waiting for one in some], rows))
         if len(self._pending) > _PENDING:
             self._fetch()
 
-    def _stacked(self, rows: list[Any]) -> Any:
-        return self._torch.stack([row.to(self._anchor.device) for row in rows])
+    def _joined(self, rows: list[Any]) -> Any:
+        return self._torch.cat([some.to(self._anchor.device) for some in rows])
 
     def _fetch(self) -> None:
         """Have statistics come from the device: one transfer a step."""
         pending, self._pending = self._pending, []
-        for step, rows in pending:
-            fetched = iter(() if rows is None else rows.tolist())
-            known = [isinstance(one.found, Stats | None) for one in step]
-            self.steps.append(
-                [
-                    (one.value, one.found if here else decoded(next(fetched), one.value))
-                    for one, here in zip(step, known, strict=True)
-                ]
-            )
+        for step, waiting, rows in pending:
+            for one, row in zip(waiting, rows.tolist() if waiting else (), strict=True):
+                one.found = decoded(row, one.value)
+            self.steps.append(step)
 
     def _begin_graph(self, original: Callable[..., Any], graph: Any, *arguments: Any, **named: Any) -> Any:
         found = _ModuleGraph(self, self._step or self._last)
@@ -714,52 +664,14 @@ class Capture:
             inside = self._active  # of a call of the model, of which the graph is a piece
             if not inside:
                 self._close()
-            self._step += found.read()
+            seen, rows = found.read()
+            self._step += seen
+            if rows is not None:
+                self._wait(seen, rows)
             if not inside:
                 self._rooted = True
                 self._close()
         return result
-
-    # Files
-
-    def _write_rows(self, folder: Path, step: list[tuple[Value, Stats | None]]) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / "statistic.csv").open(
-            "w", encoding="utf-8", errors="surrogateescape", newline=""
-        ) as file:
-            file.write(_TITLES + "\n")
-            lines = csv.writer(file, lineterminator="\n")
-            for value, stats in step:
-                name, kind, io = self._named(value)
-                shape = f"({','.join(map(str, value.shape))})"
-                self._stamp += 1
-                row = [kind, name, 0, 0, self._stamp, io, value.slot, value.size, value.dtype, shape]
-                if stats is not None:
-                    row += stats.max, stats.min, stats.avg, stats.l2norm, stats.count
-                    row += stats.nan, stats.neg_inf, stats.pos_inf, stats.zero, stats.digits or 0
-                lines.writerow(["NA" if cell is None else cell for cell in row])
-
-    def _write_tensors(self, folder: Path, step: Sequence[Any]) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        lines = []
-        for at, seen in enumerate(step):
-            value, tensor = seen.value, seen.found
-            name, kind, io = self._named(value)
-            self._stamp += 1
-            long = f"{kind}.{name.replace('/', '_')}.0.0.{self._stamp:016}.{io}.{value.slot}.ND"
-            lines.append((f"{at}.npy", f"{long}.{value.dtype}.npy"))
-            header = f"{{'descr': {_descr(value.dtype)!r}, 'fortran_order': False, 'shape': {value.shape}, }}"
-            text = header.encode() + b" " * (-(len(header) + 11) % 64) + b"\n"
-            octets = _array(tensor).reshape(-1).view("u1").data
-            with (folder / f"{at}.npy").open("wb") as file:
-                file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text)
-                file.write(octets)
-        with (folder / "mapping.csv").open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows(lines)
-
-    def _named(self, value: Value) -> tuple[str, str, str]:
-        io = "input" if value.kind == INPUT else "output"
-        return self._paths[value.module], self._kinds[value.module], io
 
 
 class _ModuleGraph:
@@ -771,7 +683,7 @@ class _ModuleGraph:
         replays: how often it has been replayed.
     """
 
-    def __init__(self, capture: Capture, last: list[_Seen]) -> None:
+    def __init__(self, capture: Capture, last: list[Seen]) -> None:
         """Make the buffers.
 
         Args:
@@ -782,7 +694,7 @@ class _ModuleGraph:
             RequestError: the buffers do not fit.
         """
         torch, device = capture._torch, capture._anchor.device  # noqa: SLF001 - one module
-        self._capture, self.seen, self.replays = capture, list[_Seen](), 0
+        self._capture, self.seen, self.replays = capture, list[Seen](), 0
         self._buffers: dict[tuple[int, int, int], list[Any]] = {}
         if not capture.tensors:
             most = 4 * max(len(last), len(capture._wanted)) + ROW  # noqa: SLF001
@@ -824,14 +736,13 @@ class _ModuleGraph:
                 return
             buffer = self._rows[at]
             buffer.copy_(row)
-        self.seen.append(_Seen(value, buffer, tensor.device))
+        self.seen.append(Seen(value, buffer, tensor.device))
 
-    def read(self) -> list[_Seen]:
-        """Read the results of the last replay started."""
+    def read(self) -> tuple[list[Seen], Any]:
+        """Read the results of the last replay started: tensors, and their rows where it has any."""
         if self._capture.tensors:
-            return [replace(one, found=one.found.to("cpu", copy=True)) for one in self.seen]
-        rows = self._rows[: len(self.seen)].clone().unbind()
-        return [replace(one, found=row) for one, row in zip(self.seen, rows, strict=True)]
+            return [replace(one, found=one.found.to("cpu", copy=True)) for one in self.seen], None
+        return [replace(one, found=None) for one in self.seen], self._rows[: len(self.seen)].clone()
 
 
 def _too_large(name: str, needed: int, limit: int) -> str:
@@ -842,53 +753,6 @@ def _too_large(name: str, needed: int, limit: int) -> str:
         needed=needed,
         limit=limit,
     )
-
-
-def tensors_in(value: Any, kind: Any = None) -> list[Any]:
-    """Return the tensors in what a module returns, or is given, in order; of torch, or of a class."""
-    kind = kind or sys.modules["torch"].Tensor
-    if isinstance(value, kind):
-        return [value]
-    found: list[Any] = []
-
-    def look(value: Any) -> None:
-        if isinstance(value, kind):
-            found.append(value)
-        elif isinstance(value, (list, tuple)):
-            for one in value:
-                look(one)
-        elif isinstance(value, dict):
-            look([*value.values()])
-        elif is_dataclass(type(value)):
-            look([getattr(value, one.name) for one in fields(value)])
-
-    look(value)
-    return found
-
-
-_MOST_FED = 1 << 25
-"""Bytes of a model's inputs beyond which their digest would take longer than a passing test should."""
-
-
-def bytes_of(tensor: Any) -> bytes:
-    """Return the elements of a tensor, wherever it is."""
-    if hasattr(tensor, "asnumpy"):
-        return bytes(tensor.asnumpy().tobytes())
-    flat = tensor.detach().cpu().contiguous().reshape(-1)
-    return bytes(flat.view(sys.modules["torch"].uint8).numpy().tobytes()) if flat.numel() else b""
-
-
-def _digest_of(tensors: Sequence[Any]) -> bytes:
-    """Return a digest of what a model was given; b"" where that is large, or no elements can be had."""
-    digest = sha256()
-    try:
-        if not 0 < sum(int(one.nbytes) for one in tensors) <= _MOST_FED:
-            return b""
-        for one in tensors:
-            digest.update(repr((str(one.dtype), tuple(one.shape))).encode() + bytes_of(one))
-    except (RuntimeError, TypeError, ValueError, AttributeError):  # of tensors that stand for others
-        return b""
-    return digest.digest()
 
 
 def _captures(torch: Any) -> WeakValueDictionary[int, Capture]:
@@ -910,130 +774,3 @@ def _captures(torch: Any) -> WeakValueDictionary[int, Capture]:
         setattr(torch, _ON_TORCH, (captures, library))
     found: WeakValueDictionary[int, Capture] = getattr(torch, _ON_TORCH)[0]
     return found
-
-
-def reduced(tensor: Any, *, wide: bool = True) -> Any:
-    """Reduce a tensor to its statistics on its device, without waiting for it.
-
-    Args:
-        tensor: of any type and shape.
-        wide: whether sums are in float64; else in float32.
-
-    Returns:
-        An int64 tensor of shape (8,), for :func:`decoded`; None for a type whose values cannot be had.
-    """
-    torch = sys.modules["torch"]
-    if not tensor.numel():
-        return torch.zeros(ROW, dtype=torch.int64, device=tensor.device)
-    if tensor.is_floating_point() and tensor.element_size() == 1:
-        try:
-            tensor = tensor.to(torch.float32)
-        except (RuntimeError, NotImplementedError):
-            return None
-    return _reduced_rows(tensor.reshape(1, -1), wide=wide)[0]
-
-
-def _reduced_rows(rows: Any, *, wide: bool) -> Any:
-    """Reduce each row of a tensor of shape (k, n), n > 0, to an int64 row of shape (8,)."""
-    torch = sys.modules["torch"]
-    kind, code = (torch.float64, torch.int64) if wide else (torch.float32, torch.int32)
-    int64 = torch.int64
-
-    def found(numbers: Sequence[Any], counts: Sequence[Any]) -> Any:
-        cells = [torch.stack([one.to(kind) for one in numbers], 1).view(code).to(int64)]
-        cells.append(torch.stack([one.to(int64) for one in counts], 1))
-        spare = ROW - len(numbers) - len(counts)
-        cells.append(torch.zeros((len(rows), spare), dtype=int64, device=rows.device))
-        return torch.cat(cells, 1)
-
-    if rows.is_complex():
-        parts = torch.view_as_real(rows.resolve_conj())
-        wrong = parts.isnan()
-        norm = torch.linalg.vector_norm(parts.to(kind).flatten(1), dim=1)
-        return found([norm], [wrong.any(-1).sum(1), (parts != 0).any(-1).sum(1)])
-    if rows.is_floating_point():
-        wrong = rows.isnan()
-
-        def without_nan(value: float) -> Any:
-            if rows.element_size() > 4:  # noqa: PLR2004 - of which devices know no such function
-                return rows.masked_fill(wrong, value)
-            return rows.nan_to_num(value, inf, -inf)
-
-        summed = rows if rows.element_size() <= kind.itemsize else rows.to(kind)
-        numbers = [
-            without_nan(-inf).amax(1),
-            without_nan(inf).amin(1),
-            summed.sum(1, dtype=kind),
-            torch.linalg.vector_norm(summed, dim=1, dtype=kind),
-        ]
-        few = torch.int32 if rows.shape[1] < 1 << 31 else int64
-        counts = [one.sum(1, dtype=few) for one in (wrong, rows == inf, rows == -inf, rows.bool())]
-        return found(numbers, counts)
-    top = rows.dtype == getattr(torch, "uint64", None)
-    whole = rows.view(int64) if top else rows.to(int64)
-    low, high = whole & 0xFFFFFFFF, whole >> 32
-    ordered = whole ^ -(1 << 63) if top else whole
-    high = high & 0xFFFFFFFF if top else high
-    floats = high.to(kind) * 2.0**32 + low.to(kind) if top else whole.to(kind)
-    counts = [ordered.amax(1), ordered.amin(1), high.sum(1), low.sum(1), (whole != 0).sum(1)]
-    return found([torch.linalg.vector_norm(floats, dim=1)], counts)
-
-
-def decoded(row: Sequence[int], value: Value) -> Stats:
-    """Return the statistics in a row of :func:`reduced`."""
-    count, digits = value.elements, SUMMED if value.wide else 6
-    form = ("<q", "<d") if value.wide else ("<i", "<f")
-    if "complex" in value.dtype:
-        nans, filled = row[1:3]
-        norm = _float(row[0], form)
-        return Stats(count, l2norm=norm, nan=nans, zero=count - filled, digits=digits)
-    if "float" in value.dtype:
-        high, low, total, norm = (_float(bits, form) for bits in row[:4])
-        nans, pos, neg, filled = row[4:]
-        if not count:
-            return Stats(0, l2norm=0.0, nan=0, neg_inf=0, pos_inf=0, zero=0, digits=digits)
-        high, low = (nan, nan) if nans == count else (high + 0.0, low + 0.0)
-        return Stats(count, high, low, total / count + 0.0, norm, nans, neg, pos, count - filled, digits)
-    norm, (most, least, above, below, filled) = _float(row[0], form), row[1:6]
-    shift = 1 << 63 if value.dtype == "uint64" else 0
-    total = (above << 32) + below
-    if not count:
-        return Stats(0, l2norm=0.0, nan=0, neg_inf=0, pos_inf=0, zero=0, digits=digits)
-    return Stats(count, most + shift, least + shift, total / count, norm, 0, 0, 0, count - filled, digits)
-
-
-def _float(bits: int, form: tuple[str, str]) -> float:
-    found: float = struct.unpack(form[1], struct.pack(form[0], bits))[0]
-    return found
-
-
-def _array(tensor: Any) -> Any:
-    """Return the elements of a tensor in host memory as a numpy array, of ml_dtypes' types where need be."""
-    if not hasattr(tensor, "resolve_conj"):  # no tensor of torch: it is one
-        return tensor
-    torch, plain = sys.modules["torch"], tensor.resolve_conj().resolve_neg().contiguous()
-    try:
-        return plain.numpy()
-    except TypeError:
-        import ml_dtypes  # noqa: PLC0415 - only these types need it
-
-        octets = plain.reshape(-1).view(torch.uint8).numpy()
-        return octets.view(getattr(ml_dtypes, str(tensor.dtype).removeprefix("torch."))).reshape(tensor.shape)
-
-
-def host_stats(tensor: Any) -> Stats | None:
-    """Return the statistics of a tensor in host memory, or an array; None where its type is unknown."""
-    from pytest_npudump.dump.arrays.decode import DecodeError  # noqa: PLC0415 - with the first tensor
-    from pytest_npudump.dump.stats.tensor import tensor_stats  # noqa: PLC0415 - the same
-
-    try:
-        return tensor_stats(_array(tensor))
-    except (AttributeError, DecodeError):  # neither numpy nor ml_dtypes knows values of this type
-        return None
-
-
-def _descr(dtype: str) -> str:
-    import numpy as np  # noqa: PLC0415 - as above
-
-    plain = getattr(np, "bool_" if dtype == "bool" else dtype, None)
-    return dtype if plain is None else str(np.dtype(plain).str)

@@ -23,14 +23,12 @@ import numpy as np
 from pytest_npudump.dump.stats.tensor import rows_stats
 from pytest_npudump.errors import RequestError, said
 from pytest_npudump.request import KnownNames
-from pytest_npudump.runtime.modules.capture import (
+from pytest_npudump.runtime.modules.capture import ENTER, LEAVE, Capture
+from pytest_npudump.runtime.modules.seen import (
     BATCHED,
-    ENTER,
     INPUT,
-    LEAVE,
     OUTPUT,
     ROW,
-    Capture,
     Value,
     host_stats,
     tensors_in,
@@ -225,6 +223,7 @@ class CellCapture(Capture):
             self._operator_at[parent, name] = at
             self._paths.append(path)
             self._kinds.append(name)
+            self._modules.append(path)
             chosen = not self._layers or cell in self._layers or KnownNames([path]).meant(self._layers)
             if chosen and (self._only is None or path in self._only):
                 self._wanted.add(at)
@@ -242,7 +241,7 @@ class CellCapture(Capture):
         on_device = not self.tensors and not (self._on_host and self._on_cpu)
         if 0 < value.size <= _SMALL and value.dtype in BATCHED and not self.tensors:
             if self._held > _HELD:
-                self._reduce()
+                self._reduce_copies()
             self._held += value.size
             return _Copy(tensor.copy() if on_device else fetched(tensor).copy())
         row = reduced(tensor, wide=value.wide) if on_device else None
@@ -251,7 +250,7 @@ class CellCapture(Capture):
             return row if array is None else host_stats(array)
         return array.copy()
 
-    def _reduce(self) -> None:
+    def _reduce_copies(self) -> None:
         """Reduce the copies of a step, those of one type and shape together."""
         self._held, alike = 0, defaultdict[Any, list[Any]](list)
         for seen in self._step:
@@ -259,19 +258,20 @@ class CellCapture(Capture):
                 alike[seen.value.dtype, seen.value.shape].append(seen)
         for some in alike.values():
             copies = [seen.found.values.reshape(-1) for seen in some]
+            found: Sequence[Any] = [None] * len(some)
             if self._on_host and self._on_cpu:
                 found = rows_stats(np.stack(copies))
             else:
-                found = _reduced_rows(self._mindspore.ops.stack(copies), wide=self._on_cpu)
-            for at, seen in enumerate(some):
-                seen.found = found[at]
+                self._wait(some, _reduced_rows(self._mindspore.ops.stack(copies), wide=self._on_cpu))
+            for seen, stats in zip(some, found, strict=True):
+                seen.found = stats
 
     def _close(self) -> None:
-        self._reduce()
+        self._reduce_copies()
         super()._close()
 
-    def _stacked(self, rows: list[Any]) -> Any:
-        return self._mindspore.ops.stack(rows)
+    def _joined(self, rows: list[Any]) -> Any:
+        return self._mindspore.ops.concat(rows)
 
 
 class _Copy(NamedTuple):
@@ -322,7 +322,7 @@ def fetched(tensor: Any) -> Any:
 
 
 def reduced(tensor: Any, *, wide: bool = True) -> Any:
-    """Reduce a tensor to its statistics on its device, as :func:`capture.reduced` does.
+    """Reduce a tensor to its statistics on its device, as :func:`.seen.reduced` does.
 
     Args:
         tensor: of any type and shape.

@@ -34,15 +34,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.errors import RuntimeUnavailableError, joined, said
-from pytest_npudump.runtime.modules.capture import (
-    ENTER,
-    LEAVE,
-    OUTPUT,
-    WIDE,
-    Capture,
-    Value,
-    decoded,
-)
+from pytest_npudump.runtime.modules.capture import ENTER, LEAVE, Capture
+from pytest_npudump.runtime.modules.seen import OUTPUT, WIDE, Seen, Value, decoded
 from pytest_npudump.runtime.modules.worker import WORKERS
 
 if TYPE_CHECKING:
@@ -69,13 +62,6 @@ class _Rows(NamedTuple):
     step: int
     first: int
     end: int
-
-
-class _Part(NamedTuple):
-    """The rows of one step in a tensor of a batch: statistics, :func:`reduced` row or elements."""
-
-    value: Value
-    found: Any
 
 
 class TokenCapture(Capture):
@@ -111,7 +97,7 @@ class TokenCapture(Capture):
         self._requests: dict[str, tuple[str, int, int]] = {}
         self._numbers: defaultdict[str, int] = defaultdict(int)
         self._next: dict[str, int] = {}
-        self._held: defaultdict[tuple[str, int, int], defaultdict[tuple[int, int, int], list[_Part]]]
+        self._held: defaultdict[tuple[str, int, int], defaultdict[tuple[int, int, int], list[Seen]]]
         self._held = defaultdict(lambda: defaultdict(list))
         self._scheduled: Mapping[str, int] = {}
 
@@ -207,7 +193,7 @@ class TokenCapture(Capture):
             value = Value(module, kind, slot, dtype, tuple(part.shape), size, part.numel(), wide)
             found = self._found(value, part)
             if found is not None:
-                self._held[request, number, step][module, kind, slot].append(_Part(value, found))
+                self._held[request, number, step][module, kind, slot].append(Seen(value, found))
 
     def stand_in_for(self, asked: TokenCapture) -> None:
         """Pass the tensors of these hooks, which are in compiled code, to a capture that a test asks for."""
@@ -230,21 +216,33 @@ class TokenCapture(Capture):
 
     def _write(self) -> None:
         held, self._held = self._held, defaultdict(lambda: defaultdict(list))
-        for (request, number, step), tensors in sorted(held.items()):
-            folder = self.path.parent.parent / request / str(number) / str(step)
-            whole = [_whole(parts, elements=self.tensors) for parts in tensors.values()]
-            self.steps.append(
-                [(one.value, one.found if isinstance(one.found, Stats) else None) for one in whole]
+        top = self.path.parent.parent
+        try:
+            for request, number in sorted({key[:2] for key in held}):
+                (top / request / str(number)).mkdir(parents=True)
+        except FileExistsError:
+            words = said(
+                "{request}: two engines recorded equal prompts at once, which have one name: give each "
+                "engine, or data-parallel rank, prompts of its own",
+                request=request,
             )
+            self.problems.append(words)
+            return
+        for (request, number, step), tensors in sorted(held.items()):
+            folder = top / request / str(number) / str(step)
+            whole = [_whole(parts, elements=self.tensors) for parts in tensors.values()]
             if self.tensors:
-                self._write_tensors(folder, whole)
+                self._files.write_tensors(folder, whole)
+                for one in whole:
+                    one.found = None
             else:
-                self._write_rows(folder, self.steps[-1])
+                self._files.write_rows(folder, whole)
+            self.steps.append(whole)
         for request in {request for request, *_ in held}:
-            self._write_edges(self.path.parent.parent / request)
+            self._write_edges(top / request)
 
 
-def _whole(parts: Sequence[_Part], *, elements: bool) -> _Part:
+def _whole(parts: Sequence[Seen], *, elements: bool) -> Seen:
     """Return the tensor of all tokens of a step, which several batches may have computed."""
     value = parts[0].value
     sizes = [part.value for part in parts]
@@ -257,10 +255,10 @@ def _whole(parts: Sequence[_Part], *, elements: bool) -> _Part:
     if elements:
         import torch  # noqa: PLC0415 - a worker has it
 
-        return _Part(value, torch.cat(found))
+        return Seen(value, torch.cat(found))
     if not isinstance(found[0], Stats):
         found = [decoded(one.tolist(), part.value) for one, part in zip(found, parts, strict=True)]
-    return _Part(value, Stats.of_parts(found) if len(found) > 1 else found[0])
+    return Seen(value, Stats.of_parts(found) if len(found) > 1 else found[0])
 
 
 def prompt_hash(tokens: Sequence[int]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.graph.model_digests import parameter_block
 from pytest_npudump.record.model_lines import fed_line
-from pytest_npudump.runtime.modules.capture import bytes_of
+from pytest_npudump.runtime.modules.seen import bytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,7 +22,8 @@ from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.errors import FormatError, RequestError
 from pytest_npudump.graph.model_files import read_module_edges
 from pytest_npudump.record.edges import UNKNOWN, Port
-from pytest_npudump.runtime.modules.capture import Capture, Value, decoded, reduced, tensors_in
+from pytest_npudump.runtime.modules.capture import Capture
+from pytest_npudump.runtime.modules.seen import Value, decoded, reduced, tensors_in
 
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
 torch: Any = pytest.importorskip("torch")
@@ -151,6 +152,7 @@ class Shared(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.layer = nn.Linear(4, 4)
+        self.same = self.layer
         self.left, self.right = nn.Sequential(self.layer), nn.Sequential(self.layer, nn.ReLU())
         self.mute = Mute()
 
@@ -169,7 +171,7 @@ def test_a_shared_layer_is_told_apart_by_who_calls_it(tmp_path: Path, compiled: 
     model: Any = Shared()
     if compiled:
         model = torch.compile(model, backend="eager")
-    with Capture(model, tmp_path, layers=["layer", "left.0", "right.0", "mute"]) as capture:
+    with Capture(model, tmp_path, layers=["layer", "same", "left.0", "right.0", "mute"]) as capture:
         model(torch.ones(2, 4))
     assert [*records(capture)] == [
         "layer:output.0",
@@ -177,8 +179,10 @@ def test_a_shared_layer_is_told_apart_by_who_calls_it(tmp_path: Path, compiled: 
         "left.0:output.0",
         "right.0:output.0",
     ]
-    (words,) = capture.notes
+    assert "same is layer, in one module: their calls are turns of layer" in capture.notes
+    (words,) = (one for one in capture.notes if "mute" in one)
     assert ("mute (Mute) returned str, which holds no tensor" in words) is not compiled
+    assert ("not recorded: 1 of 5" in words) is compiled
 
 
 class Square(torch.autograd.Function):  # type: ignore[misc]
@@ -352,6 +356,12 @@ def test_what_cannot_be_trusted_is_one_clear_problem(tmp_path: Path) -> None:
         thread.start()
         thread.join()
 
+    def in_turns() -> None:
+        for _ in range(2):  # the second thread has the number of the first, often
+            thread = threading.Thread(target=model, args=(given,))
+            thread.start()
+            thread.join()
+
     def at_once() -> None:
         started, go_on, others = threading.Event(), threading.Event(), list[BaseException]()
 
@@ -383,6 +393,7 @@ def test_what_cannot_be_trusted_is_one_clear_problem(tmp_path: Path) -> None:
     again = Again()
     cases: list[tuple[Any, Any, dict[str, Any], str]] = [
         (model, in_threads, {}, "called in another thread"),
+        (model, in_turns, {}, "called in another thread"),
         (model, at_once, {}, "called in another thread"),
         (again, lambda: again(torch.ones(3)), {}, "Again was called while it ran"),
         (

@@ -21,9 +21,9 @@ from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.errors import RequestError
 from pytest_npudump.runtime.modules import capture_of
-from pytest_npudump.runtime.modules.capture import Value, decoded
 from pytest_npudump.runtime.modules.cells import reduced
 from pytest_npudump.runtime.modules.parameters import parameter_lines
+from pytest_npudump.runtime.modules.seen import Value, decoded
 from pytest_npudump.runtime.modules.worker import WORKERS, answers, watch
 
 REAL = find_spec("mindspore") is not None or os.environ.get("NPUDUMP_TEST_MINDSPORE") == "1"

@@ -231,6 +231,18 @@ def test_a_second_capture_of_a_test_keeps_what_the_first_has(
     assert found == {(load, rank) for load in range(4) for rank in ((-1,) if ranks == 1 else (0, 1))}
 
 
+def test_equal_prompts_of_two_engines_at_once_are_refused(tmp_path: Path) -> None:
+    """As of data-parallel ranks, of which each is an engine: the second would overwrite the first."""
+    runners = Runner(), Runner()
+    captures = [EngineCapture(LLM(runner), tmp_path, force={}) for runner in runners]
+    with captures[0], captures[1]:
+        runners[0].run({"a": 5, "b": 2})
+        runners[1].run({"b": 2, "again": 2})
+    assert captures[1].problems == []
+    (words,) = captures[0].problems
+    assert words.startswith(f"{prompt_hash(PROMPTS['b'])}: two engines recorded equal prompts at once")
+
+
 def test_workers_that_cannot_be_called_are_told_as_such(tmp_path: Path) -> None:
     class Broken(LLM):
         def collective_rpc(self, name: str, _timeout: float, args: tuple[Any, ...]) -> list[Any]:
