@@ -40,7 +40,7 @@ DATA = TESTS / "data" / "golden"
 LONG = {"where_killed", "s3", "dask", "demonstration", "warm_torch", "frozen", "stocked"}
 """Fixtures whose tests start processes of their own."""
 
-FIRST = ("compare/test_fault_table.py", "plugin", "frozen")
+FIRST = ("runtime/modules/test_on_real_torch.py", "compare/test_fault_table.py", "plugin", "frozen")
 """Where the items lie that take longest: one at the end would leave the other workers idle."""
 
 # asyncio warns in each session that does not configure it, pytest-retry works in one session a process, flaky

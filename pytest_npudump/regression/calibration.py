@@ -132,8 +132,8 @@ def _begun_otherwise(
     """
     if _of_one_thread(first) and _of_one_thread(later):
         first = [each for each in first if not each.key.step]
-    known = {each.digest for each in first}
-    begun = [each for each in later if not each.key.step and each.digest not in known]
+    known = {(each.key.layer, each.digest) for each in first}
+    begun = [each for each in later if not each.key.step and (each.key.layer, each.digest) not in known]
     return frozenset(
         each.key.layer
         for each in begun

@@ -170,8 +170,9 @@ def test_copies_that_the_golden_has_are_compared_with_its_own_and_none_beyond_th
         assert [key for key, _ in failing(judge(golden, both(*factors), terms))] == found
 
 
-def test_what_no_shape_tells_never_passes(compared: Any) -> None:
-    comparison = compared(side({"x": np.ones((6, 5))}), side({"x": np.ones((6, 2))}, {"x": np.ones((6, 2))}))
+@pytest.mark.each(("whole", "parts"), [((6, 5), ((6, 2), (6, 2))), ((6, 2), ((3, 2), (3, 3)))])
+def test_what_no_shape_tells_never_passes(whole: Any, parts: Any, compared: Any) -> None:
+    comparison = compared(side({"x": np.ones(whole)}), side(*({"x": np.ones(part)} for part in parts)))
     assert [key for key, _ in failing(comparison)] == ["x:output.0", "x#rank=1:output.0"]
 
 
@@ -384,6 +385,7 @@ WRONG = [
     ("ranks: 8", "ranks is '8', expected sizes of groups such as 'cp=2 tp=4'"),
     ("ranks: tp2", "ranks is 'tp2', expected sizes of groups such as 'cp=2 tp=4'"),
     ("layouts: {a: 'h[ep]'}\nranks: tp=2", "layouts name the group 'ep', which ranks gives no size"),
+    ("layouts: {'a.*': '{1}[ep] t h'}\nranks: tp=2", "layouts name the group 'ep', which ranks gives no size"),
     ("a: [b", "not YAML"),
 ]
 

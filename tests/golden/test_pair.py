@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -14,9 +16,11 @@ from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError, MisplacedTensorsError
 from pytest_npudump.golden import store
 from pytest_npudump.golden.store import (
+    Recording,
     left_out,
     read_golden,
     recorded_tensors,
+    stage_golden,
     stage_pair,
     tensors_path,
     write_golden,
@@ -24,6 +28,7 @@ from pytest_npudump.golden.store import (
 from pytest_npudump.golden.stored_tensors import KeptTensors, stored_tensors
 from pytest_npudump.golden.tensors import load_tensors, save_tensors
 from pytest_npudump.record.record import Record
+from pytest_npudump.storage import atomic
 from pytest_npudump.storage.atomic import move_file
 
 Make = Any
@@ -243,6 +248,26 @@ def test_a_recording_counts_when_it_is_committed(tmp_path: Path, recording: Make
     found.commit()
     assert held(tmp_path / "a.yaml") == 2.0
     assert beside(tmp_path) == set(old)
+
+
+def test_a_commit_excludes_other_writers_of_what_it_replaces(tmp_path: Path, recording: Make) -> None:
+    def locked(staged: Recording) -> list[str]:
+        taken: list[str] = []
+
+        @contextmanager
+        def noted(path: Path) -> Iterator[Path]:
+            with atomic.locked(path) as target:
+                taken.append(path.name)
+                yield target
+
+        with mock.patch.object(store, "locked", noted):
+            staged.commit()
+        return taken
+
+    assert locked(stage_pair(*recording(1.0), {})) == ["a.safetensors", "a.yaml"]
+    assert locked(stage_pair(*recording(1.0), {})) == ["a.safetensors"]
+    alone = stage_golden(tmp_path / "a.yaml", recording(1.0, rows=2.0)[0])
+    assert locked(Recording(tmp_path / "a.yaml", alone.file, alone.digest)) == ["a.yaml"]
 
 
 def test_a_recording_that_is_discarded_leaves_nothing(tmp_path: Path, recording: Make) -> None:

@@ -12,10 +12,11 @@ from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 
 from pytest_npudump.compare.stats.allowances import Deviations
+from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.record.record import Record
-from pytest_npudump.regression.calibration import FACTORS, hold_out
+from pytest_npudump.regression.calibration import FACTORS, _begun_otherwise, fed_otherwise, hold_out
 from pytest_npudump.regression.measured_noise import (
     Measured,
     calibrated,
@@ -214,3 +215,43 @@ def test_tables_are_of_the_same_values_where_nan_stands_for_nan() -> None:
     assert same_values(table(float("nan"), 1.0), table(float("nan"), 1.0))
     assert not same_values(table(1.0), table(1.0, 2.0))
     assert not same_values(table(1.0), table(1.5))
+
+
+def fed(text: str) -> list[TensorRecord]:
+    """Executions in their order: the input, its value ("?" where unknown), and the thread."""
+    found: list[TensorRecord] = []
+    for name, value, *thread in map(str.split, text.split(", ")):
+        step = sum(one.key.layer == name for one in found)
+        stats = None if value == "?" else Stats(2, *[float(value)] * 3, None, 0, 0, 0)
+        key, stream = TensorKey(name, "output", 0, step=step), int(thread[0]) if thread else 0
+        found.append(
+            TensorRecord(key, "", "float32", (2,), Path(), stats=stats, stream=stream, digest=f"md5:{value}")
+        )
+    return found
+
+
+@pytest.mark.each(
+    ("first", "later", "differing", "begun"),
+    [
+        ("x 1, y 2", "x 1, y 2", "", ""),
+        ("x 1, y 2", "x 1, y 3", "y", "y"),
+        ("x 1, y 2", "x 1.0000001, y 2", "", ""),
+        ("x 1, y 2", "x 2, y 1", "x y", "x y"),
+        ("x 1, x 2", "x 1, x 3", "x", ""),
+        ("x 1, x 2", "x 2, x 1", "x", "x"),
+        ("x 1 0, x 2 1", "x 2 0, x 1 1", "", ""),
+        ("x 1 0, x 2 1", "x 2 0, x 3 1", "x", ""),
+        ("x 1 0, x 2 1", "x 3 0, x 1 1", "x", "x"),
+        ("x 1, x 2", "x 1", "x", ""),
+        ("x ?", "x ?", "", ""),
+        ("x ?", "x 1", "x", "x"),
+        ("y 1", "x 1, y 1", "x", "x"),
+    ],
+)
+def test_inputs_that_differ_between_runs_are_named(
+    first: str, later: str, differing: str, begun: str
+) -> None:
+    """Of a varied run those of its first execution, by all of the first run's where threads ran it."""
+    sides = fed(first), fed(later)
+    assert fed_otherwise(*sides, Tolerances()) == {*differing.split()}
+    assert _begun_otherwise(*sides, Tolerances()) == {*begun.split()}

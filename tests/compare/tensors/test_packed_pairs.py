@@ -232,6 +232,16 @@ def test_layouts_that_differ_are_compared_in_the_one_that_is_asked_for(tmp_path:
         assert (found.difference.outside, found.difference.count) == (0, 32)
 
 
+def test_such_a_type_compares_with_the_values_of_another(tmp_path: Path) -> None:
+    coded = _record(tmp_path / "coded", "hifloat8", (4, 16))
+    _values(coded).astype(np.float32).tofile(path := tmp_path / "plain")
+    plain = replace(coded, dtype="float32", payload=Payload(path, 0, 4 * 64), path=path)
+    for pair in (Pair(coded, plain, "ND"), Pair(plain, coded, "ND")):
+        found = compare_pair(pair).difference
+        assert found is not None
+        assert (found.outside, found.count) == (0, 64)
+
+
 def test_a_payload_that_is_too_short_is_an_error(tmp_path: Path) -> None:
     record = _record(tmp_path / "x", "int4", (64,))
     assert record.payload is not None

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-FOLDER = os.environ.get("NPUDUMP_TORCHAIR", "")
 HERE = Path(__file__)
+BESIDE = set(HERE.parent.glob("test_*.py")) - {HERE}
+NAMES = sorted(path.name for path in BESIDE if 'importorskip("torch")' in path.read_text())
 
 
-@pytest.mark.e2e
 @pytest.mark.skipif(find_spec("torch") is not None, reason="torch is here: the tests beside this one run")
-@pytest.mark.skipif(not FOLDER, reason="NPUDUMP_TORCHAIR names no folder with torch")
-def test_modules_of_the_real_torch() -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-n0", "-pno:cacheprovider", str(HERE.parent)]
-    paths = os.pathsep.join([FOLDER, str(HERE.parents[3])])
-    environment = {**os.environ, "PYTHONPATH": paths, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    done = subprocess.run(
-        [*command, f"--ignore={HERE}", f"--ignore={HERE.with_name('test_cells.py')}"],  # MindSpore's run here
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-        cwd=HERE.parents[3],
-    )
-    assert done.returncode == 0, done.stdout[-8000:]
-    assert " skipped" not in done.stdout, done.stdout[-2000:]
+@pytest.mark.parametrize("name", NAMES)
+def test_modules_of_the_real_torch(warm_torch: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(HERE.parents[3])
+    words = ["-q", "-n0", "-pno:cacheprovider", "--e2e=all", str(HERE.with_name(name))]
+    code, printed, errors = warm_torch.run("-mpytest", *words)
+    assert (code, errors) == (0, ""), printed[-8000:] + errors
+    assert " skipped" not in printed, printed[-2000:]

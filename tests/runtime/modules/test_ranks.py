@@ -66,7 +66,7 @@ from parallel import main
 @pytest.mark.npu_dump(modules=True, map='names.yaml')
 def test_model(tmp_path):
     ranks = int(os.environ.get("RANKS", "1"))
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")
     given = ranks, os.environ.get("FAULT", ""), tmp_path / "store"
     children = [context.Process(target=main, args=(rank, *given)) for rank in range(ranks)]
     for child in children:
