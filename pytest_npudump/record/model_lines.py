@@ -107,7 +107,7 @@ class ModelChange:
     @property
     def changed(self) -> bool:
         """Return whether the models are known to compute something else: other files alone may not."""
-        told = (self.weights, self.attributes, self.operators, self.graph)
+        told = (self.weights, self.attributes, self.operators, self.rewired, self.graph)
         return bool(self.files) and (self.read == NOTHING or any(told))
 
     @property
@@ -119,7 +119,8 @@ class ModelChange:
         """Return the numbers of what differs, and the first operator or file that does."""
         names = ("weights", "permuted", "attributes", "operators")
         counts = {name: len(getattr(self, name)) for name in names}
-        first = next(iter((*self.weights, *self.attributes, *self.operators, *self.files)), None)
+        named = (*self.weights, *self.attributes, *self.operators, *self.rewired, *self.files)
+        first = next(iter(named), None)
         told = {"same_file": self._same_file, "changed": self.changed, "first": first}
         return {**told, "graph": self.graph, **counts, "fed": len(self.fed)}
 
@@ -193,7 +194,9 @@ def _change_of_files(golden: str, run: str) -> ModelChange | None:
         [tuple(side[name]) for name in names] for side, names in zip((old, new), left, strict=True)
     )
     unlike = (Counter(gone) - Counter(added)) | (Counter(added) - Counter(gone))
-    if not unlike and gone != added:  # of operators in another order, weights may have changed places
+    if (
+        moved := not unlike and gone != added
+    ):  # of operators in another order, weights may have changed places
         unlike = Counter(gone)
     strange = [
         {name for name in left[at] if tuple(side[name]) in unlike} for at, side in enumerate((old, new))
@@ -203,12 +206,12 @@ def _change_of_files(golden: str, run: str) -> ModelChange | None:
     operators = [[name for name in left[at] if name in strange[at] and name not in told] for at in (0, 1)]
     pairs = {name: (old[name], new[name]) for name in changed}
     given: list[str] = []
-    if graphs[0] == graphs[1] and read != PARAMETERS:
+    both = old, new
+    plain = [[name for name in operators[at] if not both[at][name][_EXACT]] for at in (0, 1)]
+    renamed = [[name for name in operators[at] if name not in plain[at]] for at in (0, 1)]
+    if graphs[0] == graphs[1] and read != PARAMETERS and not moved and len(renamed[0]) == len(renamed[1]):
         # Of the same operators: some have other names, or attributes for the first time.
-        both = old, new
-        plain = [[name for name in operators[at] if not both[at][name][_EXACT]] for at in (0, 1)]
-        renamed = [[name for name in operators[at] if name not in plain[at]] for at in (0, 1)]
-        pairs |= {now: (old[was], new[now]) for was, now in zip(*renamed, strict=False)}
+        pairs |= {now: (old[was], new[now]) for was, now in zip(*renamed, strict=True)}
         given, operators = [*plain[0], *plain[1]], [[], []]
     weights = [
         name

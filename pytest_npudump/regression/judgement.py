@@ -245,8 +245,8 @@ def _changes(comparison: Comparison, changes: Sequence[Verdict], following: int)
         expected=comparison.expected,
     )
     if following:
-        words += said(", beside {following} that follow from tensors that do not repeat", following=following)
-    way_out = said("-o npudump_fail_on=change lets nothing pass but the golden's own digits")
+        words += said(", besides {following} downstream of nondeterministic tensors", following=following)
+    way_out = said("-o npudump_fail_on=change requires values identical to the golden as printed")
     return (said("{words}, first {key}; {way_out}", words=words, key=changes[0].key, way_out=way_out),)
 
 
@@ -375,9 +375,8 @@ def by_reference_alone(
 def not_recorded(path: Path, result: ReferenceResult, *, tensors: int) -> Result:
     """Return the outcome of an update whose layers differ from the reference: nothing is approved."""
     problem = said(
-        "nothing was recorded: the layers are not shown to agree with the reference {model}; "
-        "to record them all the same, take reference out of the marker or give it the "
-        "tolerance",
+        "nothing was recorded: layers mismatch the reference {model}; to record them anyway, remove "
+        "reference= from the marker or give it a tolerance",
         model=result.model.name,
     )
     outcome = Result(status.FAILED, path, problems=(problem,), tensors=tensors)

@@ -105,17 +105,17 @@ class LayerNames:
             return name
         begun = self._dotted and self.prefix not in {"", name} and name.startswith(self.prefix)
         start = self.prefix.count(self._separator, 1) if begun else 0
-        found = self._cut(name, start, self.room) or self._cut(name, start, self._most)
+        found = self._cut(name, start)
         if not found and start:  # what follows the prefix may be the end of a layer without it
             begun, start = False, 0
-            found = self._cut(name, start, self.room) or self._cut(name, start, self._most)
+            found = self._cut(name, start)
         if not found or found in self.layers:
             return name
         self._used |= begun
         return found
 
-    def _cut(self, name: str, start: int, room: int) -> str:
-        """Return a name without parts that it needs not to be told from others; "" where it is too long."""
+    def _cut(self, name: str, start: int) -> str:
+        """Return a name without parts that it needs not to be told from others; "" where no line has room."""
         parts, last = self._parts(name), name.count(self._separator, 1)
         having = [self._having[part, at == last] for at, part in enumerate(parts)]
         kept = {last} if start else {0, last}
@@ -136,11 +136,11 @@ class LayerNames:
             full = self._separator.join([*parts[:start], f"...{text[4:]}"]) if start else text
             shape = re.compile(".*".join(map(re.escape, full.split("..."))), re.DOTALL)
             meant = {layer for layer in meant if shape.fullmatch(layer)}
-        if width(text) > room:
+        if width(text) > max(self.room, self._most):
             return ""
         for at in range(last - 1, start - 1, -1):
             more = self._joined(parts, kept | {at})
-            if width(more) > room:
+            if width(more) > self.room:
                 break
             kept, text = kept | {at}, more
         return text

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_npudump.compare.stats.verdict import (
     EXTRA,
     FAIL,
+    GRAPH_INPUT,
     MISSING,
     Comparison,
     Verdict,
@@ -15,6 +17,7 @@ from pytest_npudump.compare.stats.verdict import (
     inputs_match,
 )
 from pytest_npudump.compare.tolerances.presets import SAME
+from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.errors import joined
 from pytest_npudump.language.text import first_of
@@ -25,7 +28,6 @@ from pytest_npudump.report.verdicts import times
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.graph.sources import Source, Sources
     from pytest_npudump.regression.result import Result
 
@@ -38,12 +40,24 @@ _SEVERAL = 2
 
 def mismatches(comparison: Comparison) -> str:
     """Count the mismatching tensors, missing ones included, and the new ones."""
-    new = comparison.count(EXTRA)
-    return _("mismatches: {count} of {expected} tensors{new}").format(
-        count=len(comparison.failing) - new,
+    new, failing = comparison.count(EXTRA), once(comparison)
+    again = len(comparison.failing) - len(failing)
+    return _("mismatches: {count} of {expected} tensors{new}{again}").format(
+        count=len(failing) - new,
         expected=comparison.expected,
         new=_(", {new} new").format(new=new) if new else "",
+        again=_(", {again} more of the same input").format(again=again) if again else "",
     )
+
+
+def once(comparison: Comparison) -> list[Verdict]:
+    """Return the mismatches; an input of the graph that is dumped with each of its readers counts once."""
+    seen, found = dict[TensorKey, Verdict](), []
+    for verdict in comparison.failing:
+        first = seen.setdefault(replace(verdict.key.sanitised, turn=0), verdict)
+        if first is verdict or verdict.op_type != GRAPH_INPUT or verdict.reasons != first.reasons:
+            found.append(verdict)
+    return found
 
 
 def origin_lines(
@@ -62,15 +76,15 @@ def origin_lines(
         comparison: of which they are.
         brief: as for :func:`source_lines`.
         traced: as for that.
-        unlike: what is known of a first mismatch that only one side has; "" for no more than that.
+        unlike: what is known of a first mismatch that is fed otherwise, or on one side only; "" for no more.
         models: as for that.
     """
     first = comparison.first
     assert first is not None  # noqa: S101 - something fails
     reason = unlike or explain_first(comparison, feeds_seen=feeds_are_seen(sources, first))
     alone = sources.independent if sources is not None else ()
-    if sources is not None:
-        sources = replace(sources, failing=len(comparison.failing))  # with what only one side has
+    if sources is not None:  # with what only one side has
+        sources = _counted_once(sources, comparison)
     operators = [source for source, _count in by_operator(alone, lambda source: source.key)]
     gone = first.key.name_text in {source.altered for source in operators}
     if sources is not None and ([source.key for source in operators] == [first.key] or gone):
@@ -86,6 +100,14 @@ def origin_lines(
             )
         )
     return lines
+
+
+def _counted_once(sources: Sources, comparison: Comparison) -> Sources:
+    failing = once(comparison)
+    kept = {verdict.key for verdict in failing}
+    again = Counter(verdict.key.layer for verdict in comparison.failing if verdict.key not in kept)
+    found = (replace(one, explains=one.explains - again[one.key.layer]) for one in sources.found)
+    return replace(sources, found=tuple(found), failing=len(failing))
 
 
 def source_lines(
@@ -157,7 +179,7 @@ def _downstream(
     unknown = not (source.known or reason)  # which says so
     doubts = (_("in a cycle"),) * source.cycle + (_("inputs unknown"),) * unknown
     known = [*filter(None, [reason]), words.format(downstream=downstream), *doubts]
-    known += [_("so in {count} executions").format(count=count)] if count > 1 else []
+    known += [_("in {count} executions").format(count=count)] if count > 1 else []
     if source.altered and models is not None:
         words = _("{operator} ({change}), upstream of {key}; {words}")
         known = [one for one in known if one != reason]
@@ -206,8 +228,9 @@ def _model_changes(models: ModelChange, most: int | None, *, counts: bool) -> It
         words = _("the model {names} is another file than the golden's (operators not compared)")
         yield words.format(names=first_of(models.files, most))
     weights = [name for name in models.weights if name not in models.permuted]
-    moved = [_("{name} (axis {axis})").format(name=name, axis=axis) for name, axis in models.permuted.items()]
-    added = [name for name in models.operators if name not in models.removed]
+    axis = _("{name} (axis {axis})") if counts else "{name}"
+    moved = [axis.format(name=name, axis=at) for name, at in models.permuted.items()]
+    gone, added = models.removed, [name for name in models.operators if name not in models.removed]
     rewired = [name for name, cause in models.rewired.items() if cause == name]
     share = ngettext(
         " ({count} of {weighted} operator with weights)",
@@ -218,8 +241,8 @@ def _model_changes(models: ModelChange, most: int | None, *, counts: bool) -> It
         (weights, _("the weights of {names} changed{share}")),
         (moved, _("the channels of the weights of {names} are in another order{share}")),
         (models.attributes, _("the attributes of {names} changed")),
-        (models.removed, ngettext("{names} was removed", "{names} were removed", len(models.removed))),
-        (added, ngettext("{names} was added", "{names} were added", len(added))),
+        (gone, ngettext("operator {names} was removed", "operators {names} were removed", len(gone))),
+        (added, ngettext("operator {names} was added", "operators {names} were added", len(added))),
         (rewired, _("the connections of {names} changed")),
     ):
         if names:
@@ -230,17 +253,16 @@ def _model_changes(models: ModelChange, most: int | None, *, counts: bool) -> It
 
 
 def one_sided(result: Result) -> str:
-    """Describe why only one side has the first mismatch; "" where both have it, or no more is known."""
+    """Describe why the first mismatch is fed otherwise or on one side only; "" where no more is known."""
     first = result.comparison.first if result.comparison is not None else None
+    if first is not None and first.op_type == GRAPH_INPUT and result.models is not None:
+        fed = first.key.model in result.models.fed or (result.models.fed and not first.key.model)
+        return _("an input of the graph: the test feeds it other values") if fed else ""
     if first is None or first.status not in {MISSING, EXTRA}:
         return ""
     layer, asked = first.key.layer, result.origin.layers
     if result.models is not None and first.key.name_text in result.models.operators:
-        return (
-            _("it is only in the golden's model")
-            if first.status == MISSING
-            else _("the golden's model lacks it")
-        )
+        return _("not in the run's model") if first.status == MISSING else _("not in the golden's model")
     if first.status == MISSING and asked and not layers_meant(asked, [layer]):
         return _("layers= in the marker no longer names it")
     return _("what ran or was dumped of it changed there") if _same_model(result.models) else ""

@@ -32,6 +32,7 @@ from pytest_npudump.report.origins import (
     mismatches,
     model_line,
     more_sources,
+    once,
     one_sided,
     origin_lines,
     what_changed,
@@ -341,7 +342,7 @@ def _comparison_lines(
 ) -> list[tuple[str, str]]:
     comparison = result.comparison
     assert comparison is not None  # noqa: S101 - checked by the caller
-    failing = comparison.failing
+    failing = once(comparison)
     cause, _changed = _known(result)
     traced = not (brief and (cause or where_it_begins(result)))
     first, *others = origin_lines(

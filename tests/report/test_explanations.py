@@ -80,7 +80,7 @@ def test_a_conviction_names_all_that_may_have_done_it(given: dict[str, Any], kin
     ]
 
 
-BY_INPUTS = "; a:output.0 differs by its inputs, type, weights or attributes, or by the golden's kernel"
+BY_INPUTS = "; a:output.0 differs by its inputs, type, weights, attributes, or by the golden's kernel"
 
 
 @pytest.mark.each(
