@@ -194,9 +194,8 @@ def _change_of_files(golden: str, run: str) -> ModelChange | None:
         [tuple(side[name]) for name in names] for side, names in zip((old, new), left, strict=True)
     )
     unlike = (Counter(gone) - Counter(added)) | (Counter(added) - Counter(gone))
-    if (
-        moved := not unlike and gone != added
-    ):  # of operators in another order, weights may have changed places
+    swapped = not unlike and gone != added
+    if swapped:  # of operators in another order, weights may have changed places
         unlike = Counter(gone)
     strange = [
         {name for name in left[at] if tuple(side[name]) in unlike} for at, side in enumerate((old, new))
@@ -209,7 +208,7 @@ def _change_of_files(golden: str, run: str) -> ModelChange | None:
     both = old, new
     plain = [[name for name in operators[at] if not both[at][name][_EXACT]] for at in (0, 1)]
     renamed = [[name for name in operators[at] if name not in plain[at]] for at in (0, 1)]
-    if graphs[0] == graphs[1] and read != PARAMETERS and not moved and len(renamed[0]) == len(renamed[1]):
+    if graphs[0] == graphs[1] and read != PARAMETERS and not swapped and len(renamed[0]) == len(renamed[1]):
         # Of the same operators: some have other names, or attributes for the first time.
         pairs |= {now: (old[was], new[now]) for was, now in zip(*renamed, strict=True)}
         given, operators = [*plain[0], *plain[1]], [[], []]
