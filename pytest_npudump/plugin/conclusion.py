@@ -18,7 +18,7 @@ from pytest_npudump.errors import (
     joined,
     said,
 )
-from pytest_npudump.language.text import inert, terminal_columns
+from pytest_npudump.language.text import inert
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.item_case import (
     BAD,
@@ -292,6 +292,10 @@ def conclude(item: pytest.Item, test: CaseSession) -> None:
     _keep_result(item, test, result, result_json(result, None))
 
 
+_SUMMARY = 60
+"""Columns that pytest's short summary has for a layer and words about it, beside the test."""
+
+
 def _recorded_failure(item: pytest.Item, test: CaseSession) -> str:
     """Write the report files of a failing test, keep its result, and return its text."""
     from pytest_npudump.report.layer_names import LayerNames  # noqa: PLC0415 - for failures
@@ -304,8 +308,8 @@ def _recorded_failure(item: pytest.Item, test: CaseSession) -> str:
     asked = {"verbose": verbose, "spent": reporter is not None and reporter.spent}
     lines, item.stash[RESULT]["short"] = failure_lines(result, details, **asked)
     for layer in named(result)[:1]:
-        names = LayerNames.of(result.comparison, terminal_columns())
-        names.fit(names.layers, names.room)
+        names = LayerNames.of(result.comparison, _SUMMARY)
+        names.fit([layer], names.room)
         item.stash[RESULT]["subject"] = layer, names.short(layer)
     text = "\n".join(lines)
     item.stash[RESULT].update(spoken_failure(result, details, text, test.case.settings.lang, **asked))

@@ -51,7 +51,7 @@ GOOD = frozenset({PASSED, RECORDED, UNCHANGED})
 def not_dumped_inside(count: int, model: object, layers: str) -> str:
     """Return the note on operators that no run of the emulator compares, such as ``344`` inside ``If_0``."""
     return said(
-        "operators inside {layers} of model {model} that the emulator does not dump: {count}",
+        "operators not dumped by the emulator: {count}, inside {layers} ({model})",
         count=count,
         model=model,
         layers=layers,

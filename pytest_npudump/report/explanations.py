@@ -425,5 +425,5 @@ def way_out(result: Result) -> str:
         return ""
     return _(
         "to accept:  in the marker, tolerances=[{{'against': 'reference', 'layer': {layer!r}, 'rtol': ..., "
-        "'atol': 0, 'reason': '...'}}]; a fused layer belongs into the file of map="
+        "'atol': 0, 'reason': '...'}}]; list a fused layer in the file of map="
     ).format(layer=first.key.layer)

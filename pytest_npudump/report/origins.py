@@ -140,7 +140,9 @@ def source_lines(
         lines = [_("sources:    {count}: {words}").format(count=len(alone), words=words)]
     if reached:
         named = first_of((source.key for source in reached), 1 if brief else None)
-        lines.append(_("again:      out of tolerance behind tensors that pass: {named}").format(named=named))
+        lines.append(
+            _("again:      out of tolerance again after tensors that pass: {named}").format(named=named)
+        )
     walked = [source for source, _count in alone if source.begins is not None]
     if walked and traced:
         lines.append(_("traced to:  {words}").format(words=first_of(map(_traced, walked), limit)))
@@ -239,7 +241,7 @@ def _model_changes(models: ModelChange, most: int | None, *, counts: bool) -> It
     )
     for names, words in (
         (weights, _("the weights of {names} changed{share}")),
-        (moved, _("the channels of the weights of {names} are in another order{share}")),
+        (moved, _("the weight channels of {names} are permuted{share}")),
         (models.attributes, _("the attributes of {names} changed")),
         (gone, ngettext("operator {names} was removed", "operators {names} were removed", len(gone))),
         (added, ngettext("operator {names} was added", "operators {names} were added", len(added))),
@@ -265,7 +267,7 @@ def one_sided(result: Result) -> str:
         return _("not in the run's model") if first.status == MISSING else _("not in the golden's model")
     if first.status == MISSING and asked and not layers_meant(asked, [layer]):
         return _("layers= in the marker no longer names it")
-    return _("what ran or was dumped of it changed there") if _same_model(result.models) else ""
+    return _("the operators that ran, or the dump, changed there") if _same_model(result.models) else ""
 
 
 def _same_model(models: ModelChange | None) -> bool:

@@ -266,7 +266,8 @@ def _body(
     while by_verdict and len(head) > _HEAD and detail:
         detail -= 1
         head = names.lines(headline(result, detail))
-    untold = detail < _ALL - 1 and _known(result, brief=True)[1] != _known(result)[1]
+    named = (what_changed(result, most, counts=False) for most in (1, None))
+    untold = detail < _ALL - 1 and len({*named}) > 1
     words = _comparison_lines(result, rows, names, rest, brief=brief, untold=untold) if compared else []
     head += _listed(mark("also"), problems, limit)
     head += _scene_lines(result.findings, _DETAILS if brief else None)
@@ -424,7 +425,7 @@ def _reproduction(result: Result, escalation: Escalation) -> str:
         golden = joined(_(", "), [_("{number} {how}").format(number=now[how], how=_(how)) for how in known])
         return _("{words}: {golden}").format(words=words, golden=golden) if golden else words
     if escalation.reproduced is None:
-        return _("it has none of the mismatching tensors")
+        return _("none of the mismatching tensors was dumped")
     rest = ""
     if unseen:
         rest = ngettext(

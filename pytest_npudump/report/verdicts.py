@@ -144,7 +144,7 @@ def sentence(verdict: Verdict, *, against: str = "golden", short: bool = False) 
     if short and far:
         return f"{key}{far}"
     if reason.statistic == PROJECTIONS and reason.golden == 0:
-        words = _("differs by an l2norm of about {actual:.2g}, as projections estimate it").format(
+        words = _("l2norm of the difference about {actual:.2g}, estimated from projections").format(
             actual=reason.actual
         )
     elif reason.statistic in _DISTANCES:

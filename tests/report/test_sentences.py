@@ -35,7 +35,7 @@ SMALL = Alone("convicted", 4e-6, 4.8e-7, "4e-06, limit 4.8e-07; the golden match
 TOO_SMALL = Alone(
     "unknown", 4e-6, 4.8e-6, "its statistics changed by 4e-06, and a healthy error may be 4.8e-06"
 )
-UNDECIDED = Alone("unknown", why="Loop computes with graphs inside of it")
+UNDECIDED = Alone("unknown", why="Loop contains another graph")
 
 
 def operator(alone: Alone, key: TensorKey = FIRST, **given: Any) -> JudgedOperator:
@@ -126,7 +126,7 @@ SENTENCES = [
     ("the test feeds something else to a model of no file", {"models": ModelChange(fed=("net",))},
      "npudump: the inputs of model net changed; first mismatch: ", "byte for byte"),
     ("only channels changed places", {"models": change(weights=("a",), permuted={"a": 1})},
-     "the channels of the weights of a (axis 1)", "the weights of a changed"),
+     "the weight channels of a (axis 1) are permuted", "the weights of a changed"),
     ("an attribute changed and no weight", {"models": change(attributes=("a",))},
      "the attributes of a changed", "the weights of"),
     ("an operator is gone that fed it",
@@ -157,7 +157,7 @@ SENTENCES = [
     ("two operators are wrong", {"isolated": [operator(WRONG), operator(WRONG, BEFORE)]},
      "; and in net/before:output.0", "no other"),
     ("what matches is not known to be all", {"isolated": [operator(RIGHT), operator(UNDECIDED, BEFORE)]},
-     "is undecided: Loop computes", "2 operators match"),
+     "is undecided: Loop contains", "2 operators match"),
 ]  # fmt: skip
 
 

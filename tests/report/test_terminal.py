@@ -182,7 +182,7 @@ CHANGED = ModelChange(("m.onnx",), weights=("a", "b"), attributes=("c",), weight
 REMOVED = "operator n was removed; first mismatch: net/layer_0:output.0 max 1.5"
 REWIRED = "the connections of n changed; first mismatch: net/layer_0"
 WEIGHTS = "the weights of a, b changed (2 of 7 operators with weights); the attributes of c changed"
-MOVED = "the channels of the weights of a (axis 1) are in another order (1 of 7 operators with weights); "
+MOVED = "the weight channels of a (axis 1) are permuted (1 of 7 operators with weights); "
 GRAPH = "the model's graph changed: connections, types or versions of operators; first mismatch: "
 
 
@@ -210,7 +210,7 @@ GRAPH = "the model's graph changed: connections, types or versions of operators;
             "",
         ),
         (CHANGED, f"{WEIGHTS}; first mismatch: net/layer_0", WEIGHTS),
-        (replace(CHANGED, weights=("a",), permuted={"a": 1}, attributes=()), MOVED, MOVED),
+        (replace(CHANGED, weights=("a",), permuted={"a": 1}, attributes=()), MOVED, ""),
         (ModelChange(("m.onnx",), operators=("n",), removed=("n",), read="all"), REMOVED, ""),
         (
             ModelChange(
@@ -246,8 +246,8 @@ MANY = tuple(f"{TRANSFORMER}_{number}" for number in range(3)) + tuple(f"n{at}" 
         (
             replace(CHANGED, weights=MANY, permuted=dict.fromkeys(MANY, 1)),
             0,
-            "the channels of ",
-            "the channels of ",
+            "the weight channels of ",
+            "the weight channels of ",
         ),
         (ModelChange(("m.onnx",), operators=MANY, removed=MANY, read="all"), 0, "operators ", "operators "),
         (None, 9, "possible kernel error in", ""),

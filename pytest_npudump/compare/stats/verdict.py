@@ -411,7 +411,7 @@ def explain_first(comparison: Comparison, *, feeds_seen: bool = False) -> str:
 def _explained(comparison: Comparison, first: Verdict, *, feeds_seen: bool) -> str:
     key = first.key
     if comparison.origin == STRUCTURE:
-        return _("the model changed there, or what ran or was dumped of it")
+        return _("the model, the operators that ran, or the dump changed there")
     moved, unseen, before, own = _about(comparison, key)
     if comparison.origin == LAYER:
         if not own & (moved | unseen):

@@ -107,7 +107,7 @@ def rows_of(side: Any) -> Any:
 A, B, C = "a:output.0", "b:output.0", "c:output.0"
 IN_A = "a:input.0"
 NOT_DUMPED = "not all of its inputs are known"
-CHANGED = "the model changed there, or what ran or was dumped of it"
+CHANGED = "the model, the operators that ran, or the dump changed there"
 BEFORE = "all statistics before it match"
 
 
