@@ -119,7 +119,7 @@ class CalledOperator:
                 held = [one.astype(np.float32).astype(np.float64) for one in (other, moved)]
             noise = max(distance(one, expected.astype(np.float64), largest_of(dtype)) for one in held)
         if noise > _MOST_NOISE:
-            raise NotRecomputedError("a unit in the last place of its arguments makes another result of it")
+            raise NotRecomputedError("1 ULP of its inputs changes its result")
         matrix = self.call.operator.rstrip("_") in _MATRIX
         bounds = healthy(dtype, noise, plain=self.plain and dtype == "float32", matrix=matrix)
         native = self._native_distance(expected)
@@ -188,7 +188,7 @@ class CalledOperator:
         found = self.call.recomputed(reading)
         result = found[self.place] if self.place < len(found) else None
         if result is None:
-            raise NotRecomputedError("on the CPU it gives nothing that could be compared")
+            raise NotRecomputedError("the CPU returned no output to compare")
         return result
 
     def _native_distance(self, expected: Array) -> float:

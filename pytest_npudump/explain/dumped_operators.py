@@ -454,7 +454,7 @@ def _why_no_operator(found: Match, model: ReferenceModel) -> str:
     if found.counterpart.how not in (NAME, MAPPED):
         return f"it is fused of several operators, of which {node.name} is the last"
     if node.captured:
-        return f"{node.operator.op_type} computes with graphs inside of it"
+        return f"{node.operator.op_type} contains another graph"
     if draws_random(node.operator.op_type):
         return f"{node.operator.op_type} draws random numbers"
     return "the model is too large to be computed in float32" if model.halved else ""

@@ -1,9 +1,9 @@
 """Recomputation of an operator from its own inputs, apart from the golden and other operators.
 
-Distances are L2 norms of the difference by that of what was recomputed, in float64. How far off a healthy
-operator is was measured on seven models (PP-OCR's, magika, silero-vad), each operator on the inputs that it
-had, against onnxruntime. Beside that stands what the operator itself makes of inputs that differ by a unit in
-the last place: a sum that cancels is off by more than others, and wrong in nothing.
+Errors are relative L2 norms of the difference to the recomputed tensor, in float64. The limit for a healthy
+operator was measured on seven models (PP-OCR's, magika, silero-vad), each operator on its own inputs, against
+onnxruntime. It grows to the change that 1 ULP of the inputs makes: a sum that cancels has a larger error than
+others, and no fault.
 
 What is computed again is a :class:`Recomputable`: an operator of a model, by onnxruntime, or a call of torch,
 on the CPU.
@@ -203,20 +203,20 @@ def judge_alone(
     try:
         expected = operator.expected()
         if squeezed(output.shape) != squeezed(expected.shape):
-            shapes = f"its shape is {list(output.shape)}, these inputs give {list(expected.shape)}"
+            shapes = f"its shape is {list(output.shape)}, recomputed {list(expected.shape)}"
             return Alone(UNKNOWN, why=shapes)
         actual = output.reshape(expected.shape)
         if expected.dtype.kind in "iub":
             wrong = [int(np.count_nonzero(actual != one)) for one in operator.integers(expected)]
             if not wrong:
-                return Alone(UNKNOWN, why="on the CPU it gives nothing that could be compared")
+                return Alone(UNKNOWN, why="the CPU returned no output to compare")
             if not all(wrong):
                 return Alone(ACQUITTED, 0.0, 0.0)
-            why = f"{wrong[0]} of {actual.size} values are not what these inputs give"
+            why = f"{wrong[0]} of {actual.size} values differ from the recomputed ones"
             alone = Alone(CONVICTED, why=why)
         else:
             if operator.dtype not in HEALTHY or expected.dtype.kind != "f":
-                why = f"how far a healthy operator is off in {operator.dtype} is not known"
+                why = f"the error limit of a healthy operator is unknown for {operator.dtype}"
                 return Alone(UNKNOWN, why=why)
             largest, usual = largest_of(operator.dtype), MARGIN * HEALTHY[operator.dtype].usual
             actual = actual.astype(np.float64)
@@ -261,7 +261,7 @@ def _by_golden(
         )
         return Alone(CONVICTED, alone.apart, limit, why)
     why = said(
-        "its statistics changed by {changed}, and a healthy error may be {most}",
+        "its statistics changed by {changed}, no more than the limit {most} explains",
         changed=f"{changed:.2g}",
         most=f"{alone.allowed:.2g}",
     )
@@ -270,14 +270,12 @@ def _by_golden(
 
 def _by_distance(apart: float, bounds: Healthy, operator: Recomputable) -> Alone:
     if math.isinf(apart) and not operator.finite():
-        return Alone(UNKNOWN, why="its inputs hold NaN or infinities, of which devices make different things")
+        return Alone(UNKNOWN, why="its inputs contain NaN or Inf, which devices treat differently")
     if math.isinf(apart):
-        why = "NaN, infinities or nothing but zeros are not where these inputs have them"
+        why = "NaN, Inf or all zeros where the recomputed tensor has none, or the reverse"
         return Alone(CONVICTED, apart, bounds.most, why)
     if bounds.usual < apart <= bounds.most:
-        why = (
-            f"{bounds.means} may put it off by {bounds.most:.2g}, float32 by no more than {bounds.usual:.2g}"
-        )
+        why = f"limit {bounds.most:.2g} with {bounds.means}, {bounds.usual:.2g} in float32"
         return Alone(UNKNOWN, apart, bounds.most, why)
     return Alone(ACQUITTED if apart <= bounds.usual else CONVICTED, apart, bounds.most)
 
@@ -378,9 +376,9 @@ class Search:
         """Return why no further operator of so many bytes is judged; "" where it is."""
         self._until = self._until or time.monotonic() + self.seconds
         if size > self.nbytes:
-            return said("npudump_dump_limit is reached: no more is read")
+            return said("npudump_dump_limit was reached")
         if time.monotonic() > self._until:
-            return said("it has taken {seconds} s", seconds=self.seconds)
+            return said("the time limit of {seconds} s was reached", seconds=self.seconds)
         self.nbytes -= size
         return ""
 
@@ -437,7 +435,7 @@ def isolate(
             alones = [judge_alone(operator, of_key) for operator in found]
             if len({alone.verdict for alone in alones}) > 1:
                 name = found[0].name
-                raise NotAtHandError(f"{name} gave these values {len(found)} times, not all of them rightly")
+                raise NotAtHandError(f"{name} returned these values {len(found)} times, and only some match")
             alone = alones[0]
         except NpudumpError as error:
             alone = Alone(UNKNOWN, why=str(error))

@@ -10,6 +10,7 @@ import math
 import re
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,6 +49,8 @@ class Source:
         known: whether all that feeds it is known; where it is not, it may have a cause that is not seen.
         cycle: whether it is fed by what it feeds, so that none of these is before the others.
         fed: whether any tensor that was compared feeds it.
+        altered: the nearest operator upstream that is known to have changed, or to be gone; "" where that
+            is its own, or none is known.
     """
 
     key: TensorKey
@@ -59,6 +62,7 @@ class Source:
     known: bool = True
     cycle: bool = False
     fed: bool = False
+    altered: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data."""
@@ -108,7 +112,13 @@ class Sources:
 
 
 def find_sources(
-    comparison: Comparison, edges: Edges, tolerances: Tolerances, *, repeats: bool = False, walks: bool = True
+    comparison: Comparison,
+    edges: Edges,
+    tolerances: Tolerances,
+    *,
+    repeats: bool = False,
+    walks: bool = True,
+    altered: Mapping[str, str] = MappingProxyType({}),
 ) -> Sources | None:
     """Return the sources of a comparison's failures.
 
@@ -119,6 +129,8 @@ def find_sources(
         repeats: whether a repetition of the golden's run gives the golden, bit for bit, but for tensors of
             which the comparison knows that they do not.
         walks: whether a change is followed among tensors that pass: not where all of them differ by rounding.
+        altered: operators of which it is known that they changed, or what feeds them, each with the one that
+            did; names as in keys.
 
     Returns:
         None where nothing that both sides have fails, or nothing is known of what feeds any that does.
@@ -172,10 +184,22 @@ def find_sources(
                 known=at not in origins.doubtful,
                 cycle=at in origins.cycles,
                 fed=bool(graph.parents[at]),
+                altered=_altered(at, graph, altered),
             )
         )
     unplaced = tuple(graph.keys[at] for at in origins.unplaced)
     return Sources(tuple(found), len(failing), unplaced, edges.told_by)
+
+
+def _altered(position: int, graph: TensorGraph, altered: Mapping[str, str]) -> str:
+    """Return the nearest changed operator upstream of a tensor; "" where it is its own, or none is known."""
+    own, waiting, seen = graph.keys[position].name_text, [position] if altered else [], {position}
+    for at in waiting:  # which grows
+        if name := altered.get(graph.keys[at].name_text):
+            return "" if name == own else name
+        waiting += [parent for parent in graph.parents[at] if parent not in seen]
+        seen.update(graph.parents[at])
+    return ""
 
 
 def _without_cycle(number: int, behind: Sequence[int | None]) -> int | None:

@@ -145,15 +145,22 @@ def hung(line: str, columns: int | None) -> list[str]:
     if _WHOLE.match(text):
         return [line]
     hang = width(label) if label.strip() else len(label) + 2
-    first, *rest = wrapped(text, columns - width(label))
-    return [label + first, *(" " * hang + one for one in wrapped(" ".join(rest), columns - hang) if one)]
+    first, *rest = wrapped(text, columns - width(label), columns - hang)
+    return [label + first, *(" " * hang + one for one in rest)]
 
 
-def wrapped(text: str, columns: int) -> list[str]:
-    """Return text as lines that take at most that many columns, but for longer words."""
+def wrapped(text: str, columns: int, later: int | None = None) -> list[str]:
+    """Return text as lines of at most so many columns, but for longer words.
+
+    Args:
+        text: without ends of lines.
+        columns: of the first line.
+        later: of all others; None for as many.
+    """
     lines = [""]
     for piece in re.findall(_PIECE, " ".join(text.split())):
-        if width(lines[-1]) + width(piece.rstrip()) > columns and lines[-1]:
+        room = columns if later is None or len(lines) == 1 else later
+        if width(lines[-1]) + width(piece.rstrip()) > room and lines[-1]:
             lines[-1] = lines[-1].rstrip()
             lines.append("")
         lines[-1] += piece if lines[-1] else piece.lstrip()

@@ -60,12 +60,12 @@ def inside(model: Any) -> tuple[tuple[str, str], ...]:
     """Return the operators that are inside those of a ``ModelProto``'s graph, so that no dump has them.
 
     Returns:
-        Their names, "" for one without, each with the type of the operator that holds it: ``If``, ``Loop``,
-        ``Scan``, or a function of the model.
+        Their names, "" for one without, each with the name of the operator that holds it: an ``If``, a
+        ``Loop``, a ``Scan``, or a function of the model.
     """
     bodies = {(function.domain, function.name): function.node for function in model.functions}
-    found = []
-    for outer in model.graph.node:
+    found, outside = [], [node for node in model.graph.node if node.op_type != _CONSTANT]
+    for outer, name in zip(outside, names_of(model.graph.node), strict=True):
         nodes, entered = [outer], set()
         while nodes:
             node = nodes.pop()
@@ -76,7 +76,7 @@ def inside(model: Any) -> tuple[tuple[str, str], ...]:
                 entered.add(key)
                 nodes += bodies[key]
             if node is not outer and node.op_type != _CONSTANT:
-                found.append((node.name, outer.op_type))
+                found.append((node.name, name))
     return tuple(found)
 
 

@@ -21,7 +21,7 @@ from pytest_npudump.errors import said
 from pytest_npudump.language import ENGLISH, chosen
 from pytest_npudump.language.text import cut, hung, inert, terminal_columns, width
 from pytest_npudump.language.translation import gettext as _, is_english, ngettext, speaking, spoken
-from pytest_npudump.regression.result import GOOD, Result
+from pytest_npudump.regression.result import GOOD, Result, is_not_dumped
 from pytest_npudump.report.files import ReportFiles
 from pytest_npudump.report.verdicts import plain, shown
 
@@ -353,7 +353,7 @@ def write_notes(directory: Path, prefix: str, notes: Sequence[Note]) -> ReportFi
 
 def note_lines(notes: Sequence[Note], files: ReportFiles, *, verbose: bool) -> list[str]:
     """Return the terminal's notes of passed tests: some and where the rest is, or everything."""
-    telling = [note for note in notes if note.passed]
+    telling = [note for note in notes if note.passed and not is_not_dumped(note.text)]  # which are counted
     chosen = telling if verbose else telling[:_NOTES]
     lines = [plain(_line(note, verbose=verbose)) for note in chosen]
     if files.problem:

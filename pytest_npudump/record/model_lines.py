@@ -75,8 +75,10 @@ class ModelChange:
         weights: operators whose weights are others.
         permuted: those of them whose weights are in another order along an axis, each with the axis.
         attributes: operators whose attributes are others.
-        operators: operators with weights or attributes that are new or gone.
-        graph: whether operators feed others, or are of other types or versions.
+        operators: operators that are new or gone.
+        removed: those of them that are gone.
+        rewired: operators that other ones feed, each with the removed or added operator of these, or itself.
+        graph: whether operators feed others, or are of other types or versions, and none is new or gone.
         weighted: number of operators with weights in the run.
         read: what the files tell besides their bytes: :data:`ALL`; :data:`WEIGHTS`, with the graph and some
             attributes, of oms; :data:`PARAMETERS` of a model in no file; or :data:`NOTHING`.
@@ -89,6 +91,8 @@ class ModelChange:
     permuted: Mapping[str, int] = field(default_factory=dict)
     attributes: tuple[str, ...] = ()
     operators: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    rewired: Mapping[str, str] = field(default_factory=dict)
     graph: bool = False
     weighted: int = 0
     read: str = NOTHING
@@ -96,13 +100,19 @@ class ModelChange:
     mixed: bool = False
 
     def names(self, operator: str) -> bool:
-        """Return whether the weights or attributes of an operator are others."""
-        return operator in self.weights or operator in self.attributes
+        """Return whether the weights, attributes or connections of an operator are others."""
+        return operator in self.weights or operator in self.attributes or operator in self.rewired
+
+    @property
+    def altered(self) -> Mapping[str, str]:
+        """Return each operator that changed, or that such a one feeds, with the one that changed."""
+        added = (name for name in self.operators if name not in self.removed)
+        return {**{name: name for name in (*self.weights, *self.attributes, *added)}, **self.rewired}
 
     @property
     def changed(self) -> bool:
         """Return whether the models are known to compute something else: other files alone may not."""
-        told = (self.weights, self.attributes, self.operators, self.graph)
+        told = (self.weights, self.attributes, self.operators, self.rewired, self.graph)
         return any(told) or (bool(self.files) and self.read == NOTHING)
 
     @property
@@ -114,7 +124,8 @@ class ModelChange:
         """Return the numbers of what differs, and the first operator or file that does."""
         names = ("weights", "permuted", "attributes", "operators")
         counts = {name: len(getattr(self, name)) for name in names}
-        first = next(iter((*self.weights, *self.attributes, *self.operators, *self.files)), None)
+        named = (*self.weights, *self.attributes, *self.operators, *self.rewired, *self.files)
+        first = next(iter(named), None)
         told = {"same_file": self._same_file, "changed": self.changed, "first": first}
         return {**told, "graph": self.graph, **counts, "fed": len(self.fed)}
 
@@ -188,15 +199,24 @@ def _change_of_files(golden: str, run: str) -> ModelChange | None:
         [tuple(side[name]) for name in names] for side, names in zip((old, new), left, strict=True)
     )
     unlike = (Counter(gone) - Counter(added)) | (Counter(added) - Counter(gone))
-    if not unlike and gone != added:  # of operators in another order, weights may have changed places
+    swapped = not unlike and gone != added
+    if swapped:  # of operators in another order, weights may have changed places
         unlike = Counter(gone)
     strange = [
         {name for name in left[at] if tuple(side[name]) in unlike} for at, side in enumerate((old, new))
     ]
     changed = [name for name in changed if name not in shifted or all(name in names for names in strange)]
     told = {*changed}
-    operators = [name for at in (0, 1) for name in left[at] if name in strange[at] and name not in told]
+    operators = [[name for name in left[at] if name in strange[at] and name not in told] for at in (0, 1)]
     pairs = {name: (old[name], new[name]) for name in changed}
+    given: list[str] = []
+    both = old, new
+    plain = [[name for name in operators[at] if not both[at][name][_EXACT]] for at in (0, 1)]
+    renamed = [[name for name in operators[at] if name not in plain[at]] for at in (0, 1)]
+    if graphs[0] == graphs[1] and read != PARAMETERS and not swapped and len(renamed[0]) == len(renamed[1]):
+        # Of the same operators: some have other names, or attributes for the first time.
+        pairs |= {now: (old[was], new[now]) for was, now in zip(*renamed, strict=True)}
+        given, operators = [*plain[0], *plain[1]], [[], []]
     weights = [
         name
         for name, (was, now) in pairs.items()
@@ -205,15 +225,16 @@ def _change_of_files(golden: str, run: str) -> ModelChange | None:
     attributes = [name for name, (was, now) in pairs.items() if was[0][_ATTRIBUTES] != now[0][_ATTRIBUTES]]
     known = tuple(name for name in others if files[0].get(name, ("",))[0] != SEVERAL)
     weighted = sum(bool(words[_EXACT]) for words in new.values())
+    attributes += given
     found = ModelChange(known, weighted=weighted, mixed=known != others)
     if NONE in (*graphs[0], *graphs[1]):
         return found
     read = WEIGHTS if formats == {"om"} else read
-    found = replace(found, read=read, graph=graphs[0] != graphs[1] and not operators)
+    found = replace(found, read=read, graph=graphs[0] != graphs[1] and not any(operators))
     permuted = {
         name: axis
         for name in reversed(weights)
-        for axis, pair in reversed([*enumerate(zip(old[name][_BY_AXIS], new[name][_BY_AXIS], strict=False))])
+        for axis, pair in reversed([*enumerate(zip(*(side[_BY_AXIS] for side in pairs[name]), strict=False))])
         if pair[0] == pair[1]
     }
     return replace(
@@ -221,7 +242,8 @@ def _change_of_files(golden: str, run: str) -> ModelChange | None:
         weights=tuple(weights),
         permuted={name: permuted[name] for name in weights if name in permuted},
         attributes=tuple(attributes),
-        operators=tuple(dict.fromkeys(operators)),
+        operators=tuple(dict.fromkeys(operators[0] + operators[1])),
+        removed=tuple(operators[0]),
     )
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_npudump.graph.sources import Sources
+    from pytest_npudump.record.model_lines import ModelChange
 
 
 def edges_to_keep(
@@ -76,6 +77,7 @@ def sources_of(
     golden: Record,
     comparison: Comparison,
     at_hand: Callable[[StatsTable], tuple[Edges, tuple[str, ...]]] | None = None,
+    models: ModelChange | None = None,
 ) -> tuple[Sources | None, tuple[str, ...]]:
     """Return the sources of a failure, and notes.
 
@@ -87,6 +89,7 @@ def sources_of(
         golden: what the run was compared with.
         comparison: of both.
         at_hand: returns the edges of the run and notes; None where nothing does.
+        models: how the run's differ from the golden's; None where that is not known.
     """
     if not comparison.count(FAIL):
         return None, ()
@@ -98,7 +101,9 @@ def sources_of(
         edges = found if found.feeds else edges
     same = comparison.numerics is not None and comparison.numerics.bounds == SAME
     repeats = same and bool(comparison.repeats)
-    return find_sources(comparison, edges, comparison.tolerances, repeats=repeats), notes
+    altered = models.altered if models is not None else {}
+    sources = find_sources(comparison, edges, comparison.tolerances, repeats=repeats, altered=altered)
+    return sources, notes
 
 
 def edges_kept(golden: Record | None, table: StatsTable) -> Edges:

@@ -143,10 +143,9 @@ def _inside_words(request: DumpRequest, inside: Mapping[str, Sequence[tuple[str,
     """Count the requested operators of each model that the emulator does not see."""
     for model, held in inside.items():
         wanted = layers_meant(request.layers, (name for name, _ in held))
-        types = [kind for name, kind in held if not request.layers or name in wanted]
-        if types:
-            kinds = ", ".join(dict.fromkeys(types))
-            yield not_dumped_inside(len(types), model, kinds)
+        outside = [layer for name, layer in held if not request.layers or name in wanted]
+        if outside:
+            yield not_dumped_inside(len(outside), model, first_of(dict.fromkeys(outside), 3))
 
 
 def _surroundings(dump_path: Path) -> Iterator[str]:

@@ -404,7 +404,7 @@ def _why(outcome: Result) -> str:
         )
     else:
         words = next(iter(outcome.problems), said("the reference or the scene"))
-    return said("the golden was written anew because the run differed from it: {words}", words=words)
+    return said("the golden was rewritten because of mismatches: {words}", words=words)
 
 
 def _error(case: Case, problem: str) -> tuple[Result, Settled]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.judge import Terms, judge, judge_tables
 from pytest_npudump.compare.stats.allowances import bounds_by_measurement, told_by_both
 from pytest_npudump.compare.stats.tables import describe_not_finite
-from pytest_npudump.compare.stats.verdict import FAIL, Comparison, Verdict, key_at
+from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING, Comparison, Verdict, key_at
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import GOLDEN as AGAINST_GOLDEN, Tolerances
-from pytest_npudump.dump.records import Dump, sanitise
+from pytest_npudump.dump.records import Dump, TensorKey, sanitise
 from pytest_npudump.dump.table import StatsTable, layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError, GoldenMissingError, said
 from pytest_npudump.golden.store import left_out
@@ -24,7 +24,7 @@ from pytest_npudump.golden.stored_tensors import (
 )
 from pytest_npudump.golden.variants import foreign, unsaid
 from pytest_npudump.language.text import first_of
-from pytest_npudump.record.edges import layer_at
+from pytest_npudump.record.edges import SEVERAL, UNKNOWN, layer_at
 from pytest_npudump.record.model_lines import ModelChange, change_of_models
 from pytest_npudump.record.record import EMPTY, MODELS, Record, left_out_of
 from pytest_npudump.regression import result as status
@@ -134,7 +134,10 @@ def judge_run(
     verdict = status.PASSED if not comparison.failing and not problems else status.FAILED
     if lacking and verdict == status.PASSED:
         verdict = status.ERROR
-    sources, unread = sources_of(golden, comparison, at_hand)
+    models = _change_of_models(terms, golden, run)
+    if models is not None and (models.graph or models.operators) and comparison.failing and not terms.layers:
+        models = _named_changes(models, golden, run, comparison, at_hand)
+    sources, unread = sources_of(golden, comparison, at_hand, models)
     why = (terms.why,) if terms.why else ()
     notes = (why, run.notes, unsaid(golden), notes_on(golden, run.extra.get(EMPTY)))
     return Result(
@@ -149,7 +152,7 @@ def judge_run(
         sources=sources,
         changes=changes,
         idle_rules=_idle_rules(terms, comparison),
-        models=_change_of_models(terms, golden, run),
+        models=models,
     )
 
 
@@ -157,6 +160,55 @@ def _change_of_models(terms: Terms, golden: Record, run: Record) -> ModelChange 
     if terms.names is not None and MODELS in golden.blocks and MODELS in run.blocks:
         golden = terms.names.renamed(golden, run)
     return change_of_models(golden.blocks.get(MODELS, ""), run.blocks.get(MODELS, ""))
+
+
+def _named_changes(
+    models: ModelChange,
+    golden: Record,
+    run: Record,
+    comparison: Comparison,
+    at_hand: Callable[[StatsTable], tuple[Edges, tuple[str, ...]]] | None,
+) -> ModelChange:
+    """Name what changed in a graph by the layers and edges of both sides: digests tell of a part of them."""
+    after = at_hand(comparison.actual)[0] if at_hand is not None else edges_of(run)
+    sides = [{sanitise(layer_of(key)) for key in side.table.keys} for side in (golden, run)]
+    both, lost = sides[0] & sides[1], {EXTRA: dict[str, None](), MISSING: dict[str, None]()}
+    for verdict in comparison.failing:
+        name = sanitise(verdict.key.layer)
+        if (
+            verdict.status in lost
+            and name not in both
+            and (verdict.status == EXTRA or name not in after.feeds)
+        ):
+            lost[verdict.status][verdict.key.name_text] = None
+    removed, added = (
+        dict.fromkeys((*names, *lost[status]))
+        for status, names in (
+            (MISSING, models.removed),
+            (EXTRA, [name for name in models.operators if name not in models.removed]),
+        )
+    )
+    names = [dict.fromkeys(name for name in side if sanitise(name) not in both) for side in (removed, added)]
+    kept = dict.fromkeys(name for name in models.operators if sanitise(name) in both)
+    shown = {sanitise(name): name for side in names for name in side}
+    before, after = edges_of(golden).restricted(sides[0]), after.restricted(sides[1])
+    rewired = {}
+    for key in golden.table.keys:
+        name = sanitise(layer_of(key))
+        was, now = before.feeds.get(name), after.feeds.get(name)
+        if was and now and name in both and not {UNKNOWN, SEVERAL} & {*was, *now} and was != now:
+            ports = [sanitise(port.layer) for port in (*was, *now) if port is not None]
+            text = TensorKey.parse(key).name_text
+            rewired[text] = next((shown[port] for port in ports if port in shown), text)
+    told = bool(names[0] or names[1] or rewired)
+    return replace(
+        models,
+        attributes=(*models.attributes, *(name for name in kept if name not in models.attributes)),
+        operators=(*names[0], *names[1]),
+        removed=tuple(names[0]),
+        rewired=rewired,
+        graph=not told,
+    )
 
 
 def _not_approved(terms: Terms, comparison: Comparison) -> tuple[str, ...]:
@@ -193,8 +245,8 @@ def _changes(comparison: Comparison, changes: Sequence[Verdict], following: int)
         expected=comparison.expected,
     )
     if following:
-        words += said(", beside {following} that follow from tensors that do not repeat", following=following)
-    way_out = said("-o npudump_fail_on=change lets nothing pass but the golden's own digits")
+        words += said(", besides {following} downstream of nondeterministic tensors", following=following)
+    way_out = said("-o npudump_fail_on=change requires values identical to the golden as printed")
     return (said("{words}, first {key}; {way_out}", words=words, key=changes[0].key, way_out=way_out),)
 
 
@@ -323,9 +375,8 @@ def by_reference_alone(
 def not_recorded(path: Path, result: ReferenceResult, *, tensors: int) -> Result:
     """Return the outcome of an update whose layers differ from the reference: nothing is approved."""
     problem = said(
-        "nothing was recorded: the layers are not shown to agree with the reference {model}; "
-        "to record them all the same, take reference out of the marker or give it the "
-        "tolerance",
+        "nothing was recorded: layers mismatch the reference {model}; to record them anyway, remove "
+        "reference= from the marker or give it a tolerance",
         model=result.model.name,
     )
     outcome = Result(status.FAILED, path, problems=(problem,), tensors=tensors)

@@ -67,8 +67,8 @@ class Measured:
             return self
         if self.cells or not same_values(previous.table, table):
             note = said(
-                "the calibration of the golden that was there is dropped, as its values have "
-                "changed: measure anew with --npudump-update-golden=calibrate"
+                "the calibration of the previous golden was removed, as its values changed; measure again "
+                "with --npudump-update-golden=calibrate"
             )
             return replace(self, notes=(*self.notes, note))
         head = {**self.head, CALIBRATION: previous.extra[CALIBRATION]}
@@ -98,7 +98,7 @@ def once(reason: str) -> Measured:
     Args:
         reason: why it did not run again, for the note; "" where nobody wanted that.
     """
-    words = said("the golden does not know whether the test repeats: {reason}", reason=reason)
+    words = said("unknown whether the test is deterministic: {reason}", reason=reason)
     return Measured((), {REPEATS: Repeats(1).to_head()}, (words,) if reason else ())
 
 
@@ -113,8 +113,8 @@ def repeated(alike: Sequence[Deviations], *, filtered: bool = False) -> Measured
     repeats = _repeats(alike, filtered=filtered)
     unseeded = _beyond(alike, exact=False).any()
     advice = said(
-        "later runs will fail for it: give the test a seed, or measure its bounds with "
-        "--npudump-update-golden --npudump-update-golden=calibrate"
+        "later runs will fail: give the test a seed, or measure its tolerances with "
+        "--npudump-update-golden=calibrate"
     )
     notes = _repeat_notes(alike, repeats, advice if unseeded else "")
     return Measured(cells, {REPEATS: repeats.to_head()}, notes)
@@ -141,7 +141,7 @@ def calibrated(
     repeats = _repeats(alike, filtered=filtered)
     calibration = Calibration(len(members), factor, varied)
     head = {REPEATS: repeats.to_head(), CALIBRATION: calibration.to_head()}
-    return Measured(cells, head, _repeat_notes(alike, repeats, said("the bounds measured here allow for it")))
+    return Measured(cells, head, _repeat_notes(alike, repeats, said("the measured tolerances allow for it")))
 
 
 def _noise(members: Sequence[Deviations], alike: Sequence[Deviations]) -> list[Noise]:
@@ -205,23 +205,23 @@ def _repeat_notes(alike: Sequence[Deviations], repeats: Repeats, way_out: str) -
     if layers := first_of(repeats.not_deterministic):
         culprit = said("first seen at: {layers}", layers=layers)
     elif first.io == _INPUT:
-        culprit = said("what the test feeds its model differs already")
+        culprit = said("the inputs of the model already differ")
     else:
         culprit = said("first seen at {layer}, whose inputs are not dumped", layer=first.layer)
     beyond, exact = int(_beyond(alike, exact=False).sum()), int(_beyond(alike, exact=True).sum())
     parts = [said(", {beyond} of them by more than their tolerance", beyond=beyond) if beyond else ""]
     parts += [
-        said(", {exact} of them of types that are compared as exact otherwise", exact=exact) if exact else ""
+        said(", {exact} of them of types that are otherwise compared exactly", exact=exact) if exact else ""
     ]
     note = said(
-        "{count} of {total} tensors are not the same in {runs} runs alike{parts} "
+        "{count} of {total} tensors differ between {runs} equal runs{parts} "
         "({culprit}): their spread is in the golden's column noise; {way_out}",
         count=int(differs.sum()),
         total=len(differs),
         runs=repeats.runs,
         parts=joined("", parts),
         culprit=culprit,
-        way_out=way_out or said("no run is changed that differs as much"),
+        way_out=way_out or said("a run that differs as much counts as unchanged"),
     )
     return (note,)
 

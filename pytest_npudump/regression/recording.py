@@ -65,7 +65,7 @@ def record(
         measured: what is known of its noise.
     """
     if not len(table):
-        problem = said("nothing was recorded: no kernel writes any of the tensors that were dumped")
+        problem = said("nothing was recorded: no kernel wrote any of the dumped tensors")
         return Result(status.ERROR, case.goldens.path, problems=(problem,), part=first.part, run=first.run)
     measured = measured.with_calibration_of(golden, table)
     producer = case.runtime.producer()
@@ -98,8 +98,8 @@ def _random_notes(case: Case, dump: Dump) -> tuple[str, ...]:
     if not drawing:
         return ()
     note = said(
-        "{words}: the golden holds for the numbers of this run only, unless a seed "
-        "is fixed; give these operators one, or leave what depends on them out with layers",
+        "{words}: the golden is valid for this run's numbers only, unless a seed is fixed; give these "
+        "operators one, or exclude their downstream layers with layers=",
         words=drawing_words(drawing),
     )
     return (note,)

@@ -48,14 +48,19 @@ GOOD = frozenset({PASSED, RECORDED, UNCHANGED})
 """Statuses of tests that may pass."""
 
 
-def not_dumped_inside(count: int, model: object, kinds: str) -> str:
-    """Return the note on operators that no run of the emulator compares, such as ``344`` inside ``If``."""
+def not_dumped_inside(count: int, model: object, layers: str) -> str:
+    """Return the note on operators that no run of the emulator compares, such as ``344`` inside ``If_0``."""
     return said(
-        "not dumped by the emulator: {count} of the operators of {model}, inside {kinds}",
+        "operators not dumped by the emulator: {count}, inside {layers} ({model})",
         count=count,
         model=model,
-        kinds=kinds,
+        layers=layers,
     )
+
+
+def is_not_dumped(note: object) -> bool:
+    """Return whether a note is :func:`not_dumped_inside`."""
+    return getattr(note, "template", "") == getattr(not_dumped_inside(0, "", ""), "template", None)
 
 
 class SceneFinding(Protocol):

@@ -19,9 +19,9 @@ from pytest_npudump.explain.rounding import DEVICE, DTYPE
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _, spoken
-from pytest_npudump.record.model_lines import ALL, ModelChange
+from pytest_npudump.record.model_lines import ALL, NOTHING, WEIGHTS, ModelChange
 from pytest_npudump.report.layer_names import LayerNames
-from pytest_npudump.report.origins import feeds_are_seen, more_sources, source_lines
+from pytest_npudump.report.origins import by_operator, feeds_are_seen, more_sources, source_lines
 from pytest_npudump.report.verdicts import (
     COLUMNS,
     PROJECTIONS,
@@ -140,6 +140,7 @@ def isolated_lines(
     most: int | None = None,
     models: ModelChange | None = None,
     fed: Collection[str] = (),
+    matched: Collection[str] = (),
     ended: str = "",
 ) -> list[str]:
     """Return a line for each operator that is convicted, then one for all that match, then the undecided.
@@ -153,12 +154,12 @@ def isolated_lines(
         most: lines of one kind; None for as many as that takes.
         models: how the models differ from the golden's; None where that is not known.
         fed: keys of those whose inputs are the golden's.
+        matched: keys of those the statistics of whose inputs match.
         ended: where the search for a cause ended.
     """
-    convicted = [one for one in isolated if one.alone.verdict == CONVICTED]
     ranked = sorted(isolated, key=lambda one: (one.upstream, one.key not in begins))
-    matching = [one for one in ranked if one.alone.verdict == ACQUITTED]
-    undecided = [one for one in ranked if one.alone.verdict == UNKNOWN and one.alone.why != NO_OPERATOR]
+    convicted, matching = _judged(isolated, CONVICTED), _judged(ranked, ACQUITTED)
+    undecided = [one for one in _judged(ranked, UNKNOWN) if one.alone.why != NO_OPERATOR]
     told = _("recomputed: {key} is undecided: {why}")
     others = [
         told.format(key=one.key, why=spoken(one.alone.why)) + _error(one)
@@ -167,7 +168,9 @@ def isolated_lines(
     ]
     if matching:  # behind suspects that are undecided, unless it tells of another suspect
         at = len(others) if matching[0].upstream else 0
-        others.insert(at, _matching(matching, models, fed, brief=brief, cause=bool(convicted)))
+        others.insert(
+            at, _matching(matching, models, fed, matched=matched, brief=brief, cause=bool(convicted))
+        )
     changed = models is not None and any(models.names(one.key.name_text) for one in matching)
     if ended and others and not convicted and not changed:
         others[0] += _("; {ended}").format(ended=spoken(ended))
@@ -184,6 +187,12 @@ def isolated_lines(
             line = _("pattern: {pattern}").format(pattern=spoken(str(one.pattern)))
             lines.append(_("elements:   {key}: {line}").format(key=one.key, line=line))
     return [*lines, *others[:most]]
+
+
+def _judged(isolated: Sequence[JudgedOperator], verdict: str) -> list[JudgedOperator]:
+    """Return the operators with a verdict: of several executions, which are alike, the first."""
+    found = (one for one in isolated if one.alone.verdict == verdict)
+    return [one for one, _count in by_operator(found, lambda one: one.key)]
 
 
 _INPUTS = 'acl_json={"dump_mode": "all"}'
@@ -203,6 +212,7 @@ def _matching(
     models: ModelChange | None,
     fed: Collection[str],
     *,
+    matched: Collection[str],
     brief: bool,
     cause: bool,
 ) -> str:
@@ -221,14 +231,33 @@ def _matching(
         or (models is not None and (models.mixed or models.names(first.key.name_text)))
     ):
         return words
-    means = _("{words}; {key} differs by its inputs, type, weights or attributes, or by the golden's kernel")
+    possible = _possible(models, call=bool(first.call), matched=str(first.key) in matched)
+    means = _("{words}; {key} differs by its {possible}, or by the golden's kernel")
     if str(first.key) in fed:
         means = _("{words}; {key} differs by the golden's kernel")
-    elif models is not None and not models.files and models.read == ALL and not first.call:
-        means = _("{words}; {key} differs by its inputs, or by the golden's kernel")
-    elif first.own and not first.call:
+    elif first.own and not first.call and len(possible) > 1:
         means += _(" (reference= narrows it down)")
-    return means.format(words=words, key=first.key)
+    return means.format(words=words, key=first.key, possible=_(", ").join(map(_, possible)))
+
+
+def _possible(models: ModelChange | None, *, call: bool, matched: bool) -> list[str]:
+    """Return what an operator may differ by whose recomputation matches, apart from the golden's kernel.
+
+    Args:
+        models: how the models differ, in which its weights, attributes and connections do not.
+        call: whether it is a call of torch, of whose type and attributes no model tells.
+        matched: whether the statistics of its inputs match.
+    """
+    found = [mark("inputs with the same statistics") if matched else mark("inputs")]
+    read = models.read if models is not None else NOTHING
+    graph = models is None or models.graph or bool(models.operators or models.rewired)
+    if call or graph or read not in {ALL, WEIGHTS}:
+        found.append(mark("type"))
+    if read == NOTHING:
+        found.append(mark("weights"))
+    if call or read != ALL:
+        found.append(mark("attributes"))
+    return found
 
 
 def _convicted(one: JudgedOperator) -> str:
@@ -260,10 +289,14 @@ def _off(one: JudgedOperator) -> str:
     )
 
 
-def conviction(isolated: Sequence[JudgedOperator]) -> str:
-    """Name the operators that do not give what their own inputs give, as the cause; "" for none."""
-    convicted = [one for one in isolated if one.alone.verdict == CONVICTED]
-    if not convicted:
+def conviction(isolated: Sequence[JudgedOperator], most: int = 2) -> str:
+    """Name the operators that do not give what their own inputs give, as the cause; "" for none.
+
+    Args:
+        isolated: the verdicts.
+        most: operators that are named beside the first; the others are counted.
+    """
+    if not (convicted := _judged(isolated, CONVICTED)):
         return ""
     first, *others = convicted
     kind = _("kernel error") if first.own or first.call else _("operator error")
@@ -274,8 +307,10 @@ def conviction(isolated: Sequence[JudgedOperator]) -> str:
     if first.alone.near:
         kind = _("possible {kind}").format(kind=kind)
     words = _("{kind} in {key}: {off}").format(kind=kind, key=first.key, off=_off(first))
+    if not most:
+        return words + (_(" (and {left} more)").format(left=len(others)) if others else "")
     return words + (
-        _("; and in {named}").format(named=first_of((one.key for one in others), 2)) if others else ""
+        _("; and in {named}").format(named=first_of((one.key for one in others), most)) if others else ""
     )
 
 
@@ -394,5 +429,5 @@ def way_out(result: Result) -> str:
         return ""
     return _(
         "to accept:  in the marker, tolerances=[{{'against': 'reference', 'layer': {layer!r}, 'rtol': ..., "
-        "'atol': 0, 'reason': '...'}}]; a fused layer belongs into the file of map="
+        "'atol': 0, 'reason': '...'}}]; list a fused layer in the file of map="
     ).format(layer=first.key.layer)

@@ -19,23 +19,24 @@ if TYPE_CHECKING:
 
 _PREFIX = 8
 """Characters of a common prefix that is worth a line of its own."""
-_PLACE, _WORDS = 12, 12
-"""Characters of a line that a name leaves to its place, as ``:output.0``, and to words before it."""
+_PLACE, _CELLS = 12, 50
+"""Characters that a name leaves to its place, as ``:output.0``, in a line, and to other cells in a table."""
 _INDENT = 12
 """Columns of a label, and of what lines behind the first begin with."""
 _ALIKE = 100
 """Layers with all parts of a name, among which its order of parts is looked for."""
 _GAPS = {"/": "/.../", ".": "...", "_": "_..._"}
 """What separates parts of names, and what stands for parts that are left out."""
-_WORD = re.compile(r"([('\"]*)([!-~]+?)(?=:(?:input|output)\.|[,;:)'\"]*(?:[^!-~]|$))")
+_WORD = re.compile(r"([('\"]*)([!-~]+?)(?=(?:#[^\s:]+)?:(?:input|output)\.|[,;:)'\"]*(?:[^!-~]|$))")
 
 
 class LayerNames:
     """Names of a test's layers, the same in all lines and tables of a report.
 
     One that is too long loses parts, but for the last and those that tell it from all other layers of the
-    test; where it is too long then, it stays whole. It keeps its first part too, but in reports with tables
-    that long names do not fit: there ``.../`` at the start means what :meth:`legend` tells.
+    test; where it is too long then, it stays whole. It keeps its first part too, but in reports with tables:
+    there ``.../`` at the start means what :meth:`legend` tells. What a table holds besides, in whichever
+    language, does not count.
 
     Attributes:
         columns: of the terminal; None for a file, which has whole lines and names.
@@ -46,7 +47,7 @@ class LayerNames:
         """Take the keys of a test's tensors, as tables have them."""
         self._keys, self.columns = keys, columns
         self._most = columns - _INDENT - _PLACE if columns is not None else 0
-        self.room = max(0, self._most - _WORDS)
+        self.room = max(0, columns - _CELLS) if columns is not None else 0
         self._dotted = self._used = self._told = False
         self._meant: dict[tuple[tuple[str, bool], ...], set[str]] = {}
 
@@ -104,17 +105,17 @@ class LayerNames:
             return name
         begun = self._dotted and self.prefix not in {"", name} and name.startswith(self.prefix)
         start = self.prefix.count(self._separator, 1) if begun else 0
-        found = self._cut(name, start, self.room) or self._cut(name, start, self._most)
+        found = self._cut(name, start)
         if not found and start:  # what follows the prefix may be the end of a layer without it
             begun, start = False, 0
-            found = self._cut(name, start, self.room) or self._cut(name, start, self._most)
+            found = self._cut(name, start)
         if not found or found in self.layers:
             return name
         self._used |= begun
         return found
 
-    def _cut(self, name: str, start: int, room: int) -> str:
-        """Return a name without parts that it needs not to be told from others; "" where it is too long."""
+    def _cut(self, name: str, start: int) -> str:
+        """Return a name without parts that it needs not to be told from others; "" where no line has room."""
         parts, last = self._parts(name), name.count(self._separator, 1)
         having = [self._having[part, at == last] for at, part in enumerate(parts)]
         kept = {last} if start else {0, last}
@@ -135,11 +136,11 @@ class LayerNames:
             full = self._separator.join([*parts[:start], f"...{text[4:]}"]) if start else text
             shape = re.compile(".*".join(map(re.escape, full.split("..."))), re.DOTALL)
             meant = {layer for layer in meant if shape.fullmatch(layer)}
-        if width(text) > room:
+        if width(text) > max(self.room, self._most):
             return ""
         for at in range(last - 1, start - 1, -1):
             more = self._joined(parts, kept | {at})
-            if width(more) > room:
+            if width(more) > self.room:
                 break
             kept, text = kept | {at}, more
         return text
@@ -167,9 +168,7 @@ class LayerNames:
         columns = self.columns - margin
         found = re.match(r"[^:：]*[:：] *", text)
         label = found[0] if found and width(found[0]) <= _INDENT else ""
-        first, *rest = wrapped(text[len(label) :], columns - width(label))
-        if rest:
-            rest = wrapped(" ".join(rest), columns - _INDENT)
+        first, *rest = wrapped(text[len(label) :], columns - width(label), columns - _INDENT)
         return [f"{label}{first}", *(" " * _INDENT + one for one in rest)]
 
     def legend(self, *, again: bool = False) -> list[str]:

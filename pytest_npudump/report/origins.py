@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING, Comparison, Verdict, explain_first
+from pytest_npudump.compare.stats.verdict import (
+    EXTRA,
+    FAIL,
+    GRAPH_INPUT,
+    MISSING,
+    Comparison,
+    Verdict,
+    explain_first,
+    inputs_match,
+)
 from pytest_npudump.compare.tolerances.presets import SAME
+from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.errors import joined
 from pytest_npudump.language.text import first_of
@@ -15,13 +26,13 @@ from pytest_npudump.record.model_lines import ALL, NOTHING, PARAMETERS, ModelCha
 from pytest_npudump.report.verdicts import times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.graph.sources import Source, Sources
     from pytest_npudump.regression.result import Result
 
 
+T = TypeVar("T")
 _FORM = frozenset({"dtype", "shape", "count"})
 _SHOWN = 3
 _SEVERAL = 2
@@ -29,16 +40,34 @@ _SEVERAL = 2
 
 def mismatches(comparison: Comparison) -> str:
     """Count the mismatching tensors, missing ones included, and the new ones."""
-    new = comparison.count(EXTRA)
-    return _("mismatches: {count} of {expected} tensors{new}").format(
-        count=len(comparison.failing) - new,
+    new, failing = comparison.count(EXTRA), once(comparison)
+    again = len(comparison.failing) - len(failing)
+    return _("mismatches: {count} of {expected} tensors{new}{again}").format(
+        count=len(failing) - new,
         expected=comparison.expected,
         new=_(", {new} new").format(new=new) if new else "",
+        again=_(", {again} more of the same input").format(again=again) if again else "",
     )
 
 
+def once(comparison: Comparison) -> list[Verdict]:
+    """Return the mismatches; an input of the graph that is dumped with each of its readers counts once."""
+    seen, found = dict[TensorKey, Verdict](), []
+    for verdict in comparison.failing:
+        first = seen.setdefault(replace(verdict.key.sanitised, turn=0), verdict)
+        if first is verdict or verdict.op_type != GRAPH_INPUT or verdict.reasons != first.reasons:
+            found.append(verdict)
+    return found
+
+
 def origin_lines(
-    sources: Sources | None, comparison: Comparison, *, brief: bool, traced: bool = True, unlike: str = ""
+    sources: Sources | None,
+    comparison: Comparison,
+    *,
+    brief: bool,
+    traced: bool = True,
+    unlike: str = "",
+    models: ModelChange | None = None,
 ) -> list[str]:
     """Describe the first mismatch, and the sources of all that follow.
 
@@ -47,19 +76,22 @@ def origin_lines(
         comparison: of which they are.
         brief: as for :func:`source_lines`.
         traced: as for that.
-        unlike: what is known of a first mismatch that only one side has; "" for no more than that.
+        unlike: what is known of a first mismatch that is fed otherwise, or on one side only; "" for no more.
+        models: as for that.
     """
     first = comparison.first
     assert first is not None  # noqa: S101 - something fails
     reason = unlike or explain_first(comparison, feeds_seen=feeds_are_seen(sources, first))
     alone = sources.independent if sources is not None else ()
-    if sources is not None:
-        sources = replace(sources, failing=len(comparison.failing))  # with what only one side has
-    if sources is not None and [source.key for source in alone] == [first.key]:
-        return source_lines(sources, brief=brief, reason=reason, traced=traced)
+    if sources is not None:  # with what only one side has
+        sources = _counted_once(sources, comparison)
+    operators = [source for source, _count in by_operator(alone, lambda source: source.key)]
+    gone = first.key.name_text in {source.altered for source in operators}
+    if sources is not None and ([source.key for source in operators] == [first.key] or gone):
+        return source_lines(sources, brief=brief, reason=reason, traced=traced, models=models)
     lines = [_("first:      {key}; {reason}").format(key=first.key, reason=reason)]
     if sources is not None:
-        return lines + source_lines(sources, brief=brief, traced=traced)
+        return lines + source_lines(sources, brief=brief, traced=traced, models=models)
     if comparison.count(FAIL) and comparison.compared >= _SEVERAL:
         lines.append(
             _(
@@ -70,7 +102,22 @@ def origin_lines(
     return lines
 
 
-def source_lines(sources: Sources | None, *, brief: bool, reason: str = "", traced: bool = True) -> list[str]:
+def _counted_once(sources: Sources, comparison: Comparison) -> Sources:
+    failing = once(comparison)
+    kept = {verdict.key for verdict in failing}
+    again = Counter(verdict.key.layer for verdict in comparison.failing if verdict.key not in kept)
+    found = (replace(one, explains=one.explains - again[one.key.layer]) for one in sources.found)
+    return replace(sources, found=tuple(found), failing=len(failing))
+
+
+def source_lines(
+    sources: Sources | None,
+    *,
+    brief: bool,
+    reason: str = "",
+    traced: bool = True,
+    models: ModelChange | None = None,
+) -> list[str]:
     """Describe the sources, their traces, and unknown inputs.
 
     Args:
@@ -78,22 +125,25 @@ def source_lines(sources: Sources | None, *, brief: bool, reason: str = "", trac
         brief: whether to show the first few only, in at most two lines.
         reason: what is known of the first one, where it is the only one.
         traced: whether to say where the changes of sources begin.
+        models: how they differ from the golden's; None where that is not known.
     """
     if sources is None:
         return []
     limit = _SHOWN if brief else None
-    alone = sources.independent
+    alone = by_operator(sources.independent, lambda source: source.key)
     reached = [source for source in sources.found if source.behind is not None]
     if len(alone) == 1:
-        words = _downstream(alone[0], sources.failing, reason)
+        words = _downstream(*alone[0], sources.failing, reason, models)
         lines = [_("source:     {words}").format(words=words)]
     else:
-        words = first_of((_downstream(source, sources.failing) for source in alone), limit)
+        words = first_of((_downstream(*one, sources.failing, models=models) for one in alone), limit)
         lines = [_("sources:    {count}: {words}").format(count=len(alone), words=words)]
     if reached:
         named = first_of((source.key for source in reached), 1 if brief else None)
-        lines.append(_("again:      out of tolerance behind tensors that pass: {named}").format(named=named))
-    walked = [source for source in alone if source.begins is not None]
+        lines.append(
+            _("again:      out of tolerance again after tensors that pass: {named}").format(named=named)
+        )
+    walked = [source for source, _count in alone if source.begins is not None]
     if walked and traced:
         lines.append(_("traced to:  {words}").format(words=first_of(map(_traced, walked), limit)))
     if sources.unplaced:
@@ -104,7 +154,17 @@ def source_lines(sources: Sources | None, *, brief: bool, reason: str = "", trac
     return lines
 
 
-def _downstream(source: Source, failing: int, reason: str = "") -> str:
+def by_operator(found: Iterable[T], key: Callable[[T], TensorKey]) -> list[tuple[T, int]]:
+    """Return the first of what was found of each tensor of a model, and in how many executions it was."""
+    groups: dict[TensorKey, list[T]] = {}
+    for one in found:
+        groups.setdefault(replace(key(one).sanitised, step=0, turn=0, load=0), []).append(one)
+    return [(group[0], len(group)) for group in groups.values()]
+
+
+def _downstream(
+    source: Source, count: int, failing: int, reason: str = "", models: ModelChange | None = None
+) -> str:
     downstream = source.explains - 1
     words = _("no other mismatch")
     if downstream and source.explains < failing:
@@ -118,8 +178,19 @@ def _downstream(source: Source, failing: int, reason: str = "") -> str:
         words = ngettext("{downstream} mismatch downstream", "{downstream} mismatches downstream", downstream)
     elif failing > 1:
         words = _("no mismatch downstream")
-    doubts = (_("in a cycle"),) * source.cycle + (_("inputs unknown"),) * (not source.known)
+    unknown = not (source.known or reason)  # which says so
+    doubts = (_("in a cycle"),) * source.cycle + (_("inputs unknown"),) * unknown
     known = [*filter(None, [reason]), words.format(downstream=downstream), *doubts]
+    known += [_("in {count} executions").format(count=count)] if count > 1 else []
+    if source.altered and models is not None:
+        words = _("{operator} ({change}), upstream of {key}; {words}")
+        known = [one for one in known if one != reason]
+        return words.format(
+            operator=source.altered,
+            change=_alteration(models, source.altered),
+            key=source.key,
+            words=_("; ").join(known),
+        )
     if reason:
         return _("{key}; {words}").format(key=source.key, words=_("; ").join(known))
     return _("{key} ({words})").format(key=source.key, words=_(", ").join(known))
@@ -131,61 +202,72 @@ def _traced(source: Source) -> str:
     )
 
 
-def what_changed(result: Result, most: int | None = _SHOWN) -> str:
+def _alteration(models: ModelChange, operator: str) -> str:
+    """Describe in a word or two how an operator changed."""
+    if operator in models.operators:
+        return _("removed") if operator in models.removed else _("added")
+    if operator in models.weights:
+        return _("weights changed")
+    return _("attributes changed") if operator in models.attributes else _("connections changed")
+
+
+def what_changed(result: Result, most: int | None = _SHOWN, *, counts: bool = True) -> str:
     """Describe the cause: changes known besides values; "" for none.
 
     Args:
         result: of a test.
         most: operators that are named; None for all.
+        counts: whether to say of how many operators with weights some changed.
     """
-    return joined(_("; "), [*_model_changes(result.models, most)] if result.models is not None else [])
+    models = result.models
+    return joined(_("; "), [*_model_changes(models, most, counts=counts)] if models is not None else [])
 
 
-def _model_changes(models: ModelChange, most: int | None) -> Iterator[str]:
+def _model_changes(models: ModelChange, most: int | None, *, counts: bool) -> Iterator[str]:
     if models.fed:
         yield _("the inputs of model {names} changed").format(names=first_of(models.fed, most))
     if models.files and models.read == NOTHING:
         words = _("the model {names} is another file than the golden's (operators not compared)")
         yield words.format(names=first_of(models.files, most))
     weights = [name for name in models.weights if name not in models.permuted]
-    moved = [_("{name} (axis {axis})").format(name=name, axis=axis) for name, axis in models.permuted.items()]
+    axis = _("{name} (axis {axis})") if counts else "{name}"
+    moved = [axis.format(name=name, axis=at) for name, at in models.permuted.items()]
+    gone, added = models.removed, [name for name in models.operators if name not in models.removed]
+    rewired = [name for name, cause in models.rewired.items() if cause == name]
+    share = ngettext(
+        " ({count} of {weighted} operator with weights)",
+        " ({count} of {weighted} operators with weights)",
+        models.weighted,
+    )
     for names, words in (
-        (
-            weights,
-            ngettext(
-                "the weights of {names} changed ({count} of {weighted} operator with weights)",
-                "the weights of {names} changed ({count} of {weighted} operators with weights)",
-                models.weighted,
-            ),
-        ),
-        (
-            moved,
-            ngettext(
-                "the channels of the weights of {names} are in another order ({count} of {weighted} "
-                "operator with weights)",
-                "the channels of the weights of {names} are in another order ({count} of {weighted} "
-                "operators with weights)",
-                models.weighted,
-            ),
-        ),
+        (weights, _("the weights of {names} changed{share}")),
+        (moved, _("the weight channels of {names} are permuted{share}")),
         (models.attributes, _("the attributes of {names} changed")),
-        (models.operators, _("operators or their attributes were added or removed: {names}")),
+        (gone, ngettext("operator {names} was removed", "operators {names} were removed", len(gone))),
+        (added, ngettext("operator {names} was added", "operators {names} were added", len(added))),
+        (rewired, _("the connections of {names} changed")),
     ):
         if names:
-            yield words.format(names=first_of(names, most), count=len(names), weighted=models.weighted)
+            told = share.format(count=len(names), weighted=models.weighted) if counts else ""
+            yield words.format(names=first_of(names, most), share=told)
     if models.graph:
         yield _("the model's graph changed: connections, types or versions of operators")
 
 
 def one_sided(result: Result) -> str:
-    """Describe why only one side has the first mismatch; "" where both have it, or no more is known."""
+    """Describe why the first mismatch is fed otherwise or on one side only; "" where no more is known."""
     first = result.comparison.first if result.comparison is not None else None
+    if first is not None and first.op_type == GRAPH_INPUT and result.models is not None:
+        fed = first.key.model in result.models.fed or (result.models.fed and not first.key.model)
+        return _("an input of the graph: the test feeds it other values") if fed else ""
     if first is None or first.status not in {MISSING, EXTRA}:
         return ""
     layer, asked = first.key.layer, result.origin.layers
+    if result.models is not None and first.key.name_text in result.models.operators:
+        return _("not in the run's model") if first.status == MISSING else _("not in the golden's model")
     if first.status == MISSING and asked and not layers_meant(asked, [layer]):
         return _("layers= in the marker no longer names it")
-    return _("what ran or was dumped of it changed there") if _same_model(result.models) else ""
+    return _("the operators that ran, or the dump, changed there") if _same_model(result.models) else ""
 
 
 def _same_model(models: ModelChange | None) -> bool:
@@ -200,15 +282,15 @@ def _alike_in_form(first: Verdict | None) -> bool:
     return first.status == FAIL and not _FORM.intersection(reason.statistic for reason in first.reasons)
 
 
-def model_line(result: Result, *, brief: bool, cause: bool) -> list[str]:
+def model_line(result: Result, *, brief: bool, cause: bool, untold: bool = False) -> list[str]:
     """Describe changes of the models, where the headline does not.
 
-    Without a ``cause`` that is known it says what else may differ.
+    Without a ``cause`` that is known it says what else may differ. The headline has left some ``untold``.
     """
     models = result.models
-    if models is None or (brief and (models.changed or models.read == NOTHING)):
+    if models is None or (brief and not untold and (models.changed or models.read == NOTHING)):
         return []
-    words, whole = what_changed(result, None), _same_model(models)
+    words, whole = what_changed(result, _SHOWN if brief else None), _same_model(models)
     first = result.comparison.first if result.comparison is not None else None
     values = _alike_in_form(first)
     if models.mixed and not models.changed:
@@ -234,6 +316,16 @@ def model_line(result: Result, *, brief: bool, cause: bool) -> list[str]:
 def fed_by_golden(result: Result) -> frozenset[str]:
     """Return the keys of tensors that are known to have changed while their inputs are the golden's."""
     return result.comparison.tolerances.alone if result.comparison is not None else frozenset()
+
+
+def with_matching_inputs(result: Result) -> frozenset[str]:
+    """Return the key of the first mismatch if the statistics of its inputs match."""
+    comparison = result.comparison
+    first = comparison.first if comparison is not None else None
+    if comparison is None or first is None:
+        return frozenset()
+    matched = inputs_match(comparison, feeds_seen=feeds_are_seen(result.sources, first))
+    return frozenset({str(first.key)} if matched else ())
 
 
 def where_it_begins(result: Result) -> str:

@@ -155,13 +155,8 @@ def _expectation(fault: OutputFault) -> str:
         return _("{expected}: only {side} gives NaN").format(expected=expected, side=side)
     if fault.kind == INFINITY:
         return _("{expected}: infinite on one side, or of another sign").format(expected=expected)
-    units = (
-        _("1 unit in the last place")
-        if fault.ulps == 1
-        else _("{ulps} units in the last place").format(ulps=fault.ulps)
-    )
-    return _("{expected}: {units}, and {allowed} allowed").format(
-        expected=expected, units=units, allowed=fault.allowed
+    return _("{expected}: error {ulps} ULP, tolerance {allowed}").format(
+        expected=expected, ulps=fault.ulps, allowed=fault.allowed
     )
 
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytest_npudump.language import mark, plural
+from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import counted, gettext as _
-from pytest_npudump.regression.result import DIED, ERROR, GOOD, MISSING_GOLDEN, PASSED, not_dumped_inside
+from pytest_npudump.regression.result import DIED, ERROR, GOOD, MISSING_GOLDEN, PASSED, is_not_dumped
 
 PAGE = "npudump --explain"
 """The command that shows what a failure and this line mean."""
@@ -96,12 +97,11 @@ def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return further facts of a session's tensors, each in a sentence."""
     found = []
     notes: dict[Any, None] = dict.fromkeys(note for result in results for note in result.get("notes", ()))
-    template = getattr(not_dumped_inside(0, "", ""), "template", None)
-    if unseen := [note.values for note in notes if getattr(note, "template", "") == template]:
-        kinds = dict.fromkeys(kind for values in unseen for kind in str(values["kinds"]).split(", "))
+    if unseen := [note.values for note in notes if is_not_dumped(note)]:
         count = sum(int(values["count"]) for values in unseen)
-        told = _("operators that were not dumped nor compared: {count}, inside {kinds}")
-        found.append(told.format(count=count, kinds=_(", ").join(kinds)))
+        layers = first_of(dict.fromkeys(values["layers"] for values in unseen), 3)
+        told = _("operators that were not dumped nor compared: {count}, inside {layers}")
+        found.append(told.format(count=count, layers=layers))
     expected = sum(result.get("expected", 0) for result in results)
     for name, words in _REMARKS:
         having = [result for result in results if result.get(name)]

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import joined
@@ -31,10 +32,12 @@ from pytest_npudump.report.origins import (
     mismatches,
     model_line,
     more_sources,
+    once,
     one_sided,
     origin_lines,
     what_changed,
     where_it_begins,
+    with_matching_inputs,
 )
 from pytest_npudump.report.scenes import can_be_approved, finding_details, finding_sentence
 from pytest_npudump.report.verdicts import COLUMNS, deciding_rule, plain, row, sentence, shown, table
@@ -54,6 +57,8 @@ ROWS = 3
 """Failing tensors shown without ``-v``."""
 MOST_ROWS = 10_000
 """Failing tensors shown with ``-v``, and in the file for people; the one of JSON has all."""
+_HEAD, _ALL = 2, 3
+"""Lines of the headline in a terminal, at most, and how much it says of what there is to say."""
 _LISTED = 2
 """Further problems, and notes, shown without ``-v``."""
 _DETAILS = 10
@@ -66,28 +71,44 @@ WHOLE, SHORT, BOTH = "whole", "short", "both"
 """Texts that have a line: a short one is shown where the budget of the run is spent."""
 
 
-def headline(result: Result) -> str:
-    """Return the first line, which is also the line of pytest's short summary."""
-    return f"npudump: {_caption(result)}"
+def headline(result: Result, detail: int = _ALL) -> str:
+    """Return the first line, which is also the line of pytest's short summary.
+
+    Args:
+        result: of a test.
+        detail: how much of it: 3 for all, 2 without values where a cause is known, 1 with the first change of
+            each kind, 0 without a mismatch, too.
+    """
+    return f"npudump: {_caption(result, detail)}"
 
 
-def _caption(result: Result) -> str:
+def _caption(result: Result, detail: int = _ALL) -> str:
     ranks = [spoken(str(result.origin.rank))] if result.origin.rank is not None else []
-    return joined(": ", [*filter(None, [*ranks, result.part]), _what(result)])
+    return joined(": ", [*filter(None, [*ranks, result.part]), _what(result, detail)])
 
 
-def _what(result: Result) -> str:
+def _what(result: Result, detail: int) -> str:
     """Return the cause as far as it is known: an operator, where the change begins, or the first mismatch."""
-    cause = _cause(result)
+    known = _known(result, brief=detail < _ALL - 1)
+    cause, changed = known
     if result.comparison is not None and result.comparison.first is not None:
         first = result.comparison.first
-        words = sentence(first) + more_sources(result.sources, first.key)
-        changed, begins = what_changed(result), where_it_begins(result)
+        begins = changed or where_it_begins(result)
         if cause and changed:
-            return joined(_("; "), (cause, changed))
-        if begins := changed or begins:
-            words = _("{begins}; first mismatch: {words}").format(begins=begins, words=words)
-        return cause or words
+            return joined(_("; "), known)
+        if cause or (begins and not detail):
+            return cause or begins
+        label = _("{begins}; first mismatch: {words}")
+        if first.status != FAIL and result.models and first.key.name_text in result.models.operators:
+            label = _("{begins}; next mismatch: {words}")  # it is what was removed or added
+            failing = (one for one in result.comparison.failing if one.status == FAIL)
+            if (following := next(failing, None)) is None:
+                return begins
+            first = following
+        words = sentence(first, short=bool(begins) and detail < _ALL) + more_sources(
+            result.sources, first.key
+        )
+        return label.format(begins=begins, words=words) if begins else words
     if result.findings:
         return finding_sentence(result.findings[0])
     if result.problems:
@@ -97,8 +118,12 @@ def _what(result: Result) -> str:
     return spoken(result.escalation.problem) if result.escalation else ""
 
 
-def _cause(result: Result) -> str:
-    return conviction(result.escalation.isolated) if result.escalation is not None else ""
+def _known(result: Result, *, brief: bool = False) -> tuple[str, str]:
+    """Return the operators with an error, and what changed; ``brief`` with the first of each kind only."""
+    changed = what_changed(result, 1, counts=False) if brief else what_changed(result)
+    if result.escalation is None:
+        return "", changed
+    return conviction(result.escalation.isolated, 0 if brief else 2), changed
 
 
 def named(result: Result) -> list[str]:
@@ -106,10 +131,10 @@ def named(result: Result) -> list[str]:
     isolated = result.escalation.isolated if result.escalation is not None else ()
     sources = result.sources.independent if result.sources is not None else ()
     first = result.comparison.first if result.comparison is not None else None
-    keys = [one.key for one in isolated if one.alone.verdict == CONVICTED]
-    keys += [source.begins or source.key for source in sources]
-    keys += [first.key] if first is not None else []
-    return [*dict.fromkeys(key.layer for key in keys)]
+    layers = [one.key.layer for one in isolated if one.alone.verdict == CONVICTED]
+    layers += [source.altered or (source.begins or source.key).layer for source in sources]
+    layers += [first.key.layer] if first is not None else []
+    return [*dict.fromkeys(layers)]
 
 
 def failure_lines(
@@ -185,6 +210,7 @@ def _reasons(result: Result) -> Iterator[str]:
         most=_ALONE,
         models=result.models,
         fed=fed_by_golden(result),
+        matched=with_matching_inputs(result),
         ended=escalation.ended,
     )
     for finding in telling[:ROWS]:
@@ -230,13 +256,18 @@ def _body(
     compared = result.comparison is not None and bool(result.comparison.failing)
     hidden = 0 if compared or result.findings else 1
     problems = result.problems[hidden:]
-    names = LayerNames.of(result.comparison, columns)
-    words = _comparison_lines(result, rows, names, rest, brief=brief) if compared else []  # gives names room
-    head = [
-        line
-        for one in (headline(result), *_listed(mark("also"), problems, limit))
-        for line in names.lines(one)
-    ]
+    names, detail = LayerNames.of(result.comparison, columns), _ALL
+    if columns is not None:
+        names.fit(names.layers, names.room)
+    by_verdict = compared or not (result.findings or result.problems)
+    head = names.lines(headline(result))
+    while by_verdict and len(head) > _HEAD and detail:
+        detail -= 1
+        head = names.lines(headline(result, detail))
+    named = (what_changed(result, most, counts=False) for most in (1, None))
+    untold = detail < _ALL - 1 and len({*named}) > 1
+    words = _comparison_lines(result, rows, names, rest, brief=brief, untold=untold) if compared else []
+    head += [line for one in _listed(mark("also"), problems, limit) for line in names.lines(one)]
     head += _scene_lines(result.findings, _DETAILS if brief else None)
     head += _code_lines(result, brief=brief)
     lines = [(BOTH, line) for line in head]
@@ -256,8 +287,9 @@ def _body(
         words = _escalation_lines(result, result.escalation, brief=brief, notes=limit)
         lines += [(text, one) for text, line in words for one in names.lines(line)]
     begun = any(_DOTTED.search(line) for text, line in lines if text != WHOLE)
-    legends = ((WHOLE, names.legend()), (SHORT, names.legend(again=True) if begun else []))
-    lines[behind:behind] = [(kind, line) for kind, legend in legends for line in legend]
+    lines[behind:behind] = [(WHOLE, line) for line in names.legend()]
+    table_at = next((at for at, (text, _line) in enumerate(lines) if text == SHORT), behind)
+    lines[table_at:table_at] = [(SHORT, line) for line in (names.legend(again=True) if begun else [])]
     notes = _listed(mark("note"), result.notes, limit)
     return lines + [(WHOLE, line) for note in notes for line in names.lines(note)]
 
@@ -306,17 +338,22 @@ def _listed(label: str, items: Sequence[str], limit: int | None) -> list[str]:
 
 
 def _comparison_lines(
-    result: Result, rows: int, names: LayerNames, rest: str, *, brief: bool
+    result: Result, rows: int, names: LayerNames, rest: str, *, brief: bool, untold: bool
 ) -> list[tuple[str, str]]:
     comparison = result.comparison
     assert comparison is not None  # noqa: S101 - checked by the caller
-    failing = comparison.failing
-    cause = _cause(result)
+    failing = once(comparison)
+    cause, _changed = _known(result)
     traced = not (brief and (cause or where_it_begins(result)))
     first, *others = origin_lines(
-        result.sources, comparison, brief=brief, traced=traced, unlike=one_sided(result)
+        result.sources,
+        comparison,
+        brief=brief,
+        traced=traced,
+        unlike=one_sided(result),
+        models=result.models,
     )
-    others += model_line(result, brief=brief, cause=bool(cause))
+    others += model_line(result, brief=brief, cause=bool(cause), untold=untold)
     others += [] if brief else first_change(result)
     golden = _("golden:     {golden}; {mismatches}").format(
         golden=shown(result.golden, result.origin.here), mismatches=mismatches(comparison)
@@ -357,6 +394,7 @@ def _escalation_lines(
         begins=begins,
         models=result.models,
         fed=fed_by_golden(result),
+        matched=with_matching_inputs(result),
         ended=escalation.ended,
     )
     # The golden's tensor may show the pattern that recomputation shows.
@@ -386,7 +424,7 @@ def _reproduction(result: Result, escalation: Escalation) -> str:
         golden = joined(_(", "), [_("{number} {how}").format(number=now[how], how=_(how)) for how in known])
         return _("{words}: {golden}").format(words=words, golden=golden) if golden else words
     if escalation.reproduced is None:
-        return _("it has none of the mismatching tensors")
+        return _("none of the mismatching tensors was dumped")
     rest = ""
     if unseen:
         rest = ngettext(

@@ -33,8 +33,6 @@ COLUMNS = (
 _STRUCTURE = ("dtype", "shape", "count")
 _DISTANCES = ("max_abs", "relative_l2")
 """Reasons of a comparison element by element: the golden's side is a distance of 0."""
-_NAME = 32
-"""Characters of a name for which tolerances are left out."""
 _STATISTIC_WORDS = {"nan": mark("NaN count"), "neg_inf": mark("-inf count"), "pos_inf": mark("+inf count")}
 
 
@@ -131,8 +129,8 @@ def row(verdict: Verdict) -> tuple[str, ...]:
     return (*head, statistic(reason) + more, *values, allowed, ratio)
 
 
-def sentence(verdict: Verdict, *, against: str = "golden") -> str:
-    """Return one failing verdict as a sentence, the tensor first."""
+def sentence(verdict: Verdict, *, against: str = "golden", short: bool = False) -> str:
+    """Return one failing verdict as a sentence, the tensor first; a ``short`` one is without values."""
     key = str(verdict.key)
     if verdict.status == "missing":
         return _("{key} is missing: the golden has it, the dump does not").format(key=key)
@@ -143,8 +141,10 @@ def sentence(verdict: Verdict, *, against: str = "golden") -> str:
         return _("{key} is out of tolerance").format(key=key)
     ratio = excess(reason)
     far = _(" ({times}x tolerance)").format(times=times(ratio)) if math.isfinite(ratio) else ""
+    if short and far:
+        return f"{key}{far}"
     if reason.statistic == PROJECTIONS and reason.golden == 0:
-        words = _("differs by an l2norm of about {actual:.2g}, as projections estimate it").format(
+        words = _("l2norm of the difference about {actual:.2g}, estimated from projections").format(
             actual=reason.actual
         )
     elif reason.statistic in _DISTANCES:
@@ -182,8 +182,8 @@ def table(
     """Lay rows out as plain text lines, a header first.
 
     In a terminal that is too narrow the column of types goes first, then the number of further statistics,
-    then that of tensors where they all are the same, that of tolerances, and last parts of names; a name that
-    is too long all the same has a line of its own above its row.
+    then that of tensors where they all are the same, and that of tolerances; a name that is too long all the
+    same has a line of its own above its row.
 
     Not by rich's tables, which take 18 s for 10,000 rows.
 
@@ -193,12 +193,15 @@ def table(
         names: of the test's layers, which get the room that there is; None for a file.
     """
     grid = [[plain(cell) for cell in cells] for cells in rows]
-    head, whole = [*map(_, columns)], [cells[0] for cells in grid]
+    head = [*map(_, columns)]
     above = [""] * (len(grid) + 1)
 
     def taken() -> int:
         return sum(max(map(width, column)) + 2 for column in zip(head, *grid, strict=True))
 
+    if names is not None and names.columns is not None:
+        names.fit(names.layers, names.room)
+        grid = [[names.short(cells[0]), *cells[1:]] for cells in grid]
     if names is not None and names.columns is not None and taken() > names.columns:
         most = names.columns
         head, grid = head[:1] + head[2:], [cells[:1] + cells[2:] for cells in grid]
@@ -207,17 +210,14 @@ def table(
         if taken() > most and len({cells[1] for cells in grid}) == 1:
             head = [f"{head[0]} ({grid[0][1]})", *head[2:]]
             grid = [cells[:1] + cells[2:] for cells in grid]
-        longest = max(map(width, whole), default=0)
-        if (at := head.index(_("tolerance")) if _("tolerance") in head else 0) and taken() - most > max(
-            0, longest - _NAME
-        ):
+        if taken() > most and _("tolerance") in head:
+            at = head.index(_("tolerance"))
             grid, head = [cells[:at] + cells[at + 1 :] for cells in grid], head[:at] + head[at + 1 :]
+        longest = max((width(cells[0]) for cells in grid), default=0)
         room = max(longest - max(0, taken() - most), width(head[0]))
-        names.fit(whole, room)
-        for at, cells in enumerate(grid):
-            cells[0] = names.short(whole[at])
+        for at, cells in enumerate(grid, 1):
             if width(cells[0]) > room:
-                above[at + 1], cells[0] = f"  {cells[0]}\n", ""
+                above[at], cells[0] = f"  {cells[0]}\n", ""
     grid = [head, *grid]
     sizes = [max(map(width, column)) for column in zip(*grid, strict=True)]
     lines = (

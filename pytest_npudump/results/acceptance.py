@@ -241,7 +241,7 @@ def refuse_idle(runs: Sequence[Pending], layers: Sequence[str]) -> None:
     if names and idle:
         raise ResultsError(
             said(
-                "{names} names no layer that differs; these do: {known}",
+                "{names} matches no layer with a mismatch; layers with mismatches: {known}",
                 names=", ".join(idle),
                 known=first_of(names),
             )
@@ -332,7 +332,7 @@ def _chosen_rows(
         names = first_of(dict.fromkeys(verdict.key.layer for verdict in failing))
         raise ResultsError(
             said(
-                "{test}: {layers} names no layer that differs; these do: {names}",
+                "{test}: {layers} matches no layer with a mismatch; layers with mismatches: {names}",
                 test=pending.entry.test,
                 layers=", ".join(layers),
                 names=names,

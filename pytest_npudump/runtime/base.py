@@ -57,7 +57,7 @@ class Evidence:
         undumped: what ran and is not in the dump although it reads like a dump of all that ran, in words;
             any of it fails the test.
         inside: by model, operators inside others, which its dump has not: the name of each, "" for none, and
-            the type of the operator that holds it.
+            that of the operator that holds it.
         others: the processes that ran meanwhile, which the dump is on in only if they see to that.
         answered: numbers of the processes that left what they ran in the dump.
         parameters: by the name of a model that no file has, what gives a golden's lines for its parameters.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from pytest_npudump.language.text import byte_size, cut, first_of, inert, padded, width, wrapped
+from pytest_npudump.language.text import byte_size, cut, first_of, hung, inert, padded, width, wrapped
+from pytest_npudump.report.layer_names import LayerNames
 
 TEXT = st.text("ab /-中文，。（）：", max_size=60)
 
@@ -70,6 +71,15 @@ def test_words_stay_whole_with_the_signs_that_belong_to_them(
     text: str, columns: int, lines: list[str]
 ) -> None:
     assert wrapped(text, columns) == lines
+
+
+def test_chinese_has_no_blank_where_a_line_is_broken() -> None:
+    text = "统计数据均在容差内" * 9
+    assert "".join(line.strip() for line in hung(f"源头：{text}", 40)) == f"源头：{text}"
+    assert (
+        "".join(line.strip() for line in LayerNames((), 60).lines(f"源头:       {text}"))
+        == f"源头:       {text}"
+    )
 
 
 @settings(max_examples=50)

@@ -40,9 +40,7 @@ def test_what_changed_is_the_first_line_and_in_every_report(project: Project) ->
     project.run(passed=1)
     cases = {
         "the weights of fc changed (1 of 1 operator with weights); first": {"weight": WEIGHT * 1.01},
-        "the channels of the weights of fc (axis 0) are in another order (1": {
-            "weight": np.roll(WEIGHT, 1, 0)
-        },
+        "the weight channels of fc (axis 0) are permuted (1": {"weight": np.roll(WEIGHT, 1, 0)},
         "the attributes of relu changed; first": {"weight": WEIGHT, "alpha": 0.5},
     }
     for words, changes in cases.items():
@@ -125,5 +123,7 @@ def test_a_tensor_that_only_one_side_has_blames_no_kernel(project: Project) -> N
     told = project.run(failed=1, shows="first: *fc:output.0; layers= in the marker no longer names it*")
     told.stdout.fnmatch_lines(["model:      identical to the golden's"])
     project.marked(body=BODY)
-    told = project.run(failed=1, shows="first: *x:output.0; what ran or was dumped of it changed there*")
+    told = project.run(
+        failed=1, shows="first: *x:output.0; the operators that ran, or the dump, changed there*"
+    )
     told.stdout.fnmatch_lines(["model:      identical to the golden's"])

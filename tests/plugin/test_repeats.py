@@ -377,7 +377,7 @@ def test_noise_of_projections_fails_a_run_only_where_it_was_not_measured(project
     without = re.sub(r"( ~\S+,\S+,\S+,\S+),\S+$", r"\1", text, flags=re.MULTILINE)
     assert without != text
     project.golden.write_text(without, "utf-8")
-    project.run(failed=1, shows="npudump: * differs by an l2norm of about *, as projections estimate it (*)")
+    project.run(failed=1, shows="npudump: * l2norm of the difference about *, estimated from projections*")
 
 
 def test_a_change_that_passes_is_no_noise_and_widens_no_bound(project: Project) -> None:

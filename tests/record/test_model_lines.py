@@ -45,8 +45,20 @@ CONV, POOL = "conv AAAA wwwwww 0000 1111\n", "pool BBBB\n"
         (FILE + CONV, OTHER + "conv AAAA vvvvvv 2222 3333\n", {"weights": ("conv",), "weighted": 1}),
         (FILE + CONV, OTHER + "conv AAAA\n", {"weights": ("conv",)}),
         (FILE + CONV, OTHER + CONV.replace("AAAA", "-"), {"attributes": ("conv",), "weighted": 1}),
-        (FILE + CONV, OTHER + CONV + POOL, {"operators": ("pool",), "weighted": 1}),
-        (FILE + CONV + POOL, OTHER.replace("1", "2") + CONV, {"operators": ("pool",), "weighted": 1}),
+        (FILE + CONV, OTHER + CONV + POOL, {"attributes": ("pool",), "weighted": 1}),
+        (FILE + CONV + POOL, OTHER + CONV, {"attributes": ("pool",), "weighted": 1}),
+        (FILE + CONV, OTHER.replace("1", "2") + CONV + POOL, {"operators": ("pool",), "weighted": 1}),
+        (
+            FILE + CONV + POOL,
+            OTHER.replace("1", "2") + CONV,
+            {"operators": ("pool",), "removed": ("pool",), "weighted": 1},
+        ),
+        # One that has another name, and other weights.
+        (
+            FILE + CONV,
+            OTHER + "c AAAA vvvvvv 0000 1112\n",
+            {"weights": ("c",), "permuted": {"c": 0}, "weighted": 1},
+        ),
         (FILE + CONV, OTHER.replace("1", "2") + CONV, {"graph": True, "weighted": 1}),
         # Two that have changed places are no renaming, by their own names or by others.
         (
@@ -58,7 +70,7 @@ CONV, POOL = "conv AAAA wwwwww 0000 1111\n", "pool BBBB\n"
         (
             FILE + "a - wwwwww\nb - vvvvvv\n",
             OTHER + "c - vvvvvv\nd - wwwwww\n",
-            {"operators": ("a", "b", "c", "d"), "weighted": 2},
+            {"operators": ("a", "b", "c", "d"), "removed": ("a", "b"), "weighted": 2},
         ),
         # One more operator, and names that are numbers: those behind it have the name of the next.
         (

@@ -26,7 +26,7 @@ def one(alone: Alone, name: str = "conv", *, own: bool = False, **given: Any) ->
 
 
 PASSED, WRONG = Alone("acquitted", 2e-7, 4.8e-6), Alone("convicted", 1e-3, 4.8e-6)
-LOOP = Alone("unknown", why="Loop computes with graphs inside of it")
+LOOP = Alone("unknown", why="Loop contains another graph")
 WHICH = "to tell which, set acl_json="
 OFF = "relative L2 error 0.001, limit 4.8e-06"
 
@@ -80,7 +80,7 @@ def test_a_conviction_names_all_that_may_have_done_it(given: dict[str, Any], kin
     ]
 
 
-BY_INPUTS = "; a:output.0 differs by its inputs, type, weights or attributes, or by the golden's kernel"
+BY_INPUTS = "; a:output.0 differs by its inputs, type, weights, attributes, or by the golden's kernel"
 
 
 @pytest.mark.each(
@@ -100,14 +100,14 @@ BY_INPUTS = "; a:output.0 differs by its inputs, type, weights or attributes, or
             [
                 "c:output.0 differs *",
                 "a:output.0 matches * 2e-07)",
-                "u:output.0 is undecided: Loop computes *",
+                "u:output.0 is undecided: Loop contains *",
             ],
         ),
         ([one(WRONG, name) for name in "abcd"], True, ["a:*", "b:* (and 2 more)"]),
         (
             [one(LOOP, "u")],
             True,
-            ["u:output.0 is undecided: Loop computes with graphs inside of it; the search ended"],
+            ["u:output.0 is undecided: Loop contains another graph; the search ended"],
         ),
         # those that match are in one line, upstream or not; what did not change is not said to have
         (
@@ -118,7 +118,7 @@ BY_INPUTS = "; a:output.0 differs by its inputs, type, weights or attributes, or
         (
             [one(PASSED, "b", upstream=True), one(LOOP, "u"), one(LOOP, "v", upstream=True)],
             False,
-            ["u:* of it; the search ended", "b:output.0 matches net.onnx on the same inputs (* 2e-07)"],
+            ["u:* graph; the search ended", "b:output.0 matches net.onnx on the same inputs (* 2e-07)"],
         ),
         ([one(PASSED, "b", upstream=True), one(WRONG, "e", upstream=True)], True, ["e:output.0 differs *"]),
     ],

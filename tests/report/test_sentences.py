@@ -35,7 +35,7 @@ SMALL = Alone("convicted", 4e-6, 4.8e-7, "4e-06, limit 4.8e-07; the golden match
 TOO_SMALL = Alone(
     "unknown", 4e-6, 4.8e-6, "its statistics changed by 4e-06, and a healthy error may be 4.8e-06"
 )
-UNDECIDED = Alone("unknown", why="Loop computes with graphs inside of it")
+UNDECIDED = Alone("unknown", why="Loop contains another graph")
 
 
 def operator(alone: Alone, key: TensorKey = FIRST, **given: Any) -> JudgedOperator:
@@ -86,7 +86,7 @@ SENTENCES = [
     ("the golden's kernel was the wrong one", {"isolated": [operator(RIGHT)]},
      "or by the golden's kernel", "inputs changed"),
     ("the golden's weights were others", {"isolated": [operator(RIGHT, own=False)]},
-     "its inputs, type, weights or attributes", "narrows it down"),
+     "its inputs, type, weights, attributes, or by", "narrows it down"),
     ("an operator upstream did not change", {"isolated": [operator(RIGHT, BEFORE, upstream=True)]},
      "net/before:output.0 matches net.onnx", "differs by its inputs"),
     ("the search was not over", {"isolated": [operator(RIGHT)], "ended": "the search ended at x: why"},
@@ -105,7 +105,7 @@ SENTENCES = [
     ("there are mismatches that nothing connects with it", {"sources": sources()},
      "no mismatch downstream", "no other mismatch"),
     ("what feeds it is not known", {"sources": sources(known=False, fed=True)},
-     "inputs unknown", "including those of its inputs"),
+     "not all of its inputs are known", "including those of its inputs"),
     ("what feeds it was not compared", {"sources": sources(fed=False)},
      "no tensor was compared before it",
      "including those of its inputs"),
@@ -113,7 +113,7 @@ SENTENCES = [
      "its parameters are identical to the golden's; the code, a kernel, the driver", "byte for byte"),
     ("a module's code changed, whose inputs are known",
      {"models": ModelChange(read=PARAMETERS), "isolated": [operator(RIGHT)]},
-     "differs by its inputs, type, weights or attributes", "byte for byte"),
+     "differs by its inputs, type, attributes, or by the golden's kernel", "weights"),
     ("a file was written again with the same content", {"models": ModelChange(("m.onnx",), read=ALL)},
      "m.onnx differs, its weights and attributes do not", "is another file"),
     ("attributes changed of which the file tells nothing", {"models": ModelChange(("m.om",), read=WEIGHTS)},
@@ -126,9 +126,25 @@ SENTENCES = [
     ("the test feeds something else to a model of no file", {"models": ModelChange(fed=("net",))},
      "npudump: the inputs of model net changed; first mismatch: ", "byte for byte"),
     ("only channels changed places", {"models": change(weights=("a",), permuted={"a": 1})},
-     "the channels of the weights of a (axis 1)", "the weights of a changed"),
+     "the weight channels of a (axis 1) are permuted", "the weights of a changed"),
     ("an attribute changed and no weight", {"models": change(attributes=("a",))},
      "the attributes of a changed", "the weights of"),
+    ("an operator is gone that fed it",
+     {"models": change(operators=("gone",), removed=("gone",), rewired={"net/layer_0": "gone"}),
+      "sources": sources(altered="gone", fed=True), "isolated": [operator(RIGHT)]},
+     "source:     gone (removed), upstream of net/layer_0:output.0; no mismatch downstream",
+     "source: net/layer_0"),
+    ("what feeds an operator changed", {"models": change(rewired={"net/layer_0": "net/layer_0"}),
+                                        "isolated": [operator(RIGHT)]},
+     "the connections of net/layer_0 changed", "differs by its"),
+    ("the attributes of one upstream changed and no statistic did",
+     {"models": change(attributes=("net/before",)), "sources": sources(altered="net/before", fed=True),
+      "isolated": [operator(RIGHT)]},
+     "source:     net/before (attributes changed), upstream of net/layer_0:output.0", "type, weights"),
+    ("weights and attributes are known", {"models": change(), "isolated": [operator(RIGHT)]},
+     "net/layer_0:output.0 differs by its inputs, or by the golden's kernel", "attributes, or"),
+    ("the type of an operator changed", {"models": change(graph=True), "isolated": [operator(RIGHT)]},
+     "differs by its inputs, type, or by the golden's kernel", "attributes, or"),
     ("only connections changed", {"models": change(graph=True)},
      "the model's graph changed", "the attributes of"),
     ("a mismatch matches by the weights it has now",
@@ -141,7 +157,7 @@ SENTENCES = [
     ("two operators are wrong", {"isolated": [operator(WRONG), operator(WRONG, BEFORE)]},
      "; and in net/before:output.0", "no other"),
     ("what matches is not known to be all", {"isolated": [operator(RIGHT), operator(UNDECIDED, BEFORE)]},
-     "is undecided: Loop computes", "2 operators match"),
+     "is undecided: Loop contains", "2 operators match"),
 ]  # fmt: skip
 
 

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.stats.verdict import GRAPH_INPUT
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tensors.picture import describe_tensor
 from pytest_npudump.compare.tolerances.presets import Numerics
+from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.explain.operator_alone import CONVICTED, Alone, JudgedOperator
 from pytest_npudump.graph.sources import Source, Sources
@@ -62,7 +65,7 @@ def findings(count: int, *, reproduced: bool = True) -> tuple[Finding, ...]:
 def test_small_failure_is_told_in_full(failed: Callable[..., Result]) -> None:
     lines = text_of(failed(2))
     assert lines[0] == "npudump: net/layer_0:output.0 max 1.5, expected 1 (16700x tolerance)"
-    assert lines[1] == "first:      net/layer_0:output.0; no tensor was compared before it; its own"
+    assert lines[1] == "first:      net/layer_0:output.0; no tensor was compared before it; not all of"
     assert lines[3].startswith(
         "sources:    unknown, as the inputs of the mismatches are not known; set graph="
     )
@@ -176,9 +179,10 @@ def test_the_first_line_is_where_the_change_begins(failed: Callable[..., Result]
 CHANGED = ModelChange(("m.onnx",), weights=("a", "b"), attributes=("c",), weighted=7, read="all")
 
 
-OPERATORS = "operators or their attributes were added or removed: n; first mismatch: net/layer_0"
+REMOVED = "operator n was removed; first mismatch: net/layer_0:output.0 max 1.5"
+REWIRED = "the connections of n changed; first mismatch: net/layer_0"
 WEIGHTS = "the weights of a, b changed (2 of 7 operators with weights); the attributes of c changed"
-MOVED = "the channels of the weights of a (axis 1) are in another order (1 of 7 operators with weights); "
+MOVED = "the weight channels of a (axis 1) are permuted (1 of 7 operators with weights); "
 GRAPH = "the model's graph changed: connections, types or versions of operators; first mismatch: "
 
 
@@ -205,10 +209,18 @@ GRAPH = "the model's graph changed: connections, types or versions of operators;
             "the model m.om is another file than the golden's (operators not compared); ",
             "",
         ),
-        (CHANGED, f"{WEIGHTS}; first mismatch: net/layer_0", ""),
+        (CHANGED, f"{WEIGHTS}; first mismatch: net/layer_0", WEIGHTS),
         (replace(CHANGED, weights=("a",), permuted={"a": 1}, attributes=()), MOVED, ""),
-        (replace(CHANGED, weights=(), attributes=(), operators=("n",)), OPERATORS, ""),
-        (replace(CHANGED, weights=(), attributes=(), graph=True), GRAPH, ""),
+        (ModelChange(("m.onnx",), operators=("n",), removed=("n",), read="all"), REMOVED, ""),
+        (
+            ModelChange(
+                ("m.onnx",), operators=("n", "o", "p"), removed=("p",), rewired={"q": "n"}, read="all"
+            ),
+            "operator p was removed; operators n, o were added; first mismatch: net/layer_0",
+            "",
+        ),
+        (ModelChange(("m.onnx",), rewired={"n": "n"}, read="all"), REWIRED, ""),
+        (ModelChange(("m.onnx",), graph=True, read="all"), GRAPH, ""),
         (None, "net/layer_0", ""),
     ],
 )
@@ -222,6 +234,108 @@ def test_what_changed_in_the_model_comes_first(
     assert bool(full_json(test)["model"]) is (models is not None)
     verbose = [one for one in text_of(test, verbose=True) if one.startswith("model:")]
     assert len(verbose) == (models is not None)
+
+
+MANY = tuple(f"{TRANSFORMER}_{number}" for number in range(3)) + tuple(f"n{at}" for at in range(40))
+
+
+@pytest.mark.each(
+    ("models", "convicted", "first", "line"),
+    [
+        (replace(CHANGED, weights=MANY), 0, "the weights of ", "the weights of "),
+        (
+            replace(CHANGED, weights=MANY, permuted=dict.fromkeys(MANY, 1)),
+            0,
+            "the weight channels of ",
+            "the weight channels of ",
+        ),
+        (ModelChange(("m.onnx",), operators=MANY, removed=MANY, read="all"), 0, "operators ", "operators "),
+        (None, 9, "possible kernel error in", ""),
+    ],
+)
+def test_the_first_line_is_two_lines_at_most_whatever_is_known(
+    failed: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    models: ModelChange | None,
+    convicted: int,
+    first: str,
+    line: str,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    keys = [TensorKey(name, "output", 0) for name in MANY[:convicted]]
+    wrong = Alone(CONVICTED, 2e-5, 4.8e-6)
+    isolated = tuple(JudgedOperator(key, "MatMul", "net.onnx", own=True, alone=wrong) for key in keys)
+    test = replace(failed([*MANY]), models=models, escalation=Escalation((), MANY, isolated=isolated))
+    lines = text_of(test)
+    assert lines[0].startswith(f"npudump: {first}")
+    at = next(at for at, one in enumerate(lines) if one.startswith(("first:", "source:")))
+    assert at <= 2
+    rest = next((" ".join(lines[at:]) for at, one in enumerate(lines) if one.startswith("model:")), "")
+    assert line in rest
+    if models is not None:
+        assert "and 40 more" in " ".join(rest.split())
+        told = next(one for one in full_lines(test) if one.startswith("model:"))
+        assert all(name in told for name in MANY)
+    assert all(name in full_lines(test)[0] for name in MANY[:2])
+
+
+def test_executions_of_an_operator_are_one_source(failed: Callable[..., Result]) -> None:
+    keys = [TensorKey("net/layer_0", "output", 0, step=step) for step in range(3)]
+    sources = Sources(tuple(Source(key, "", 3, fed=True) for key in keys), 3, (), "m")
+    alone = tuple(
+        JudgedOperator(key, "Relu", "m.onnx", own=True, alone=Alone(CONVICTED, 1.0)) for key in keys
+    )
+    lines = text_of(replace(failed(3, sources=sources), escalation=Escalation((), ("a",), isolated=alone)))
+    text = " ".join(" ".join(lines).split())
+    assert "kernel error in net/layer_0:output.0: relative" in text
+    assert "in 3 executions" in text
+    assert "#step" not in text
+    assert text.count("recomputed: ") == 1
+    right = (replace(alone[1], alone=Alone("acquitted", 0.0, 1.0)), alone[2])
+    told = text_of(replace(failed(3), escalation=Escalation((), ("a",), isolated=right)), verbose=True)
+    assert sum(line.startswith("recomputed: ") for line in told) == 2
+
+
+def test_an_input_that_is_dumped_with_each_reader_counts_once(
+    failed: Callable[..., Result], make_table: Callable[..., Any]
+) -> None:
+    rows = [("x:output.0", 2.0), ("a:output.0", 3.0), ("x#turn=1:output.0", 2.0), ("x#turn=2:output.0", 2.0)]
+    sides = [
+        replace(
+            make_table(
+                *((key, "float32", (4,), {"max": by * value, "min": -1.0, "avg": by}) for key, value in rows)
+            ),
+            op_types=(GRAPH_INPUT, "Relu", GRAPH_INPUT, GRAPH_INPUT),
+        )
+        for by in (1.0, 1.5)
+    ]
+    found = Sources((Source(TensorKey("x", "output", 0), GRAPH_INPUT, 4),), 4, (), "m")
+    test = replace(failed(1, sources=found), comparison=compare_tables(*sides, Tolerances()))
+    lines = full_lines(test)
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == ["layer", "x", "a"]
+    assert "mismatches: 2 of 4 tensors, 2 more of the same input" in " ".join(lines)
+    assert "1 mismatch downstream" in " ".join(lines)
+    other = make_table(*((key, "float32", (4,), {"max": len(key), "min": -1.0, "avg": 2}) for key, _ in rows))
+    test = replace(
+        test, comparison=compare_tables(sides[0], replace(other, op_types=sides[0].op_types), Tolerances())
+    )
+    assert "mismatches: 4 of 4 tensors" in " ".join(full_lines(test))
+
+
+def test_what_stands_for_a_prefix_is_said_before_the_table_and_its_count(
+    failed: Callable[..., Result],
+) -> None:
+    names = [f"/model/encoder/layers.{at}/self_attention/projection/MatMul" for at in range(9)]
+    test = failed(names)
+    details = ReportFiles(test.origin.directory / "report.txt", test.origin.directory / "report.json")
+    for lines in failure_lines(test, details, verbose=False):
+        (legend,) = (at for at, line in enumerate(lines) if line.startswith("  names that start with .../ "))
+        (rows,) = (
+            at for at, line in enumerate(lines) if " in report.txt" in line and line.startswith("  ...")
+        )
+        rule = next(at for at, line in enumerate(lines) if line.startswith("tolerance:"))
+        assert legend < rows < rule
 
 
 def test_a_wrong_kernel_and_a_changed_model_are_both_named(failed: Callable[..., Result]) -> None:

@@ -75,7 +75,7 @@ def test_two_values_that_differ_are_not_shown_alike() -> None:
 
 def test_a_distance_by_projections_is_an_estimate_and_no_value_of_either_side() -> None:
     verdict = fail(reason(statistic="projections", golden=0, actual=3.9337, allowed=1.0))
-    assert "differs by an l2norm of about 3.9, as projections estimate it (3.93x tolerance)" in sentence(
+    assert "l2norm of the difference about 3.9, estimated from projections (3.93x tolerance)" in sentence(
         verdict
     )
     assert row(verdict)[4:6] == ("-", "Δ≈3.9")

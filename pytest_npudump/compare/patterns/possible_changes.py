@@ -119,13 +119,13 @@ def stuck(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleChang
         if np.count_nonzero(same(part, np.float64(value))) < least * part.size:
             return
     words = said(
-        "{value} instead of values{bits}",
+        "{value}, expected other values{bits}",
         value=_named(value),
         bits=_unwritten_bits(evidence, inside),
     )
     if place.count == 1:
         words = said(
-            "{value} instead of {golden}",
+            "{value}, expected {golden}",
             value=_named(value),
             golden=_named(float(evidence.golden[inside][0])),
         )

@@ -257,9 +257,9 @@ def root_mean_square(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(found)
 
 
-_ALONE = said("must be equal, as no finite max, min, avg or l2norm is on both sides")
+_ALONE = said("exact match required, as no finite max, min, avg or l2norm is on both sides")
 _HASH_LOST = said("the golden has a hash, the dump has none")
-_FAR = said("must be equal, as the elements there are by far the largest of their rows")
+_FAR = said("exact match required, as the elements there are by far the largest of their rows")
 _LOOSE = 0.25
 """The share of a tensor's magnitude beyond which a rule lets its largest element be anywhere."""
 

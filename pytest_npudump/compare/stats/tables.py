@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 _LOST = said("the golden has a value, the dump has none")
 _UNAPPROVED = said("the golden has no value to compare with: accept anew")
-_EQUAL = said("must be equal")
+_EQUAL = said("exact match required")
 
 
 def compare_tables(

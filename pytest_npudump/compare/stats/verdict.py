@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.alignment import ABSENT, Alignment
@@ -412,14 +411,9 @@ def explain_first(comparison: Comparison, *, feeds_seen: bool = False) -> str:
 def _explained(comparison: Comparison, first: Verdict, *, feeds_seen: bool) -> str:
     key = first.key
     if comparison.origin == STRUCTURE:
-        return _("the model changed there, or what ran or was dumped of it")
-    moved = comparison.differing | comparison.within_noise
-    sides = zip(comparison.alignment.golden.tolist(), comparison.alignment.actual.tolist(), strict=True)
-    unseen = {at for at, pair in enumerate(sides) if ABSENT in pair}
-    unseen |= frozenset[int]().union(*(doubt.unjudged for doubt in comparison.doubts))
+        return _("the model, the operators that ran, or the dump changed there")
+    moved, unseen, before, own = _about(comparison, key)
     if comparison.origin == LAYER:
-        fed, rows = execution(key.sanitised), enumerate(_keys(comparison))
-        own = {at for at, one in rows if one.io == "input" and execution(one.sanitised) == fed}
         if not own & (moved | unseen):
             return _("the statistics of its inputs match")
         return (
@@ -435,31 +429,41 @@ def _explained(comparison: Comparison, first: Verdict, *, feeds_seen: bool) -> s
         return _(
             "it came in with values of a layer that was not dumped, with what is fed, or was overwritten"
         )
-    before = [*enumerate(takewhile(lambda one: one != key, _keys(comparison)))]
     words = _("all statistics before it match") if before else _("no tensor was compared before it")
-    if any(at in moved for at, _key in before):
+    if before & moved:
         words = _("all statistics before it are within tolerance")
-    if any(at in unseen for at, _key in before):
+    if before & unseen:
         words = _("all tensors compared before it are within tolerance")
     if feeds_seen:
         return _("{words}, including those of its inputs").format(words=words)
-    return (
-        words
-        if _inputs_dumped(comparison, key)
-        else _("{words}; its own inputs were not dumped").format(words=words)
-    )
+    return words if own else _("{words}; not all of its inputs are known").format(words=words)
+
+
+def inputs_match(comparison: Comparison, *, feeds_seen: bool) -> bool:
+    """Return whether all statistics of the first mismatch's inputs are known, and the golden's.
+
+    Args:
+        comparison: of both sides.
+        feeds_seen: as for :func:`explain_first`.
+    """
+    first = comparison.first
+    if first is None or not (comparison.origin == LAYER or (comparison.origin == UNSEEN and feeds_seen)):
+        return False
+    moved, unseen, before, own = _about(comparison, first.key)
+    return not (own if comparison.origin == LAYER else before) & (moved | unseen)
+
+
+def _about(comparison: Comparison, key: TensorKey) -> tuple[set[int], set[int], set[int], set[int]]:
+    """Return the positions of what moved, what was not compared, what is before a tensor, and its inputs."""
+    sides = zip(comparison.alignment.golden.tolist(), comparison.alignment.actual.tolist(), strict=True)
+    unseen = {at for at, pair in enumerate(sides) if ABSENT in pair}
+    unseen.update(*(doubt.unjudged for doubt in comparison.doubts))
+    keys, fed = [*_keys(comparison)], execution(key.sanitised)
+    own = {at for at, one in enumerate(keys) if one.io == "input" and execution(one.sanitised) == fed}
+    return {*comparison.differing, *comparison.within_noise}, unseen, {*range(keys.index(key))}, own
 
 
 def _keys(comparison: Comparison) -> Iterator[TensorKey]:
     """Yield the keys of all tensors in execution order."""
     rows = aligned_keys(comparison.golden, comparison.actual, comparison.alignment)
     return (key for key, _op_type in rows)
-
-
-def _inputs_dumped(comparison: Comparison, key: TensorKey) -> bool:
-    """Return whether either side holds an input of the execution that ``key`` belongs to."""
-    fed = execution(key.sanitised)
-    texts = (
-        text for side in (comparison.golden, comparison.actual) for text in side.keys if ":input." in text
-    )
-    return any(execution(TensorKey.parse(text).sanitised) == fed for text in texts)

@@ -57,7 +57,7 @@ ELEMENTS = "elements"
 BYTES = "bytes"
 """Findings of elements in :class:`Reason`."""
 
-_EQUAL = said("must be equal")
+_EQUAL = said("exact match required")
 _MOST = 0.5
 _LOOSE = said(
     "most elements are farther off than rtol of themselves, and pass beside a few large "
