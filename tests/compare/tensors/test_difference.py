@@ -184,6 +184,15 @@ def test_floats_of_any_content_compare_as_defined(name: str, content: str, count
     _check(golden, _content(name, content, count, 3), 0, 0)
 
 
+@pytest.mark.each("name", ["float32", "bfloat16"])
+@pytest.mark.each("places", [5, slice(None)])
+def test_squares_of_one_side_or_the_difference_leave_float32(name: str, places: Any) -> None:
+    golden, actual = (_content(name, "plain", LARGE, 0) for _ in range(2))
+    golden[places] = 1e-22
+    actual[places] = 3e-22 if places == 5 else 1
+    _check(golden, actual, 1e-3, 0)
+
+
 @pytest.mark.filterwarnings("ignore:.*encountered in cast:RuntimeWarning")
 @pytest.mark.each("content", CONTENTS)
 @pytest.mark.each("name", [*NARROW, "float8_e5m2", "float8_e4m3fn"])
