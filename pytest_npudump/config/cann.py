@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_npudump.errors import ConfigError
+from pytest_npudump.storage.regular_file import open_regular
 
 PROFILES: Final = ("8.5.0", "9.0.0", "9.1.0-beta.3", "9.1.0")
 DEFAULT_VERSION: Final = "9.1.0"
@@ -97,7 +98,7 @@ def installed_cann(environ: Mapping[str, str] | None = None) -> str | None:
             files += sorted(root.glob("*-linux/version.info"))
         parts = ("share/info/runtime", "runtime", "toolkit", "compiler")
         files += [root / name / "version.info" for name in parts]
-        for line in (line for file in files for line in _LINE.finditer(_head(file))):
+        for line in (line for file in files for line in _LINE.finditer(head(file))):
             release = _RELEASE.search(line["value"].rpartition(":")[2])
             if release:
                 return release.group()
@@ -119,7 +120,7 @@ def driver_version(read: Callable[[str], str]) -> tuple[str, str]:
 
 def installed_driver() -> str | None:
     """Return the version of the NPU driver, or None where it is unknown."""
-    return driver_version(lambda path: _head(Path(path)))[1] or None
+    return driver_version(lambda path: head(Path(path)))[1] or None
 
 
 def rules_version(environ: Mapping[str, str] | None = None) -> str:
@@ -127,9 +128,10 @@ def rules_version(environ: Mapping[str, str] | None = None) -> str:
     return installed_cann(environ) or DEFAULT_VERSION
 
 
-def _head(file: Path) -> str:
+def head(file: Path) -> str:
+    """Return the first 64 KiB of a regular file; "" where it cannot be read."""
     try:
-        with file.open("rb") as stream:
+        with open_regular(file) as stream:
             return stream.read(_LIMIT).decode("utf-8", "replace")
     except OSError:
         return ""

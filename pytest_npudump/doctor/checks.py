@@ -27,6 +27,7 @@ from pytest_npudump.config.cann import (
     ROOTS,
     collecting,
     driver_version,
+    head,
     installed_cann,
     profile_for,
     profile_warnings,
@@ -50,7 +51,6 @@ PROBLEM = "problem"
 
 SECONDS = 60
 """Limit for a runtime's answer; the first call to a device after a start takes some seconds."""
-_LIMIT = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +179,7 @@ class System:
 
     def read(self, path: str) -> str:
         """Return the first 64 KiB of a file; "" where it cannot be read."""
-        try:
-            descriptor = os.open(self.at(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            with os.fdopen(descriptor, "rb") as file:
-                return file.read(_LIMIT).decode("utf-8", "replace")
-        except OSError:
-            return ""
+        return head(self.at(path))
 
 
 def installed_version(distribution: str) -> str | None:

@@ -102,7 +102,8 @@ def read_file(
                     Execution(job.file.place, path, kind, of, True, 0, order, None, tuple(parts), turn=turn)  # noqa: FBT003
                 )
         except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
-            raise FormatError(path, f"{name}: {error}", offset=_place_of(path, name)) from error
+            at = read_small(path).find(json.dumps(name).encode())
+            raise FormatError(path, f"{name}: {error}", offset=at if at >= 0 else None) from error
     return executions, problems
 
 
@@ -116,11 +117,6 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise FormatError(path, "a JSON file without an object", offset=0)
     return found
-
-
-def _place_of(path: Path, name: str) -> int | None:
-    at = read_small(path).find(json.dumps(name).encode())
-    return at if at >= 0 else None
 
 
 def call_of(name: str) -> tuple[str, str, int]:

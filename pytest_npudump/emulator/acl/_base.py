@@ -84,10 +84,6 @@ class TensorDesc:
         return 0 if dtype is None else nbytes(dtype, self.shape)
 
 
-def _elements(desc: TensorDesc) -> int:
-    return 0 if any(dim < 0 for dim in desc.shape) else math.prod(desc.shape)
-
-
 def _dim(desc: TensorDesc, index: int) -> int:
     if index >= len(desc.shape):
         raise RefusedError(codes.INVALID_PARAM, f"there is no dimension {index}")
@@ -105,7 +101,11 @@ ACL.table(
         "get_tensor_desc_type": (TensorDesc, _UNDEFINED, lambda desc: desc.dtype),
         "get_tensor_desc_format": (TensorDesc, _UNDEFINED, lambda desc: desc.format),
         "get_tensor_desc_size": (TensorDesc, 0, lambda desc: desc.nbytes),
-        "get_tensor_desc_element_count": (TensorDesc, 0, _elements),
+        "get_tensor_desc_element_count": (
+            TensorDesc,
+            0,
+            lambda desc: 0 if min(desc.shape, default=0) < 0 else math.prod(desc.shape),
+        ),
         "get_tensor_desc_num_dims": (TensorDesc, 0, lambda desc: len(desc.shape)),
         "get_tensor_desc_dim": ((TensorDesc, "k"), -1, _dim),
         "get_tensor_desc_dim_v2": ((TensorDesc, "k"), (0, CODE), _dim),
