@@ -169,7 +169,7 @@ def test_op(npu_dump, x):
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "npudump: Relu: output 0[[]16[]] is 0.5, expected 1: 1024 units in the last place, and 2 allowed",
+            "npudump: Relu: output 0[[]16[]] is 0.5, expected 1: error 1024 ULP, tolerance 2",
             "input 0:    float16 [[]17[]], 1 there",
             "note: * of * checks failed; this is the last one",
             "    npu_dump=npu_dump,",
