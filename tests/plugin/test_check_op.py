@@ -63,7 +63,7 @@ def test_each_check_has_a_dump_of_inputs_and_outputs_as_tensors(project: Project
 
 
 WRONG = {
-    "'Relu', X, reference=lambda x: x": "*Relu: output 0[[]0[]] is 0, expected -4: 1082130432 units*",
+    "'Relu', X, reference=lambda x: x": "*Relu: output 0[[]0[]] is 0, expected -4: error 1082130432 ULP*",
     "'Log', X, reference=lambda x: x * 0": "*Log: output 0[[]0[]] is nan, expected *: only the operator*",
     "'Abs', X, reference=lambda x: x * np.nan": "*expected nan: only the reference gives NaN",
     "'Reciprocal', X * 0, reference=lambda x: x": "*is -inf, expected -0: infinite on one side*",
@@ -260,7 +260,7 @@ def test_eager_operators_are_checked_by_what_calls_them(
     )
     result = project.pytester.runpytest_inprocess("--npudump-runtime=torch_npu")
     shows = [
-        "*Add: output 0[[]0[]] is 5, expected 4: 2097152 units *",
+        "*Add: output 0[[]0[]] is 5, expected 4: error 2097152 ULP*",
         "*Mul: it was not dumped: the dump of this example holds aclnnAdd_L2 (aclnnAdd), and no Mul",
         "*the runtime torch_npu runs no operator by its type: give what runs it, as call=*",
     ]
