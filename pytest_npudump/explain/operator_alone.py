@@ -261,7 +261,7 @@ def _by_golden(
         )
         return Alone(CONVICTED, alone.apart, limit, why)
     why = said(
-        "its statistics changed by {changed}, no more than the limit {most} explains",
+        "its statistics changed by {changed}; the error limit is {most}",
         changed=f"{changed:.2g}",
         most=f"{alone.allowed:.2g}",
     )

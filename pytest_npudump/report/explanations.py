@@ -248,7 +248,7 @@ def _possible(models: ModelChange | None, *, call: bool, matched: bool) -> list[
         call: whether it is a call of torch, of whose type and attributes no model tells.
         matched: whether the statistics of its inputs match.
     """
-    found = [mark("inputs with the same statistics") if matched else mark("inputs")]
+    found = [] if matched else [mark("inputs")]
     read = models.read if models is not None else NOTHING
     graph = models is None or models.graph or bool(models.operators or models.rewired)
     if call or graph or read not in {ALL, WEIGHTS}:
@@ -257,7 +257,7 @@ def _possible(models: ModelChange | None, *, call: bool, matched: bool) -> list[
         found.append(mark("weights"))
     if call or read != ALL:
         found.append(mark("attributes"))
-    return found
+    return [*found, mark("inputs with the same statistics")] if matched else found
 
 
 def _convicted(one: JudgedOperator) -> str:

@@ -257,7 +257,8 @@ def _model_changes(models: ModelChange, most: int | None, *, counts: bool) -> It
 def one_sided(result: Result) -> str:
     """Describe why the first mismatch is fed otherwise or on one side only; "" where no more is known."""
     first = result.comparison.first if result.comparison is not None else None
-    if first is not None and first.op_type == GRAPH_INPUT and result.models is not None:
+    given = first is not None and (first.status, first.op_type) == (FAIL, GRAPH_INPUT)
+    if first is not None and given and result.models is not None:
         fed = first.key.model in result.models.fed or (result.models.fed and not first.key.model)
         return _("an input of the graph: the test feeds it other values") if fed else ""
     if first is None or first.status not in {MISSING, EXTRA}:

@@ -67,6 +67,7 @@ _ALONE = 4
 """Operators alone of which a page tells."""
 _DOTTED = re.compile(r"(^|\s)\.\.\./")
 """A name without what the names of a model begin with."""
+_ROW = re.compile(r"  \S")
 WHOLE, SHORT, BOTH = "whole", "short", "both"
 """Texts that have a line: a short one is shown where the budget of the run is spent."""
 
@@ -287,9 +288,9 @@ def _body(
         words = _escalation_lines(result, result.escalation, brief=brief, notes=limit)
         lines += [(text, one) for text, line in words for one in names.lines(line)]
     begun = any(_DOTTED.search(line) for text, line in lines if text != WHOLE)
-    lines[behind:behind] = [(WHOLE, line) for line in names.legend()]
-    table_at = next((at for at, (text, _line) in enumerate(lines) if text == SHORT), behind)
-    lines[table_at:table_at] = [(SHORT, line) for line in (names.legend(again=True) if begun else [])]
+    rows_at = next((at for at, (_text, line) in enumerate(lines) if _ROW.match(line)), behind)
+    legends = ((WHOLE, names.legend()), (SHORT, names.legend(again=True) if begun else []))
+    lines[rows_at:rows_at] = [(kind, line) for kind, legend in legends for line in legend]
     notes = _listed(mark("note"), result.notes, limit)
     return lines + [(WHOLE, line) for note in notes for line in names.lines(note)]
 

@@ -40,7 +40,7 @@ def test_projections_of_a_golden_are_compared_with_those_of_tensors(
     [reason] = verdict["reasons"]
     assert reason.startswith("projections: the elements are off by an l2norm of roughly ")
     assert done.json["first_change"] == {"layer": "net/relu", "io": "output", "slot": 0}
-    assert "differs by an l2norm of about" in run("compare", golden, tmp_path / "after").out
+    assert "l2norm of the difference about" in run("compare", golden, tmp_path / "after").out
 
 
 def test_a_golden_without_projections_is_compared_without(run: Run, tmp_path: Path, dump_file: Run) -> None:

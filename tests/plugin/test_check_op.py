@@ -63,7 +63,7 @@ def test_each_check_has_a_dump_of_inputs_and_outputs_as_tensors(project: Project
 
 
 WRONG = {
-    "'Relu', X, reference=lambda x: x": "*Relu: output 0[[]0[]] is 0, expected -4: 1082130432 units*",
+    "'Relu', X, reference=lambda x: x": "*Relu: output 0[[]0[]] is 0, expected -4: error 1082130432 ULP*",
     "'Log', X, reference=lambda x: x * 0": "*Log: output 0[[]0[]] is nan, expected *: only the operator*",
     "'Abs', X, reference=lambda x: x * np.nan": "*expected nan: only the reference gives NaN",
     "'Reciprocal', X * 0, reference=lambda x: x": "*is -inf, expected -0: infinite on one side*",
@@ -72,7 +72,7 @@ WRONG = {
     "'Abs', X, reference=lambda x: abs(x).reshape(2, 4)": (
         "*Abs: output 0 is not what was dumped: float32 [[]2, 4[]] was returned, *has Abs float32 *"
     ),
-    "'Shape', X, reference=lambda x: np.array([9])": "*Shape: output 0[[]0[]] is 8, expected 9: 1 unit *",
+    "'Shape', X, reference=lambda x: np.array([9])": "*Shape: output 0[[]0[]] is 8, expected 9: error 1 ULP*",
     "'Relu', X, reference=relu, call=relu": "*Relu: it was not dumped: the dump of this example is empty*",
     "'Relu', X, reference=relu, call=lambda x: x[:3]": "*output 0 has the wrong shape: [[]3[]], *[[]8[]]",
     "'Relu', X, reference=relu, call=lambda x: (x, x)": "*it gave 2 outputs, its reference 1",
@@ -169,7 +169,7 @@ def test_op(npu_dump, x):
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "npudump: Relu: output 0[[]16[]] is 0.5, expected 1: 1024 units in the last place, and 2 allowed",
+            "npudump: Relu: output 0[[]16[]] is 0.5, expected 1: error 1024 ULP, tolerance 2",
             "input 0:    float16 [[]17[]], 1 there",
             "note: * of * checks failed; this is the last one",
             "    npu_dump=npu_dump,",
@@ -260,7 +260,7 @@ def test_eager_operators_are_checked_by_what_calls_them(
     )
     result = project.pytester.runpytest_inprocess("--npudump-runtime=torch_npu")
     shows = [
-        "*Add: output 0[[]0[]] is 5, expected 4: 2097152 units *",
+        "*Add: output 0[[]0[]] is 5, expected 4: error 2097152 ULP*",
         "*Mul: it was not dumped: the dump of this example holds aclnnAdd_L2 (aclnnAdd), and no Mul",
         "*the runtime torch_npu runs no operator by its type: give what runs it, as call=*",
     ]

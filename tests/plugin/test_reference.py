@@ -88,7 +88,7 @@ def test_update_approves_nothing_that_differs_from_the_reference(converted: Proj
         "--npudump-update-golden",
         DUMPS,
         failed=1,
-        shows="npudump: nothing was recorded: the layers are not shown to agree with the reference *",
+        shows="npudump: nothing was recorded: layers mismatch the reference *",
     )
     assert golden_files(converted) == []
     converted.model()

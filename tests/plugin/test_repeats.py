@@ -32,7 +32,7 @@ def test_what_does_not_repeat_is_listed_with_its_spread_and_is_no_change(project
     project.run(
         "--npudump-update-golden",
         passed=1,
-        shows="*tensors are not the same in 2 runs alike*(first seen at: *",
+        shows="*tensors differ between 2 equal runs*(first seen at: *",
     )
     lines = project.golden.read_text("utf-8").splitlines()
     assert any(line.split()[-1].startswith("~") for line in lines if "block/conv.2" in line)
@@ -142,7 +142,7 @@ def test_a_test_that_cannot_run_again_is_recorded_from_one_run_with_a_note(proje
     project.run(
         "--npudump-update-golden",
         passed=1,
-        shows="*does not know whether the test repeats: body of the second run: FileExists*",
+        shows="*unknown whether the test is deterministic: body of the second run: FileExists*",
     )
     assert head(project)["repeats"] == {"runs": 1}
 
@@ -333,7 +333,7 @@ def test_an_update_keeps_the_calibration_of_unchanged_values_and_drops_any_other
     project.record()
     assert project.golden.read_text("utf-8") == calibrated
     project.model(change=0.5)
-    project.run("--npudump-update-golden", shows="*the calibration of the golden that was there is dropped*")
+    project.run("--npudump-update-golden", shows="*the calibration of the previous golden was removed*")
     assert "calibration" not in head(project)
 
 

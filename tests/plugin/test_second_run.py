@@ -420,7 +420,7 @@ def test_a_pattern_inside_a_tensor_is_told_in_text_and_json(project: Project) ->
     onnx.save(model, str(project.path / "small.onnx"))
     project.run(
         "--npudump-output=.",
-        shows="*:output.0: pattern: * along axis 1: 0 instead of values (explains * of the difference)",
+        shows="*:output.0: pattern: * along axis 1: 0, expected other values (explains * of the difference)",
     )
     findings = project.report()["escalation"]["findings"]
     assert findings[0]["pattern"]["kind"] == "stuck"

@@ -67,7 +67,7 @@ def test_an_update_of_what_fails_writes_that_golden_alone(two_models: Project) -
         failed=1,
         shows="npudump: --npudump-update-golden=failed: this run writes *",
     )
-    result.stdout.fnmatch_lines(["*written anew because the run differed from it: * of 5 tensors, first *"])
+    result.stdout.fnmatch_lines(["*the golden was rewritten because of mismatches: * of 5 tensors, first *"])
     after = goldens(two_models)
     assert after.keys() == before.keys()
     assert [name for name in after if after[name] != before[name]] == ["test_other"]

@@ -150,11 +150,11 @@ def test_elements_within_a_wider_tolerance_than_what_fails_are_not_said_to_be_wi
 
 
 def test_a_pattern_of_a_convicted_operator_is_told_without_a_golden_tensor() -> None:
-    pattern = Pattern("stuck", "the last 5 of 37 columns", "0 instead of values", 1.0)
+    pattern = Pattern("stuck", "the last 5 of 37 columns", "0, expected other values", 1.0)
     found = isolated_lines(
         [one(WRONG, inputs="dumped", pattern=pattern), one(WRONG, "b", inputs="dumped")], brief=True
     )
-    said = "the last 5 of 37 columns: 0 instead of values (explains all of the difference)"
+    said = "the last 5 of 37 columns: 0, expected other values (explains all of the difference)"
     assert found[2:] == [f"elements:   conv:output.0: pattern: {said}"]
 
 

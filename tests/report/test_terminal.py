@@ -336,6 +336,17 @@ def test_what_stands_for_a_prefix_is_said_before_the_table_and_its_count(
         )
         rule = next(at for at, line in enumerate(lines) if line.startswith("tolerance:"))
         assert legend < rows < rule
+    judged = JudgedOperator(
+        TensorKey(names[0], "output", 0), "MatMul", "m.onnx", own=True, alone=Alone("acquitted", 0.0, 1.0)
+    )
+    assert test.comparison is not None
+    few = [name if at < 6 else f"net/n{at}" for at, name in enumerate(names)]
+    only = replace(failed(few), escalation=Escalation((), ("a",), isolated=(judged,)))
+    failing = only.comparison.failing[6:]
+    only = replace(only, comparison=replace(only.comparison, failing=failing, first=failing[0]))
+    lines = text_of(only)
+    cells = [line.split()[0] for line in lines if line[:2] == "  " != line[1:3]]
+    assert cells[:2] == ["names", "layer"]
 
 
 def test_a_wrong_kernel_and_a_changed_model_are_both_named(failed: Callable[..., Result]) -> None:

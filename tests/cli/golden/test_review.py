@@ -172,9 +172,9 @@ def test_a_pipe_has_no_line_for_a_reason(waiting: Repository, review: Run) -> No
 def test_layers_that_are_misspelt_are_asked_for_again(waiting: Repository, review: Run) -> None:
     done = review("l cnov", "l conv fx", "l conv", "S")
     assert done.out.count("of 3: ") == 2
-    assert [line for line in done.err.splitlines() if "names" in line] == [
-        "npudump: cnov names no layer that differs; these do: conv, fc",
-        "npudump: fx names no layer that differs; these do: conv, fc",
+    assert [line for line in done.err.splitlines() if "matches" in line] == [
+        "npudump: cnov matches no layer with a mismatch; layers with mismatches: conv, fc",
+        "npudump: fx matches no layer with a mismatch; layers with mismatches: conv, fc",
     ]
     assert done.out.splitlines()[-4:] == [
         "accepted  test_a.py::test_a  only conv; the rest is pending",

@@ -64,15 +64,13 @@ PLACES = {
 def test_a_place_of_zeros_is_found_in_every_type(dtype: str, words: str) -> None:
     golden = tensor(dtype)
     golden[golden == 0] = 1
-    assert said(golden, changed(golden, PLACES[words], 0), layout="NCHW").startswith(
-        f"{words}: 0 instead of "
-    )
+    assert said(golden, changed(golden, PLACES[words], 0), layout="NCHW").startswith(f"{words}: 0, expected ")
 
 
 def test_a_bool_is_stuck_or_inverted() -> None:
     golden = tensor("float32") > 0
     where = "channel 3 of 24: "
-    assert said(golden, changed(golden, np.s_[:, 3], 1), layout="NCHW") == f"{where}1 instead of values"
+    assert said(golden, changed(golden, np.s_[:, 3], 1), layout="NCHW") == f"{where}1, expected other values"
     assert said(golden, changed(golden, np.s_[:, 3], ~golden[:, 3]), layout="NCHW") == f"{where}is inverted"
 
 
@@ -125,7 +123,7 @@ def test_nan_of_one_bit_pattern_says_which() -> None:
     golden = tensor("float16")
     actual = golden.copy()
     actual[:, 3].view("u2")[...] = 0xFFFF
-    assert said(golden, actual).endswith("along axis 1: NaN instead of values, all of the bits 0xffff")
+    assert said(golden, actual).endswith("along axis 1: NaN, expected other values, all of the bits 0xffff")
 
 
 def test_random_bits_look_like_memory_nobody_wrote() -> None:
@@ -150,14 +148,14 @@ def test_the_end_of_memory_may_be_the_share_of_one_core() -> None:
     actual.reshape(-1)[-200:] = 0
     words = "the last 2 of 40 rows (the last of 20 equal parts, as of 20 cores)"
     assert said(golden, actual) in {
-        words + ": 0 instead of values",
-        "rows 38 and 39 of 40: 0 instead of values",
+        words + ": 0, expected other values",
+        "rows 38 and 39 of 40: 0, expected other values",
     }
     actual = golden.copy()
     actual.reshape(-1)[-250:] = 0
     assert said(golden, actual) == (
-        "elements in memory order: the last 250 of 4000 (the last of 16 equal parts, as of 16 cores): 0 "
-        "instead of values"
+        "elements in memory order: the last 250 of 4000 (the last of 16 equal parts, as of 16 cores): 0, "
+        "expected other values"
     )
 
 
@@ -254,7 +252,7 @@ def test_a_difference_elsewhere_refuses_the_place(seed: int, channel: int, share
 def test_a_place_that_is_zero_on_both_sides_in_half_its_elements_is_still_one() -> None:
     golden = np.maximum(tensor("float32"), 0)
     actual = changed(golden, np.s_[:, 3], 0)
-    assert said(golden, actual, layout="NCHW") == "channel 3 of 24: 0 instead of values"
+    assert said(golden, actual, layout="NCHW") == "channel 3 of 24: 0, expected other values"
 
 
 def test_a_few_elements_of_a_channel_are_not_the_channel() -> None:
@@ -268,7 +266,8 @@ def test_a_few_elements_of_a_channel_are_not_the_channel() -> None:
 def test_special_values_on_both_sides_count_for_nothing() -> None:
     golden = changed(tensor("float32"), np.s_[0, 0, 0, :3], [np.nan, np.inf, -np.inf])
     assert (
-        said(golden, changed(golden, np.s_[:, 3], 0), layout="NCHW") == "channel 3 of 24: 0 instead of values"
+        said(golden, changed(golden, np.s_[:, 3], 0), layout="NCHW")
+        == "channel 3 of 24: 0, expected other values"
     )
     assert pattern(golden, golden.copy()) is None
 
@@ -286,7 +285,8 @@ def test_a_sample_of_the_failing_elements_leads_to_claims_about_all(monkeypatch:
     golden = tensor("float32")
     for words in ("the last 5 of 37 columns (tail of a 16-tile)", "channel 3 of 24", "batch entry 1 of 2"):
         assert (
-            said(golden, changed(golden, PLACES[words], 0), layout="NCHW") == f"{words}: 0 instead of values"
+            said(golden, changed(golden, PLACES[words], 0), layout="NCHW")
+            == f"{words}: 0, expected other values"
         )
     assert said(golden, -golden) == "every element: the sign is flipped"
     noisy = golden + np.random.default_rng(1).normal(size=golden.shape).astype("f4")
@@ -296,7 +296,7 @@ def test_a_sample_of_the_failing_elements_leads_to_claims_about_all(monkeypatch:
 def test_a_layout_that_names_no_axes_is_not_read_as_names() -> None:
     golden = tensor("float32", (8, 64))
     actual = changed(golden, np.s_[3], 0)
-    assert said(golden, actual, layout="ND") == "row 3 of 8: 0 instead of values"
+    assert said(golden, actual, layout="ND") == "row 3 of 8: 0, expected other values"
 
 
 def test_a_pattern_is_plain_data() -> None:
