@@ -23,7 +23,6 @@ else:
 _UNSAFE = re.compile(r"[\s%#\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\ufeff\ufffe\uffff\ud800-\udfff]")
 _PLAIN_BYTES = bytes(set(range(0x21, 0x7F)) - set(b"#%"))
 _SLOT = re.compile(r"(?P<io>[a-z_]+)\.(?P<slot>\d+)\Z")
-_SANITISE = str.maketrans({" ": "_", ".": "_", "/": "_", "\\": "_"})
 _QUALIFIERS = ("capture", "rank", "device", "model", "load", "step", "turn")
 SUMMED = 15
 """Digits of an avg and l2norm that were added up in another order, of which the last ones mean nothing."""
@@ -32,7 +31,7 @@ _PLAIN = (0, 0, "", 0, -1, -1, "")
 
 def sanitise(name: str) -> str:
     r"""Return ``name`` as CANN writes it into file names: space, ``.``, ``/`` and ``\`` become ``_``."""
-    return name.translate(_SANITISE)
+    return name.replace("/", "_").replace(".", "_").replace(" ", "_").replace("\\", "_")
 
 
 def _encode(text: str) -> str:

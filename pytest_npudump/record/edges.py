@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import chain
 from types import MappingProxyType
 
@@ -299,6 +300,7 @@ def lines_of(edges: Edges, layers: Collection[str]) -> str:
     return "".join(f"{line}\n" for line in lines if line.isprintable())
 
 
+@lru_cache(maxsize=1)
 def edges_of_lines(text: str, told_by: str) -> Edges:
     """Return the edges of lines that the reader of the golden has checked.
 

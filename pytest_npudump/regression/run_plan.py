@@ -147,8 +147,8 @@ def plan_suspects(
     plan = replace(plan, suspects=suspects, inputs=inputs)
     if not beyond:
         return plan
-    words = f"{len(failing)} of {len(failing) + len(beyond)} mismatching layers are enough for a second run"
-    words += " (sources, their inputs, others in execution order, and those with golden tensors)"
+    words = f"second run limited to {len(failing)} of {len(failing) + len(beyond)} mismatching layers "
+    words += "(sources first, then others in execution order; those with golden tensors stay)"
     return replace(plan, omitted=(*plan.omitted, *beyond), notes=(words, *plan.notes))
 
 

@@ -87,7 +87,7 @@ def test_of_too_many_layers_the_first_are_dumped_and_those_with_golden_tensors(
     assert plan is not None
     left_out = () if layers == DIFFER or given.get("layers") else DIFFER[1:]
     assert (plan.layers, plan.raw_layers, plan.omitted) == (layers, layers, left_out)
-    note = "1 of 2 mismatching layers are enough for a second run"
+    note = "second run limited to 1 of 2 mismatching layers "
     assert [one for one in plan.notes if note in one] == [*plan.notes[: len(left_out)]]
 
 

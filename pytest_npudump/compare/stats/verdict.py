@@ -50,10 +50,10 @@ class Reason:
     @property
     def difference(self) -> float | None:
         """``actual - golden`` where both are finite numbers."""
-        numbers = [value for value in (self.golden, self.actual) if isinstance(value, (int, float))]
-        if len(numbers) < len((self.golden, self.actual)) or not all(map(math.isfinite, numbers)):
+        golden, actual = self.golden, self.actual
+        if not isinstance(golden, (int, float)) or not isinstance(actual, (int, float)):
             return None
-        return numbers[1] - numbers[0]
+        return actual - golden if math.isfinite(golden) and math.isfinite(actual) else None
 
     def __str__(self) -> str:
         """``max: 5.03125 -> 5.5, off by 0.46875, allowed 0.005 [rtol=0.001 ... (preset default)]``."""
