@@ -279,7 +279,8 @@ def _reduced_rows(rows: Any, *, wide: bool) -> Any:
             # As numbers in place: bools are compared, and added up, several times as slowly.
             return test(room.copy_(rows), value).sum(1, dtype=exact)
 
-        summed = rows if rows.element_size() <= kind.itemsize else rows.to(kind)
+        one = len(rows) == 1 and rows.element_size() <= kind.itemsize
+        summed = rows if one else rows.to(kind)  # which costs memory, and less time than twice in passing
         numbers = [
             without_nan(-inf).amax(1),
             without_nan(inf).amin(1),
