@@ -222,6 +222,7 @@ def forked(root: Path, tree: Path, arguments: Sequence[str], plugin: object, lim
     if not child:
         try:
             os.setsid()
+            multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
             null = os.open(os.environ.get("MUTANTS_OUTPUT", os.devnull), os.O_RDWR | os.O_CREAT | os.O_APPEND)
             for stream in range(3):
                 os.dup2(null, stream)

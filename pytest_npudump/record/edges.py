@@ -331,7 +331,7 @@ def same_values(table: StatsTable) -> Edges:
         alike = None in values[:NEEDED] or values[0] == values[1]
         told: tuple[object, ...] = ()
         if not alike and all(value == value for value in values):  # noqa: PLR0124 - NaN
-            digest = table.digests[row].partition(ARGMAX)[0] if table.digests else ""
+            digest = table.digests[row].partition(ARGMAX)[0].rstrip() if table.digests else ""
             place = replace(key, layer="", io="", slot=0, turn=0)
             told = (place, table.dtypes[row], table.counts[row], *values, digest)
         if key.io == "output" and told:

@@ -385,7 +385,7 @@ WRONG = [
     ("ranks: 8", "ranks is '8', expected sizes of groups such as 'cp=2 tp=4'"),
     ("ranks: tp2", "ranks is 'tp2', expected sizes of groups such as 'cp=2 tp=4'"),
     ("layouts: {a: 'h[ep]'}\nranks: tp=2", "layouts name the group 'ep', which ranks gives no size"),
-    ("layouts: {'a.*': '{1}[ep] t h'}\nranks: tp=2", "layouts name the group 'ep', which ranks gives no size"),
+    ("layouts: {'a.*': '{1}[ep] h'}\nranks: tp=2", "layouts name the group 'ep', which ranks gives no size"),
     ("a: [b", "not YAML"),
 ]
 

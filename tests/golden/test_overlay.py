@@ -58,6 +58,16 @@ def test_only_what_differs_is_in_the_file(tmp_path: Path) -> None:
     assert whole.file_digest != whole.digest
 
 
+def test_when_a_shared_tensor_changed_the_common_golden_tells(tmp_path: Path) -> None:
+    base = {"conv": 1, "relu": 2, "fc": 3}
+    own, _ = written(tmp_path, text(base), text(base | {"relu": 9}, soc="B"))
+    stamps = {f"{name}:output.0": "2026-01-01" for name in base}
+    common = replace(read_golden(tmp_path / "test_a.yaml"), changed=stamps)
+    own = replace(own, changed={"relu:output.0": "2026-02-02"})
+    assert laid_over(own, common).changed == stamps | own.changed
+    assert "relu:output.0" not in laid_over(replace(own, changed={}), common).changed
+
+
 def test_tensors_that_only_one_of_both_has_keep_their_places(tmp_path: Path) -> None:
     variant = text({"first": 7, "conv": 1, "second": 8, "third": 8, "fc": 3, "last": 1})
     own, whole = written(tmp_path, text({"conv": 1, "relu": 2, "fc": 3}), variant)

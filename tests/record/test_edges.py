@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
+from pytest_npudump.dump.records import ARGMAX, TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.graph.model_files import read_onnx
@@ -217,6 +218,12 @@ def test_elements_that_are_all_alike_or_unknown_are_no_evidence(make_table: Any)
     for stats in (A | {"max": 0.5, "min": 0.5}, A | {"avg": None}, A | {"max": float("nan")}):
         table = make_table(*rows(("a:output.0", stats), ("c:input.0", stats)))
         assert same_values(table).feeds == {}
+
+
+def test_hashes_tell_outputs_of_the_same_statistics_apart(make_table: Any) -> None:
+    table = make_table(*rows(("a:output.0", A), ("b:output.0", A), ("c:input.0", A)))
+    table = replace(table, digests=(f"md5:1 {ARGMAX}:5", f"md5:2 {ARGMAX}:5", "md5:2"))
+    assert same_values(table).feeds == {"c": (Port("b"),)}
 
 
 def test_an_output_behind_an_input_did_not_feed_it(make_table: Any) -> None:

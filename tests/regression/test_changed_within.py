@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from pytest_npudump.compare.judge import judge_tables
+from pytest_npudump.compare.tolerances.presets import OTHER, SAME, Numerics
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.graph import sources
 from pytest_npudump.record.edges import SIGN
 from pytest_npudump.record.noise import Calibrated
 from pytest_npudump.record.record import EDGES, Record
+from pytest_npudump.regression.dataflow import sources_of
 from pytest_npudump.regression.judgement import changes_of
 
 LAYERS = ("noisy", "follows", "apart")
@@ -68,3 +75,20 @@ def test_without_edges_or_noise_it_is_a_change() -> None:
 
 def test_a_noisy_tensor_that_did_not_move_explains_nothing() -> None:
     assert found(golden("~-,-,1e-6,-"), table(0.5, 0.5000005, 0.5)) == (["follows"], 0)
+
+
+@pytest.mark.each(
+    ("numerics", "repeats", "walked"),
+    [
+        (Numerics(SAME), ("x",), True),
+        (Numerics(SAME), (), False),
+        (Numerics(OTHER), ("x",), False),
+        (None, ("x",), False),
+    ],
+)
+def test_any_change_leads_to_a_source_only_where_the_golden_repeats_in_these_numerics(
+    numerics: Numerics | None, repeats: tuple[str, ...], *, walked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "find_sources", lambda *_, repeats: repeats)
+    given: Any = SimpleNamespace(count=lambda _: 1, numerics=numerics, repeats=repeats, tolerances=None)
+    assert sources_of(Record("", {}, table(1, 1, 1), Path()), given) == (walked, ())

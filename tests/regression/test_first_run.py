@@ -13,7 +13,8 @@ import pytest
 
 from pytest_npudump.dump.table import PROJECTIONS
 from pytest_npudump.golden.store import read_golden, write_golden
-from pytest_npudump.regression import result as status
+from pytest_npudump.record.record import EDGES, Record
+from pytest_npudump.regression import result as status, run_record
 from pytest_npudump.regression.first_run import judge_settled
 from pytest_npudump.regression.result import Result
 from tests.regression.conftest import BOTH, HEALTHY, PRINTED, REGRESSED, Flow, float16_at_end, run
@@ -64,6 +65,25 @@ def test_a_run_that_is_as_its_golden_says_passes(flow: Flow) -> None:
     flow.record()
     result = flow.first(flow.case(), HEALTHY)
     assert (result.status, result.problems, result.tensors) == (status.PASSED, (), 9)
+
+
+def test_what_is_saved_of_a_run_has_edges_that_no_golden_has_and_raw_names(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An acceptance makes a golden of it, without the models at hand."""
+
+    def saved(sample: Path, **given: Any) -> Record:
+        found = flow.first(flow.case(**given), sample).run.record
+        assert found is not None
+        return found
+
+    monkeypatch.setattr(run_record, "edges_to_keep", lambda *_: ({EDGES: "a <- b\n"}, ()))
+    assert saved(HEALTHY).blocks == {EDGES: "a <- b\n"}
+    flow.record(layers=())
+    assert saved(HEALTHY, layers=()).blocks == {}
+    assert saved(REGRESSED, layers=()).blocks == {EDGES: "a <- b\n"}
+    keys = saved(PRINTED, layers=("net/Add@0",), dump_data="stats").table.keys
+    assert {key.partition(":")[0] for key in keys} == {"net/Add@0"}
 
 
 def test_a_changed_weight_fails_and_names_the_first_operator_that_differs(flow: Flow) -> None:

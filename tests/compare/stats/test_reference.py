@@ -8,8 +8,11 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+import pytest
 from hypothesis import assume, example, given, strategies as st
 
+from pytest_npudump.compare.stats import numbers
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.table import STATISTICS, StatsTable
@@ -203,3 +206,21 @@ def test_verdicts_agree_under_a_rule(
         return BOUNDS[dtype] if BOUNDS[dtype] == (0.0, 0.0) else (rtol, atol)
 
     check(make_table, rows, Tolerances(rules=(Rule(rtol, atol),)), bounds)
+
+
+@pytest.mark.each(
+    ("value", "digits", "half"),
+    [
+        (3, 1, 0.5),
+        (-25, 1, 5),
+        (10, 2, 0.5),
+        (9.99, 3, 0.005),
+        (1e-3, 2, 5e-5),
+        (7, 0, 0),
+        (0, 6, 0),
+        (np.inf, 6, 0),
+    ],
+)
+def test_half_a_unit_of_the_last_digit(value: float, digits: int, half: float) -> None:
+    (found,) = numbers.half_unit(np.array([float(value)]), np.array([digits]))
+    assert found == pytest.approx(half, rel=1e-9)

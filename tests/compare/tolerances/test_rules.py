@@ -10,6 +10,7 @@ import pytest
 
 from pytest_npudump.compare.tolerances.rules import (
     FACTS,
+    chosen_preset,
     load_tolerances,
     parse_fact,
     parse_producer,
@@ -22,6 +23,21 @@ from pytest_npudump.errors import RequestError
 
 def parse(**item: Any) -> Any:
     return parse_rules([item], preset="default", source="marker")[0]
+
+
+@pytest.mark.each(
+    ("option", "of_file", "chosen"),
+    [
+        ("", "default", "default"),
+        ("", "exact", "exact"),
+        ("exact", "default", "exact"),
+        ("exact", "change", "exact"),
+        ("other", "default", "default"),
+        ("other", "exact", "exact"),
+    ],
+)
+def test_bounds_of_an_option_leave_the_preset_of_the_file(option: str, of_file: str, chosen: str) -> None:
+    assert chosen_preset(option, of_file) == chosen
 
 
 def test_a_rule_with_all_keys() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +13,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from pytest_npudump.compare.ulps import OutputFault
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.emulator.dumps.writer import Slot, TaskFile, write
 from pytest_npudump.errors import RequestError
 from pytest_npudump.onnxmodels.tensor_types import from_array
+from pytest_npudump.regression.attempt import GivenTensor, WrongOperator
 from pytest_npudump.regression.scenes.check_op import Question, _holds, answer_of, arrays_of, problem_of_dump
 
 HALF = np.array([1, -2, 65504], np.float16)
@@ -183,3 +188,23 @@ def test_an_operator_is_known_by_its_type_its_kernel_and_its_api(
     write(str(folder), TaskFile(op_type, name, 1, 2, (), (slot,)), 1795239189932086)
     assert problem_of_dump(tmp_path, operator, [values]) == ""
     assert "it was not dumped" in problem_of_dump(tmp_path, "Mul", [values])
+
+
+INFINITE = OutputFault("infinity", 1, 2, (0,), math.inf, 1.0, None, 1)
+
+
+@pytest.mark.each(
+    ("given", "told"),
+    [
+        ({}, {"output": None, "dtype": "", "shape": None, "fault": None, "problem": ""}),
+        ({"problem": "no output"}, {"problem": "no output", "fault": None}),
+        ({"output": 1, "dtype": "float16", "shape": (2, 3)}, {"output": 1, "shape": [2, 3]}),
+        ({"fault": INFINITE}, {"fault": {**asdict(INFINITE), "index": [0], "got": "inf"}}),
+    ],
+)
+def test_a_wrong_operator_is_plain_data(given: dict[str, Any], told: dict[str, Any]) -> None:
+    inputs = GivenTensor("float16", (2,), math.inf), GivenTensor("int8", (), 3), GivenTensor("float16", (2,))
+    found = json.loads(json.dumps(WrongOperator("Op", 2, inputs, Path("dump"), **given).to_json()))
+    assert {name: found[name] for name in told} == told
+    assert (found["operator"], found["example"], found["dump"]) == ("Op", 2, "dump")
+    assert [one["there"] for one in found["inputs"]] == ["inf", 3, None]
