@@ -329,6 +329,12 @@ def _off(array: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
     return {"times": _at(array, 1.01, int(rng.integers(array.size)))}
 
 
+def _saturated(array: np.ndarray, _: np.random.Generator) -> dict[str, np.ndarray]:
+    """The largest tenth of the elements at the value of the least of them."""
+    flat = array.reshape(-1)
+    return {"plus": np.minimum(flat, np.sort(flat)[-1 - max(flat.size // 10, 1)]) - flat}
+
+
 def _repeated(array: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """A block of elements in the place of the next."""
     places = np.arange(array.size)
@@ -410,6 +416,7 @@ KINDS: dict[str, Any] = {
     "a channel's weights zeroed": _in_weights(_channel_zeroed),
     "kernel: block repeated": _kernel(_repeated, floats=False),
     "kernel: largest of a row moved": _largest_moved,
+    "kernel: saturated": _kernel(_saturated),
 }
 
 
