@@ -91,6 +91,7 @@ class ReferenceModel:
     proto: Any
     sessions: dict[tuple[str, ...], Any] = field(default_factory=dict)
     pieces: dict[tuple[object, ...], Any] = field(default_factory=dict)
+    _ports: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
     _held: dict[str, tuple[int, int, Any]] = field(default_factory=dict)
     _written: list[Any] = field(default_factory=list)
 
@@ -204,17 +205,17 @@ class ReferenceModel:
         Raises:
             ModelError: onnxruntime refuses the model.
         """
-        session = self._session([name for name in tensors if name not in self.inputs])
-        found = sessions.ports((*session.get_inputs(), *session.get_outputs()))
-        return {name: (dtype.name, shape) for name, dtype, shape in found if name in tensors}
+        if not self._ports.keys() >= {*tensors}:
+            session = self._session([name for name in tensors if name not in self.inputs])
+            found = sessions.ports((*session.get_inputs(), *session.get_outputs()))
+            self._ports.update((name, (dtype.name, shape)) for name, dtype, shape in found)
+        return {name: self._ports[name] for name in tensors if name in self._ports}
 
     def _session(self, names: Sequence[str]) -> Any:
         key = tuple(names)
         if key not in self.sessions:
-            proto = type(self.proto)()
-            proto.CopyFrom(self.proto)
             self.sessions.clear()  # one at a time: each holds the weights
-            self.sessions[key] = exposed_session(self.path, proto, names)
+            self.sessions[key] = exposed_session(self.path, self.proto, names)
         return self.sessions[key]
 
 
