@@ -36,7 +36,9 @@ import struct
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
 from hashlib import sha256
 from itertools import chain
 from math import inf, nan
@@ -174,6 +176,8 @@ class Capture:
         name: of the model.
         number: of the captures of this model there.
         tensors: whether it records elements.
+        look: called with the number of the execution, the slot, and the elements of each output of the model
+            that is in host memory; None for nobody.
         follows: whether it looks at what feeds modules, which code that is compiled is not to see.
         steps: the tensors of each execution, with statistics; None for these with ``tensors``.
         problems: why what was recorded cannot be trusted, in words; with any nothing more is recorded.
@@ -252,6 +256,7 @@ class Capture:
         self._active = self._rooted = self._warming = False
         self._flow: Any = None
         self.fed: bytes | None = None
+        self.look: Callable[[int, int, Any], None] | None = None
         self.follows = not self._compiled
         self._thread = self._closed = self._flowing = 0
         self._stamp = time.time_ns() // 1000
@@ -595,11 +600,19 @@ class Capture:
         else:
             self._begin_next(alike)
             place = self._place(alike, tensor)
+            if place.device.type == "cpu":
+                self._show(place.value, partial(_array, tensor))
             if place.batch is None:
                 self._keep(place.value, tensor, place.device)
             else:
                 self._step.append(_Seen(place.value, None, place.device))
                 place.batch.add(self._step[-1], tensor)
+
+    def _show(self, value: Value, elements: Callable[[], Any]) -> None:
+        """Have :attr:`look` see what the model itself gives, where that is in host memory."""
+        if self.look is not None and (value.module, value.kind) == (0, OUTPUT):
+            with suppress(AttributeError):  # neither numpy nor ml_dtypes knows values of this type
+                self.look(self._closed, value.slot, elements())
 
     def _begin_next(self, alike: tuple[int, int, int]) -> None:
         """End the step under way where it has such a tensor already, and no model around it."""
