@@ -123,7 +123,8 @@ class Subject:
         self.readers = readers
         self.weighted: dict[str, list[str]] = defaultdict(list)
         for tensor, owner in _weights(self.model, readers):
-            if numpy_helper.to_array(tensor).size > 1:
+            array = numpy_helper.to_array(tensor)
+            if array.size > 1 and array.any():  # zeros stay what they are, scaled or in another order
                 self.weighted[owner].append(tensor.name)
 
     def run(self, model: Any, names: Sequence[str]) -> dict[str, np.ndarray]:
