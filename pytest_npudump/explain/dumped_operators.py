@@ -522,6 +522,7 @@ class ModelBench:
         present: Collection[str],
         changed: Collection[str] = (),
         *,
+        explained: Collection[TensorKey] = (),
         others: Sequence[TensorKey] = (),
         search: Search | None = None,
         changes: Changes | None = None,
@@ -534,6 +535,7 @@ class ModelBench:
             present: names of all layers of that run, by which fused operators are known.
             changed: sanitised keys of outputs that are known to be others than in the golden: upstream of the
                 suspects a device's own way to compute convicts no operator that is none of these.
+            explained: suspects with other weights or attributes: upstream of these no cause is looked for.
             others: outputs that are judged besides, as those upstream are.
             search: what is spent on all that are no suspects, and where that ended.
             changes: what the golden tells of an output.
@@ -573,7 +575,7 @@ class ModelBench:
             suspects,
             lambda key: [found.operator(key)],
             isolated,
-            cache(found.feeders),
+            cache(lambda key: () if key in explained else found.feeders(key)),
             others=others,
             size=found.size,
             search=search,
@@ -581,7 +583,7 @@ class ModelBench:
         )
         if search is not None and CONVICTED not in {one.alone.verdict for one in judged}:
             for one in (one for one in judged if one.key in suspects or one.key not in others):
-                for maker, why in found.makers(one.key):
+                for maker, why in found.makers(one.key) if one.key not in explained else ():
                     if why and why != NO_OPERATOR and maker not in others:
                         search.end(maker, why)
         return judged

@@ -124,6 +124,21 @@ def test_upstream_of_operators_that_pass_on_what_came_in_the_one_with_the_fault_
     assert {one.key.layer for one in found} < layers_of(few)
 
 
+def test_upstream_of_an_operator_whose_weights_changed_no_cause_is_looked_for(
+    reference: ReferenceModel, classified: Any
+) -> None:
+    records = classified(
+        Distortion("classifier", CONV, 1.0001, 0.0), Distortion("classifier", ADD, 1.0, 0.01)
+    )
+    keys = outputs(records)
+    at, bench = [key.layer for key in keys].index(CONV), ModelBench(reference, NameMap(), plain=True)
+    suspect, behind = keys[at + 6], next(key for key in keys if key.layer == ADD)
+    found = bench.isolate(
+        [suspect], records, layers_of(records), explained=[suspect], others=[behind], search=Search(1 << 30)
+    )
+    assert {one.key: one.alone.verdict for one in found} == {suspect: "acquitted", behind: "convicted"}
+
+
 def test_a_fault_behind_a_source_is_judged_too_within_bounds(
     reference: ReferenceModel, classified: Any
 ) -> None:
