@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import FormatError, RequestError
@@ -114,7 +115,7 @@ class TensorKey:
     def sanitised(self) -> TensorKey:
         """The same key with the layer's name as file names carry it."""
         name = sanitise(self.layer)
-        return self if name == self.layer else replace(self, layer=name)
+        return self if name == self.layer else TensorKey(name, *_BEHIND(self))
 
     @classmethod
     def parse(cls, text: str) -> TensorKey:
@@ -143,6 +144,10 @@ class TensorKey:
                 known = ", ".join(_QUALIFIERS)
                 raise RequestError(f"{text!r}: unknown qualifier {part!r}, expected one of {known}")
         return cls(_decode(layer), *place, **values)  # type: ignore[arg-type]
+
+
+_BEHIND = attrgetter(*(one.name for one in fields(TensorKey)[1:]))
+"""All of a key but its layer; ``replace`` takes twice as long."""
 
 
 @lru_cache(maxsize=4096)

@@ -47,12 +47,11 @@ from pytest_npudump.explain.reference_model import (
     arrays_of,
     piece_of,
     tensors_of,
-    weights_of,
 )
 from pytest_npudump.explain.rounding import EXACT_INPUTS, ROUNDED, rounded_to
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels import sessions
-from pytest_npudump.onnxmodels.graph import draws_random
+from pytest_npudump.onnxmodels.graph import draws_random, every_tensor
 from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx
 from pytest_npudump.onnxmodels.variation import Variation, Varying
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges, Port
@@ -129,7 +128,7 @@ class DumpedOperator:
 
     def healthy(self, _: Array) -> Healthy:
         """Return a healthy device's error limit."""
-        matrix = self.node.operator.op_type in _MATRIX
+        matrix = not self.node.types.isdisjoint(_MATRIX)
         return healthy(self.dtype, self._noise, plain=self.plain, matrix=matrix)
 
     def floats(self, actual: Array, expected: Array, _: Healthy) -> Iterator[tuple[Array, Array]]:
@@ -154,10 +153,10 @@ class DumpedOperator:
         """Return why a healthy operator may give wrong integers; "" where none may."""
         if not math.isnan(apart):
             return ""
-        op_type, wrong = self.node.operator.op_type, int(np.count_nonzero(actual != expected))
-        if op_type in _TIES:
+        types, wrong = self.node.types, int(np.count_nonzero(actual != expected))
+        if not types.isdisjoint(_TIES):
             return f"{wrong} of {actual.size} values differ, and ties are not told from errors there"
-        rounds = "Quant" in op_type or op_type.startswith(("QLinear", "Cast"))
+        rounds = any("Quant" in one or one.startswith(("QLinear", "Cast")) for one in types)
         if rounds and np.abs(actual.astype(np.float64) - expected.astype(np.float64)).max() <= 1:
             return f"{wrong} of {actual.size} values differ by 1, as rounding may have it"
         return ""
@@ -207,7 +206,7 @@ class DumpedOperator:
         proto = piece_of(self.model, [self.node], self._tensors)
         if dtype in ROUNDED and self.node.operator.op_type not in EXACT_INPUTS:
             helper = onnx().numpy_helper
-            for tensor in weights_of(proto):
+            for tensor in every_tensor(proto):
                 if tensor.data_type not in _FLOATS:
                     continue
                 try:
@@ -299,7 +298,7 @@ class OperatorDump:
         further = (key for one in wanted for key in islice(nearest_first(one, fed_by), upstream))
         keys = dict.fromkeys(str(key.sanitised) for key in (*wanted, *others, *further))
         matches = [outputs[key] for key in keys if key in outputs]
-        nodes = [one.counterpart.node for one in matches if not _why_no_operator(one, model)]
+        nodes = [one.counterpart.node for one in matches if not _why_no_operator(one, model, plain=plain)]
         names = {name for node in nodes if node for name in (*node.fed_by, *node.operator.outputs)}
         return replace(found_here, _ports=model.ports(names) if names else {})
 
@@ -325,7 +324,7 @@ class OperatorDump:
                     NO_OPERATOR if name in self.model.inputs else "what computes it was not dumped",
                 )
             elif one is not None:
-                yield made.key, _why_no_operator(one, self.model) or self._given(one)[1]
+                yield made.key, _why_no_operator(one, self.model, plain=self.plain) or self._given(one)[1]
 
     def size(self, key: TensorKey) -> int:
         """Return the bytes of what is read to judge an output."""
@@ -344,7 +343,7 @@ class OperatorDump:
         """Return an operator's inputs on the device, by the model's names, and why some are missing."""
         node, model = found.counterpart.node, self.model.path.name
         execution, layer = ModelExecution.of(found.record), sanitise(found.record.key.layer)
-        names = node.operator.inputs if node is not None else ()
+        names = (*node.operator.inputs, *node.operator.captured) if node is not None else ()
         makers: dict[str, Port] = {}
         others: list[str] = []
         own = self._inputs.get((execution, layer), ())
@@ -419,7 +418,7 @@ class OperatorDump:
             raise NotAtHandError("the second run has no such tensor, or it has no counterpart in the model")
         given, why = self._given(found)
         node, record = found.counterpart.node, found.record
-        if why := _why_no_operator(found, self.model) or why:
+        if why := _why_no_operator(found, self.model, plain=self.plain) or why:
             raise NotAtHandError(why)
         assert node is not None  # noqa: S101 - the reason above
         tensor = found.counterpart.tensor
@@ -446,17 +445,20 @@ def _inputs_once(records: Sequence[TensorRecord]) -> Iterator[TensorRecord]:
             yield replace(first, key=replace(first.key, turn=0))
 
 
-def _why_no_operator(found: Match, model: ReferenceModel) -> str:
-    """Return why a tensor is not the output of one operator that can be recomputed."""
+def _why_no_operator(found: Match, model: ReferenceModel, *, plain: bool) -> str:
+    """Return why a tensor is not the output of one operator that can be recomputed.
+
+    What is inside an operator rounds again and again: 16 bits, and HF32, leave nothing of a healthy error.
+    """
     node, record = found.counterpart.node, found.record
     if record.key.io != "output" or found.of_input or node is None:
         return NO_OPERATOR
     if found.counterpart.how not in (NAME, MAPPED):
         return f"it is fused of several operators, of which {node.name} is the last"
-    if node.captured:
-        return f"{node.operator.op_type} contains another graph"
-    if draws_random(node.operator.op_type):
-        return f"{node.operator.op_type} draws random numbers"
+    if node.captured and (not plain or model.raised or record.dtype in ROUNDED):
+        return f"graphs inside of {node.operator.op_type} may round otherwise than on the CPU"
+    if random := next(filter(draws_random, sorted(node.types)), ""):
+        return f"{random} draws random numbers"
     return "the model is too large to be computed in float32" if model.halved else ""
 
 
@@ -520,6 +522,7 @@ class ModelBench:
         present: Collection[str],
         changed: Collection[str] = (),
         *,
+        explained: Collection[TensorKey] = (),
         others: Sequence[TensorKey] = (),
         search: Search | None = None,
         changes: Changes | None = None,
@@ -532,6 +535,7 @@ class ModelBench:
             present: names of all layers of that run, by which fused operators are known.
             changed: sanitised keys of outputs that are known to be others than in the golden: upstream of the
                 suspects a device's own way to compute convicts no operator that is none of these.
+            explained: suspects with other weights or attributes: upstream of these no cause is looked for.
             others: outputs that are judged besides, as those upstream are.
             search: what is spent on all that are no suspects, and where that ended.
             changes: what the golden tells of an output.
@@ -571,7 +575,7 @@ class ModelBench:
             suspects,
             lambda key: [found.operator(key)],
             isolated,
-            cache(found.feeders),
+            cache(lambda key: () if key in explained else found.feeders(key)),
             others=others,
             size=found.size,
             search=search,
@@ -579,7 +583,7 @@ class ModelBench:
         )
         if search is not None and CONVICTED not in {one.alone.verdict for one in judged}:
             for one in (one for one in judged if one.key in suspects or one.key not in others):
-                for maker, why in found.makers(one.key):
+                for maker, why in found.makers(one.key) if one.key not in explained else ():
                     if why and why != NO_OPERATOR and maker not in others:
                         search.end(maker, why)
         return judged

@@ -42,11 +42,18 @@ class Node:
         all_inputs: names of everything it reads, weights included; "" for an optional input left out.
         captured: names that graphs inside it read (the branches of ``If``, the body of ``Loop``), their own
             among them.
+        inner: types of operators inside it.
     """
 
     operator: Operator
     all_inputs: tuple[str, ...]
     captured: tuple[str, ...] = ()
+    inner: frozenset[str] = frozenset()
+
+    @property
+    def types(self) -> frozenset[str]:
+        """Its type, and those of operators inside it."""
+        return self.inner | {self.operator.op_type}
 
     @property
     def name(self) -> str:
@@ -55,8 +62,8 @@ class Node:
 
     @property
     def fed_by(self) -> tuple[str, ...]:
-        """Names of its inputs besides weights and constants, each once."""
-        return tuple(dict.fromkeys(self.operator.inputs))
+        """Names of what it reads besides weights and constants, graphs inside it included, each once."""
+        return tuple(dict.fromkeys((*self.operator.inputs, *self.operator.captured)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +91,7 @@ class ReferenceModel:
     proto: Any
     sessions: dict[tuple[str, ...], Any] = field(default_factory=dict)
     pieces: dict[tuple[object, ...], Any] = field(default_factory=dict)
+    _ports: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
 
     @classmethod
     def of_file(cls, path: Path) -> ReferenceModel:
@@ -121,11 +129,17 @@ class ReferenceModel:
             to_float32(proto, path)
         graph = proto.graph
         nodes = [node for node in graph.node if node.op_type != "Constant"]
-        operators = graph_module.operators(graph)
+        operators, bodies = graph_module.operators(graph), graph_module.bodies_of(proto)
         return cls(
             path=path,
             nodes=tuple(
-                Node(o, tuple(n.input), tuple(_captured(n))) for o, n in zip(operators, nodes, strict=True)
+                Node(
+                    operator,
+                    tuple(node.input),
+                    tuple(graph_module.read_inside(node)),
+                    frozenset(one.op_type for one in graph_module.within(node, bodies)),
+                )
+                for operator, node in zip(operators, nodes, strict=True)
             ),
             inputs=graph_module.inputs(graph),
             outputs=tuple(value.name for value in graph.output),
@@ -193,17 +207,17 @@ class ReferenceModel:
         Raises:
             ModelError: onnxruntime refuses the model.
         """
-        session = self._session([name for name in tensors if name not in self.inputs])
-        found = sessions.ports((*session.get_inputs(), *session.get_outputs()))
-        return {name: (dtype.name, shape) for name, dtype, shape in found if name in tensors}
+        if not self._ports.keys() >= {*tensors}:
+            session = self._session([name for name in tensors if name not in self.inputs])
+            found = sessions.ports((*session.get_inputs(), *session.get_outputs()))
+            self._ports.update((name, (dtype.name, shape)) for name, dtype, shape in found)
+        return {name: self._ports[name] for name in tensors if name in self._ports}
 
     def _session(self, names: Sequence[str]) -> Any:
         key = tuple(names)
         if key not in self.sessions:
-            proto = type(self.proto)()
-            proto.CopyFrom(self.proto)
             self.sessions.clear()  # one at a time: each holds the weights
-            self.sessions[key] = exposed_session(self.path, proto, names)
+            self.sessions[key] = exposed_session(self.path, self.proto, names)
         return self.sessions[key]
 
 
@@ -214,16 +228,6 @@ def _last_read(path: Path, digest: str) -> ReferenceModel:
 
 
 os.register_at_fork(after_in_child=_last_read.cache_clear)  # which holds sessions
-
-
-def _captured(node: Any) -> Iterator[str]:
-    """Yield the inputs of the graphs inside a node, inner graphs and the names of their outputs included."""
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            yield from (value.name for value in graph.output)
-            for inner in graph.node:
-                yield from inner.input
-                yield from _captured(inner)
 
 
 def _batches(tensors: Mapping[str, int]) -> Iterator[list[str]]:
@@ -306,11 +310,3 @@ def piece_of(model: ReferenceModel, nodes: Sequence[Node], feeds: Mapping[str, T
         for name, tensor in feeds.items()
     )
     return piece
-
-
-def weights_of(proto: Any) -> Iterator[Any]:
-    """Yield the tensors of a ``ModelProto`` that are weights: initializers, and what constants hold."""
-    yield from proto.graph.initializer
-    for node in proto.graph.node:
-        if node.op_type == CONSTANT:
-            yield from (attribute.t for attribute in node.attribute if attribute.name == "value")

@@ -389,14 +389,11 @@ def varint(data: mmap.mmap, at: int, end: int, path: Path) -> tuple[int, int]:
     raise FormatError(path, "a number that does not end", offset=at)
 
 
-_WITH_BODY = frozenset({"If", "Loop", "Scan"})
-"""Operators whose branches and bodies read tensors around them that are not among their inputs."""
-
-
 def read_onnx(path: Path) -> Edges:
     """Return the edges of a model's file.
 
-    Slots are those of the emulator's dumps, which leave weights and constants out.
+    Slots are those of the emulator's dumps, which leave weights and constants out; behind them is what graphs
+    inside an operator read.
 
     Raises:
         ModelError: it is no ONNX model.
@@ -408,9 +405,8 @@ def read_onnx(path: Path) -> Edges:
         makers |= {name: Port(operator.name, slot) for slot, name in enumerate(operator.outputs)}
     nodes = [GraphNode(name, "Data", ()) for name in model.inputs]
     for operator in model.operators:
-        ports = tuple(makers.get(name) for name in operator.inputs)
-        outer = (UNKNOWN,) if operator.op_type in _WITH_BODY else ()
-        nodes.append(GraphNode(operator.name, operator.op_type, ports + outer))
+        ports = tuple(makers.get(name) for name in (*operator.inputs, *operator.captured))
+        nodes.append(GraphNode(operator.name, operator.op_type, ports))
     return Edges.of(nodes, path.name)
 
 

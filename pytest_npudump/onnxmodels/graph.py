@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,8 @@ class Operator:
         inputs: names of the tensors it reads, without weights and constants (those never are in a dump).
         outputs: names of the tensors it writes.
         task: task id: operators counted from 1 in execution order.
+        captured: names of further tensors that graphs inside it read (branches of ``If``, body of ``Loop``
+            or ``Scan``), which no dump has among its inputs.
     """
 
     name: str
@@ -34,16 +36,14 @@ class Operator:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     task: int
+    captured: tuple[str, ...] = ()
 
 
 def operators(graph: Any) -> tuple[Operator, ...]:
-    """Return the operators of an ONNX ``GraphProto`` in execution order; constants are none.
-
-    Inputs of nodes inside control flow (the branches of ``If``, the body of ``Loop``) are not listed: a
-    branch is part of its operator.
-    """
+    """Return the operators of an ONNX ``GraphProto`` in execution order; constants are none."""
     nodes = [node for node in graph.node if node.op_type != _CONSTANT]
     constants = _constants(graph)
+    around = {*inputs(graph), *(name for node in nodes for name in node.output)} - {""}
     return tuple(
         Operator(
             name=name,
@@ -51,9 +51,23 @@ def operators(graph: Any) -> tuple[Operator, ...]:
             inputs=tuple(tensor for tensor in node.input if tensor and tensor not in constants),
             outputs=tuple(tensor for tensor in node.output if tensor),
             task=task,
+            captured=tuple(
+                dict.fromkeys(
+                    name for name in read_inside(node) if name in around and name not in node.output
+                )
+            ),
         )
         for task, (name, node) in enumerate(zip(names_of(graph.node), nodes, strict=True), 1)
     )
+
+
+def read_inside(node: Any) -> Iterator[str]:
+    """Yield the names that graphs inside a node read, their own and those of their outputs among them."""
+    for graph in branches(node):
+        yield from (value.name for value in graph.output)
+        for inner in graph.node:
+            yield from inner.input
+            yield from read_inside(inner)
 
 
 def inside(model: Any) -> tuple[tuple[str, str], ...]:
@@ -63,21 +77,29 @@ def inside(model: Any) -> tuple[tuple[str, str], ...]:
         Their names, "" for one without, each with the name of the operator that holds it: an ``If``, a
         ``Loop``, a ``Scan``, or a function of the model.
     """
-    bodies = {(function.domain, function.name): function.node for function in model.functions}
-    found, outside = [], [node for node in model.graph.node if node.op_type != _CONSTANT]
-    for outer, name in zip(outside, names_of(model.graph.node), strict=True):
-        nodes, entered = [outer], set()
-        while nodes:
-            node = nodes.pop()
-            for branch in branches(node):
-                nodes += branch.node
-            key = (node.domain, node.op_type)
-            if key in bodies and key not in entered:
-                entered.add(key)
-                nodes += bodies[key]
-            if node is not outer and node.op_type != _CONSTANT:
-                found.append((node.name, name))
-    return tuple(found)
+    bodies, outside = bodies_of(model), [node for node in model.graph.node if node.op_type != _CONSTANT]
+    named = zip(outside, names_of(model.graph.node), strict=True)
+    return tuple((node.name, name) for outer, name in named for node in within(outer, bodies))
+
+
+def bodies_of(model: Any) -> dict[tuple[str, str], Any]:
+    """Return the nodes of each function of a ``ModelProto`` by domain and name."""
+    return {(function.domain, function.name): function.node for function in model.functions}
+
+
+def within(outer: Any, bodies: Mapping[tuple[str, str], Any]) -> Iterator[Any]:
+    """Yield the nodes of the graphs inside another one, or of the function it calls; constants are none."""
+    nodes, entered = [outer], set()
+    while nodes:
+        node = nodes.pop()
+        for branch in branches(node):
+            nodes += branch.node
+        key = (node.domain, node.op_type)
+        if key in bodies and key not in entered:
+            entered.add(key)
+            nodes += bodies[key]
+        if node is not outer and node.op_type != _CONSTANT:
+            yield node
 
 
 def inputs(graph: Any) -> tuple[str, ...]:

@@ -344,6 +344,8 @@ class PreparedModel:
         inputs: names of its inputs, weights left out.
         outputs: how many outputs the graph itself has.
         inside: operators inside others, as :func:`~pytest_npudump.onnxmodels.graph.inside` has them.
+        random: operators that draw random numbers, also inside others: name, type, and whether these are the
+            same in every process.
     """
 
     source: Path | bytes
@@ -352,6 +354,7 @@ class PreparedModel:
     inputs: tuple[str, ...]
     outputs: int
     inside: tuple[tuple[str, str], ...]
+    random: tuple[tuple[str, str, bool], ...] = ()
     _proto: Any = None
     _content: bytes | None = None
     _sessions: dict[tuple[object, ...], Any] = field(default_factory=dict)
@@ -385,8 +388,10 @@ def prepare(source: Path | bytes) -> PreparedModel:
         graph = proto.graph
         operators, inputs = graph_module.operators(graph), graph_module.inputs(graph)
         held = graph_module.inside(proto)
-        found = PreparedModel(source, graph.name, operators, inputs, len(graph.output), held, proto)
-        if key is None or not _without_memory(proto):
+        drawing = (node for node in every_node(proto) if draws_random(node.op_type))
+        random = tuple((node.name, node.op_type, _is_fixed(node)) for node in drawing)
+        found = PreparedModel(source, graph.name, operators, inputs, len(graph.output), held, random, proto)
+        if key is None or random or not _without_memory(proto):
             return found
         _keep(_kept, key, replace(found, source=b"", _proto=None))
         return found
@@ -409,7 +414,7 @@ def _bytes_of(source: Path | bytes) -> bytes | None:
 def _without_memory(proto: Any) -> bool:
     nodes = graph_module.every_node(proto)
     tensors = graph_module.every_tensor(proto)
-    return all(node.domain in _DOMAINS and not draws_random(node.op_type) for node in nodes) and not any(
+    return all(node.domain in _DOMAINS for node in nodes) and not any(
         tensor.data_location == _EXTERNAL for tensor in tensors
     )
 
@@ -429,28 +434,25 @@ def random_layers(dump: Dump, models: Iterable[Path]) -> tuple[str, ...]:
         dump: of a run; the types of its operators tell.
         models: files that ran. ONNX files tell which operators have a seed, and of some that were not dumped.
     """
-    nodes = [node for path in models for node in _nodes(path)]
-    drawing = {node.op_type: node for node in nodes if draws_random(node.op_type) and not _is_fixed(node)}
-    fixed = {node.op_type for node in nodes} - drawing.keys()
+    nodes = [node for path in models for node in _random(path)]
+    drawing = {op_type: name for name, op_type, fixed in nodes if not fixed}
+    fixed = {op_type for _, op_type, _ in nodes} - drawing.keys()
     dumped = {
         f"{record.key.layer} ({record.op_type})": record.op_type
         for record in dump.records
         if draws_random(record.op_type) and record.op_type not in fixed
     }
-    unseen = [f"{node.name or '?'} ({name})" for name, node in drawing.items() if name not in dumped.values()]
+    unseen = [f"{name or '?'} ({kind})" for kind, name in drawing.items() if kind not in dumped.values()]
     return (*dumped, *unseen)
 
 
-def _nodes(path: Path) -> Iterator[Any]:
-    """Yield the nodes of the ONNX file that a model is, or that lies beside it, if one can be read."""
+def _random(path: Path) -> tuple[tuple[str, str, bool], ...]:
+    """Return what draws in the ONNX file that a model is, or that lies beside it, if one can be read."""
     file = path.with_suffix(".onnx")
-    if not file.is_file():
-        return
     try:
-        model = read_model(file)
+        return prepare(file).random if file.is_file() else ()
     except (MissingExtraError, ModelError):
-        return
-    yield from every_node(model)
+        return ()
 
 
 def _is_fixed(node: Any) -> bool:

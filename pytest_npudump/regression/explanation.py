@@ -663,7 +663,17 @@ def _by_model(
                     edges=edges() if converted else None,
                 )
             failing = [key for key in first.failing_keys if key.io == "output" and file_of(key) == file]
-            found += bench.isolate(own, here, layers, changed, others=failing, search=search, changes=changes)
+            explained = [key for key in own if first.models is not None and first.models.names(key.name_text)]
+            found += bench.isolate(
+                own,
+                here,
+                layers,
+                changed,
+                explained=explained,
+                others=failing,
+                search=search,
+                changes=changes,
+            )
         except NpudumpError as error:
             notes.append(f"no operator was recomputed: {error}")
     return found, str(search), notes

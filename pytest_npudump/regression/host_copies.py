@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -99,6 +99,23 @@ class HostCopies:
                 ]
 
         session.look = look
+
+    def watch_outputs(self, layer: str, stem: str, part: str) -> Callable[[int, int, Any], None]:
+        """Return what looks at outputs, by the number of the execution and the slot, of a model in memory.
+
+        Args:
+            layer: what dumps call the model as a layer.
+            stem: what they call it as a model.
+            part: of the test.
+        """
+        seen: defaultdict[int, list[_Passed]] = defaultdict(list, {0: []})
+
+        def look(number: int, slot: int, array: np.ndarray) -> None:
+            if seen == {0: []}:
+                self.sessions.append((stem, {part: seen}))
+            seen[number] += _passed((layer, slot), array, sums=True, peaks=True)
+
+        return look
 
     def completed(self, dump: Dump) -> Dump:
         """Return a dump with what is known of what passed, in those of its rows that have none."""

@@ -63,7 +63,7 @@ def read_again(attempt: Attempt, first: Result, progress: Progress | None = None
     Raises:
         DumpError: it cannot be read.
     """
-    dump = attempt.read(progress, acl=was_text(first, attempt.request))
+    dump = attempt.copies.completed(attempt.read(progress, acl=was_text(first, attempt.request)))
     if first.part:
         dump = by_rank(dump).get(first.part, dump)
     if first.run.dump is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.reader import read_dump
@@ -122,6 +122,21 @@ def test_upstream_of_operators_that_pass_on_what_came_in_the_one_with_the_fault_
     found = bench.isolate([few[-1].key], few, set())  # only what the dump has the inputs of is judged
     assert [one.alone.verdict for one in found] == ["acquitted"] * len(found)
     assert {one.key.layer for one in found} < layers_of(few)
+
+
+def test_upstream_of_an_operator_whose_weights_changed_no_cause_is_looked_for(
+    reference: ReferenceModel, classified: Any
+) -> None:
+    records = classified(
+        Distortion("classifier", CONV, 1.0001, 0.0), Distortion("classifier", ADD, 1.0, 0.01)
+    )
+    keys = outputs(records)
+    at, bench = [key.layer for key in keys].index(CONV), ModelBench(reference, NameMap(), plain=True)
+    suspect, behind = keys[at + 6], next(key for key in keys if key.layer == ADD)
+    found = bench.isolate(
+        [suspect], records, layers_of(records), explained=[suspect], others=[behind], search=Search(1 << 30)
+    )
+    assert {one.key: one.alone.verdict for one in found} == {suspect: "acquitted", behind: "convicted"}
 
 
 def test_a_fault_behind_a_source_is_judged_too_within_bounds(
@@ -241,6 +256,85 @@ def test_random_operators_and_those_whose_inputs_are_missing_are_unknown(tmp_pat
     relu = [r for r in records if r.op_type == "Relu"]
     alone = judged(ReferenceModel.read(model), relu)["relu"].alone
     assert (alone.verdict, alone.why) == ("unknown", "of its inputs the second run has not dumped 'r'")
+
+
+def with_graphs(path: Path) -> Path:
+    """Write a Scan, a Loop and an If, which read weights and tensors of the graph around them."""
+    value, node, rng = helper.make_tensor_value_info, helper.make_node, np.random.default_rng(3)
+    numbers, truth = TensorProto.FLOAT, TensorProto.BOOL
+    at, going = value("at", TensorProto.INT64, []), value("going", truth, [])
+    summed = helper.make_graph(
+        [node("MatMul", ["state", "w"], ["turned"]), node("Add", ["turned", "row"], ["next"])],
+        "summed",
+        [value("state", numbers, [3]), value("row", numbers, [3])],
+        [value("next", numbers, [3])],
+    )
+    repeated = helper.make_graph(
+        [node("Identity", ["going"], ["on"]), node("Sub", ["one", "early"], ["less"])],
+        "repeated",
+        [at, going, value("one", numbers, [3])],
+        [value("on", truth, []), value("less", numbers, [3])],
+    )
+    branches = {
+        f"{name}_branch": helper.make_graph(
+            [node(op_type, ["looped", "early"], [name])], name, [], [value(name, numbers, [3])]
+        )
+        for name, op_type in (("then", "Mul"), ("else", "Add"))
+    }
+    nodes = [
+        node("ReduceMax", ["x"], ["early"], name="early", axes=[0], keepdims=0),
+        node("Scan", ["zero", "x"], ["scanned"], name="scan", body=summed, num_scan_inputs=1),
+        node("Loop", ["times", "", "scanned"], ["looped"], name="loop", body=repeated),
+        node("ReduceSum", ["looped"], ["sum"], name="sum", keepdims=0),
+        node("Greater", ["sum", "none"], ["large"], name="large"),
+        node("If", ["large"], ["y"], name="if", **branches),
+    ]
+    weights = {"w": rng.normal(size=(3, 3)).astype(np.float32), "zero": np.zeros(3, np.float32)}
+    weights |= {"times": np.array(3), "none": np.array(0, np.float32)}
+    np.savez(path.with_suffix(".npz"), x=rng.normal(size=(4, 3)).astype(np.float32))
+    return onnx_file(path, nodes, {"x": [4, 3]}, {"y": None}, weights)
+
+
+GRAPHS = ("scan", "loop", "if")
+
+
+@pytest.mark.each("wrong", [(), *((name,) for name in GRAPHS), ("scan", "if"), ("early", *GRAPHS)])
+def test_operators_with_graphs_inside_are_recomputed_where_these_round_as_on_the_cpu(
+    tmp_path: Path, wrong: tuple[str, ...]
+) -> None:
+    model = with_graphs(tmp_path / "small.onnx")
+    faults = (Distortion("small", name, 1.001, 0.0) for name in wrong)
+    records = dumped(model, tmp_path / "dump", *faults)
+    found = judged(ReferenceModel.read(model), records)
+    assert {name for name, one in found.items() if one.alone.verdict == "convicted"} == {*wrong}
+    assert set(verdicts(found)) <= {"convicted", "acquitted"}
+    reasons = {
+        name: one.alone.why for name, one in judged(ReferenceModel.read(model), records, plain=False).items()
+    }
+    assert {name for name, why in reasons.items() if "may round otherwise" in why} == {*GRAPHS}
+
+
+def test_what_a_graph_inside_an_operator_reads_has_to_be_dumped(tmp_path: Path) -> None:
+    model = with_graphs(tmp_path / "small.onnx")
+    records = [r for r in dumped(model, tmp_path / "dump") if r.key.layer != "early"]
+    found = judged(ReferenceModel.read(model), records)
+    lacking = "of its inputs the second run has not dumped 'early'"
+    assert {name: found[name].alone.why for name in GRAPHS} == {"scan": "", "loop": lacking, "if": lacking}
+
+
+def test_a_body_that_draws_random_numbers_is_unknown(tmp_path: Path) -> None:
+    value, node = helper.make_tensor_value_info, helper.make_node
+    drawn = helper.make_graph([node("RandomNormalLike", ["x"], ["r"])], "drawn", [], [value("r", 1, [2, 3])])
+    nodes = [
+        node("ReduceSum", ["x"], ["sum"], name="sum", keepdims=0),
+        node("Greater", ["sum", "none"], ["large"], name="large"),
+        node("If", ["large"], ["y"], name="if", then_branch=drawn, else_branch=drawn),
+    ]
+    np.savez(tmp_path / "small.npz", x=np.ones((2, 3), np.float32))
+    weights = {"none": np.array(0, np.float32)}
+    model = onnx_file(tmp_path / "small.onnx", nodes, {"x": [2, 3]}, {"y": None}, weights)
+    found = judged(ReferenceModel.read(model), dumped(model, tmp_path / "dump"))
+    assert found["if"].alone.why == "RandomNormalLike draws random numbers"
 
 
 def test_an_operator_that_may_be_fused_with_the_next_is_not_convicted(tmp_path: Path) -> None:

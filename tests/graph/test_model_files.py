@@ -404,7 +404,7 @@ def test_edges_of_a_real_model_are_its_tensors_names(classifier: Path) -> None:
     assert seen > 250
 
 
-def test_what_a_branch_reads_of_the_graph_around_it_is_not_known(tmp_path: Path) -> None:
+def test_what_a_branch_reads_of_the_graph_around_it_is_among_its_inputs(tmp_path: Path) -> None:
     value = helper.make_tensor_value_info
     branch = helper.make_graph(
         [helper.make_node("Neg", ["x"], ["inner"])], "branch", [], [value("inner", TensorProto.FLOAT, [1])]
@@ -414,7 +414,7 @@ def test_what_a_branch_reads_of_the_graph_around_it_is_not_known(tmp_path: Path)
     graph = helper.make_graph(nodes, "g", ports, [value("y", TensorProto.FLOAT, [1])])
     path = tmp_path / "model.onnx"
     onnx.save(helper.make_model(graph), str(path))
-    assert read_onnx(path).feeds["choose"] == (Port("c"), UNKNOWN)
+    assert read_onnx(path).feeds["choose"] == (Port("c"), Port("x"))
 
 
 BASE: dict[str, Any] = {"count": 4, "max": 2.0, "min": -1.0, "avg": 0.5}

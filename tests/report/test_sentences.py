@@ -17,7 +17,7 @@ from pytest_npudump.explain.operator_alone import Alone, JudgedOperator
 from pytest_npudump.explain.rounding import DEVICE, DTYPE, Blame
 from pytest_npudump.graph.sources import Source, Sources
 from pytest_npudump.record.model_lines import ALL, PARAMETERS, WEIGHTS, ModelChange
-from pytest_npudump.regression.result import Escalation
+from pytest_npudump.regression.result import OUTSIDE, Escalation, Finding
 from pytest_npudump.report.explanations import whose_error
 from pytest_npudump.report.terminal import full_lines, verdict_lines
 
@@ -33,6 +33,9 @@ RIGHT, WRONG = Alone("acquitted", 0.0, 4.8e-6), Alone("convicted", 0.02, 4.8e-6)
 NEAR = Alone("convicted", 3.4e-5, 4.8e-6)
 SMALL = Alone("convicted", 4e-6, 4.8e-7, "4e-06, limit 4.8e-07; the golden matches")
 TOO_SMALL = Alone("unknown", 4e-6, 4.8e-6, "its statistics changed by 4e-06; the error limit is 4.8e-06")
+SHAPE = Alone("unknown", why="its shape is [2], these inputs give [3]")
+COUNTED = Alone("convicted", why="3 of 8 values are not what these inputs give")
+UNSEEN = Finding(BEFORE, None)
 UNDECIDED = Alone("unknown", why="Loop contains another graph")
 
 
@@ -156,6 +159,38 @@ SENTENCES = [
      "; and in net/before:output.0", "no other"),
     ("what matches is not known to be all", {"isolated": [operator(RIGHT), operator(UNDECIDED, BEFORE)]},
      "is undecided: Loop contains", "2 operators match"),
+    ("all of the graph and none of its neighbours fail", {"sources": sources(cycle=True)},
+     "in a cycle", "no other mismatch"),
+    ("a mismatch follows through tensors that pass",
+     {"sources": Sources((Source(FIRST, "", 1), Source(BEFORE, "", 1, behind=FIRST)), 2, (), "net.onnx")},
+     "again:      out of tolerance behind tensors that pass: net/before", "other source"),
+    ("more follows than is known", {"sources": replace(sources(), failing=3, unplaced=(BEFORE,))},
+     "not all known for 1 of 3 mismatches; first: net/before", "no other mismatch"),
+    ("what follows is not all that fails", {"sources": Sources((Source(FIRST, "", 2),), 3, (), "net.onnx")},
+     "at least 1 mismatch downstream", "; 1 mismatch downstream"),
+    ("its input was overwritten, and its output not", {"isolated": [operator(WRONG, inputs="upstream")]},
+     "to tell which, set acl_json=", "on the same inputs"),
+    ("what was upstream is wrong, too",
+     {"isolated": [operator(WRONG, inputs="upstream"), operator(RIGHT, BEFORE, upstream=True)]},
+     "kernel error or overwritten tensor in net/layer_0", "differs by its inputs"),
+    ("its fusion is of the conversion", {"isolated": [operator(NEAR, converted=True)]},
+     "a fusion or another order of sums may explain it, or the kernel or the conversion",
+     ": the kernel must"),
+    ("the shape alone is wrong", {"isolated": [operator(SHAPE)]},
+     "is undecided: its shape is [2]", "relative L2"),
+    ("integers have no distance", {"isolated": [operator(COUNTED)]},
+     "differs from net.onnx on the same inputs (3 of 8 values are not what these inputs give)",
+     "relative L2"),
+    ("a tensor was not dumped again", {"findings": [Finding(FIRST, reproduced=True), UNSEEN]},
+     "reproduced, but for 1 tensor not dumped", "run: reproduced;"),
+    ("no tensor was dumped again", {"findings": [UNSEEN]},
+     "it has none of the mismatching tensors", "reproduced"),
+    ("one of two came again",
+     {"findings": [Finding(FIRST, reproduced=False), Finding(BEFORE, reproduced=True)]},
+     "NOT REPRODUCED in 1 of 2 tensors", "run: reproduced"),
+    ("it came again outside, with other values",
+     {"findings": [Finding(FIRST, reproduced=False, now=OUTSIDE)]},
+     f"NOT REPRODUCED in 1 of 1 tensors: 1 {OUTSIDE}", "within tolerance in"),
 ]  # fmt: skip
 
 
@@ -187,7 +222,10 @@ def test_what_would_be_false_is_not_said(
         tolerances = replace(test.comparison.tolerances, alone=frozenset(fed))
         test = replace(test, comparison=replace(test.comparison, tolerances=tolerances))
     test = replace(
-        test, escalation=Escalation(layers=("a",), isolated=isolated, ended=given.get("ended", ""))
+        test,
+        escalation=Escalation(
+            tuple(given.get("findings", ())), ("a",), isolated=isolated, ended=given.get("ended", "")
+        ),
     )
     for lines in (full_lines(test), verdict_lines(test, verbose=False)):
         text = " ".join(" ".join(lines).split())
@@ -227,12 +265,31 @@ def test_where_the_first_mismatch_comes_from_is_not_said_falsely(
 
 
 @pytest.mark.each(
-    ("whose", "said"), [(DEVICE, "rounding does not explain it"), (DTYPE, "rounding can explain it")]
+    ("whose", "rounding", "said", "false"),
+    [
+        (
+            DEVICE,
+            0.1,
+            "rounding does not explain it: net/layer_0:output.0: max error 0.5, 5x that on the CPU",
+            " no ",
+        ),
+        (DEVICE, 0.0, "rounding does not explain it: net/layer_0:output.0: no error on the CPU", "x that"),
+        (
+            DTYPE,
+            0.1,
+            "rounding can explain it: net/layer_0:output.0: max error 0.5; 0.1 on the CPU",
+            "not explain",
+        ),
+    ],
 )
 def test_whose_error_it_is_leaves_room_for_weights_and_faults_as_small_as_rounding(
-    whose: str, said: str
+    whose: str, rounding: float, said: str, false: str
 ) -> None:
-    blame = Blame(FIRST, whose, "max", 0.5, 0.1, 0.1)
+    blame = Blame(FIRST, whose, "max", 0.5, rounding, 0.1)
     (line,) = whose_error(SimpleNamespace(blames=(blame,)))  # type: ignore[arg-type]
     assert said in line
+    assert false not in line
+    other = replace(blame, whose=DTYPE if whose == DEVICE else DEVICE)
+    (both,) = whose_error(SimpleNamespace(blames=(blame, other)))  # type: ignore[arg-type]
+    assert both == f"{line} (not rounding 1, rounding 1)"
     assert not {"device's", "format's"} & {*line.split()}

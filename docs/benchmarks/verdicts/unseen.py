@@ -192,6 +192,30 @@ def control_flow(path: Path) -> tuple[Path, Feeds]:
     return _save(graph, path, feeds, [graph.add("Softmax", logits, axis=-1)])
 
 
+def decoder(path: Path) -> tuple[Path, Feeds]:
+    """Sizes that grow again, by Resize and a transposed convolution, and a recurrence over the rows."""
+    graph = Graph(71)
+    at = graph.add(
+        "Conv", "image", graph.normal(12, 2, 3, 3, fan=18), graph.near(12), strides=[2, 2], pads=[1] * 4
+    )
+    at = graph.add("InstanceNormalization", at, graph.near(12, centre=1), graph.near(12))
+    at = graph.add("PRelu", at, graph.weight(np.abs(graph.rng.normal(0, 0.2, (12, 1, 1)))))
+    wide = graph.add("Resize", at, "", graph.weight([1.0, 1.0, 2.0, 2.0]), mode="linear")
+    wide = graph.add("Clip", wide, graph.weight(-2.0), graph.weight(2.5))
+    grown = graph.add("ConvTranspose", at, graph.normal(12, 12, 2, 2, fan=12), graph.near(12), strides=[2, 2])
+    at = graph.add("Elu", graph.add("Mean", wide, grown))
+    rows = graph.add("Transpose", graph.add("ReduceMean", at, axes=[3], keepdims=0), perm=[2, 0, 1])
+    state = graph.normal(1, 30, 12, fan=12), graph.normal(1, 30, 10, fan=10), graph.near(1, 60)
+    seen = graph.add("Squeeze", graph.add("GRU", rows, *state, hidden_size=10), graph.weight([1]))
+    scores = graph.add("Einsum", seen, graph.normal(10, 16, fan=10), equation="tbi,io->bto")
+    return _save(
+        graph,
+        path,
+        {"image": np.random.default_rng(72).normal(0, 1, (1, 2, 24, 20)).astype(np.float32)},
+        [graph.add("LogSoftmax", scores, axis=-1), graph.add("CumSum", scores, graph.weight([1]))],
+    )
+
+
 def half(source: Callable[[Path], tuple[Path, Feeds]]) -> Callable[[Path], tuple[Path, Feeds]]:
     """The same model in float16."""
 
@@ -218,6 +242,7 @@ MODELS = {
     "embeddings": embeddings,
     "quantised": quantised,
     "control_flow": control_flow,
+    "decoder": decoder,
     "text_half": half(text_encoder),
     "depthwise_half": half(depthwise),
 }

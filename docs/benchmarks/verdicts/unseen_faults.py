@@ -123,7 +123,8 @@ class Subject:
         self.readers = readers
         self.weighted: dict[str, list[str]] = defaultdict(list)
         for tensor, owner in _weights(self.model, readers):
-            if numpy_helper.to_array(tensor).size > 1:
+            array = numpy_helper.to_array(tensor)
+            if array.size > 1 and array.any():  # zeros stay what they are, scaled or in another order
                 self.weighted[owner].append(tensor.name)
 
     def run(self, model: Any, names: Sequence[str]) -> dict[str, np.ndarray]:
@@ -329,6 +330,12 @@ def _off(array: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
     return {"times": _at(array, 1.01, int(rng.integers(array.size)))}
 
 
+def _saturated(array: np.ndarray, _: np.random.Generator) -> dict[str, np.ndarray]:
+    """The largest tenth of the elements at the value of the least of them."""
+    flat = array.reshape(-1)
+    return {"plus": np.minimum(flat, np.sort(flat)[-1 - max(flat.size // 10, 1)]) - flat}
+
+
 def _repeated(array: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """A block of elements in the place of the next."""
     places = np.arange(array.size)
@@ -410,6 +417,7 @@ KINDS: dict[str, Any] = {
     "a channel's weights zeroed": _in_weights(_channel_zeroed),
     "kernel: block repeated": _kernel(_repeated, floats=False),
     "kernel: largest of a row moved": _largest_moved,
+    "kernel: saturated": _kernel(_saturated),
 }
 
 

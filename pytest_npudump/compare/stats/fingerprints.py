@@ -296,10 +296,12 @@ def compare_digests(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Toleran
     """
     equal, differ = np.zeros((2, len(pairs.here)), dtype=np.bool_)
     reasons: dict[int, Reason] = {}
-    if not (pairs.golden.digests or pairs.actual.digests):
+    held = _held(pairs.golden)[pairs.here] | _held(pairs.actual)[pairs.there]
+    rows = np.flatnonzero(held).tolist()
+    if not rows:
         return Digests(equal, differ, reasons)
-    sides = [_parts(pairs.golden, pairs.here), _parts(pairs.actual, pairs.there)]
-    for row, parts in enumerate(zip(*sides, strict=True)):
+    sides = [_parts(pairs.golden, pairs.here[held]), _parts(pairs.actual, pairs.there[held])]
+    for row, *parts in zip(rows, *sides, strict=True):
         golden, actual = (
             int(one) if one.isdecimal() else one for one in (part.pop(ARGMAX, "") for part in parts)
         )
@@ -311,7 +313,7 @@ def compare_digests(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Toleran
     approved, computed = (frozenset[str]().union(*side) for side in sides)
     finite = np.isfinite(pairs.golden.values[pairs.here])
     measured: NDArray[np.bool_] = np.asarray((judged & finite)[:, :MEASURED].any(axis=1))
-    for row, (golden, actual) in enumerate(zip(*sides, strict=True)):
+    for row, golden, actual in zip(rows, *sides, strict=True):
         shared = golden.keys() & actual.keys()
         different = sorted(name for name in shared if golden[name] != actual[name])
         lost = sorted((golden.keys() & computed) - shared)
@@ -327,7 +329,7 @@ def compare_digests(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Toleran
     blind = [row for row in np.flatnonzero(equal | differ).tolist() if not measured[row]]
     bare = [
         row
-        for row, (golden, actual) in enumerate(zip(*sides, strict=True))
+        for row, golden, actual in zip(rows, *sides, strict=True)
         if actual.keys() & approved - golden.keys()
     ]
     remarks = []
@@ -355,6 +357,12 @@ def compare_digests(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Toleran
             )
         )
     return Digests(equal, differ, reasons, tuple(remarks))
+
+
+def _held(table: StatsTable) -> NDArray[np.bool_]:
+    """Return which rows, (n,), have a hash."""
+    known, count = table.digests, len(table)
+    return np.fromiter(map(bool, known), np.bool_, count) if known else np.zeros(count, np.bool_)
 
 
 def _parts(table: StatsTable, rows: NDArray[np.intp]) -> list[dict[str, str]]:

@@ -23,7 +23,6 @@ from pytest_npudump.explain.reference_model import (
     arrays_of,
     piece_of,
     tensors_of,
-    weights_of,
 )
 from pytest_npudump.explain.reproduction.failure import (
     GOLDEN,
@@ -45,6 +44,7 @@ from pytest_npudump.golden.path import golden_path
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.language.text import typed
 from pytest_npudump.onnxmodels import sessions
+from pytest_npudump.onnxmodels.graph import every_tensor
 from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx
 from pytest_npudump.onnxmodels.tensor_types import onnx_number
 from pytest_npudump.record.noise import CALIBRATION, REPEATS
@@ -309,7 +309,7 @@ def _model_of(
     except (OSError, ValueError) as error:
         raise ModelError(f"{model.path}: a weight in another file cannot be read: {error}") from error
     helper = onnx().numpy_helper
-    for number, weight in enumerate(weights_of(proto) if drawn else ()):
+    for number, weight in enumerate(every_tensor(proto) if drawn else ()):
         array = helper.to_array(weight)
         if array.size > 1 and BY_NAME[array.dtype.name].kind in ("float", "complex"):
             weight.CopyFrom(helper.from_array(draw(array, number), weight.name))

@@ -33,7 +33,9 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -52,6 +54,7 @@ from pytest_npudump.runtime.modules.seen import (
     DumpFiles,
     Seen,
     Value,
+    array_of,
     decoded,
     digest_of,
     host_stats,
@@ -97,6 +100,8 @@ class Capture:
         name: of the model.
         number: of the captures of this model there.
         tensors: whether it records elements.
+        look: called with the number of the execution, the slot, and the elements of each output of the model
+            that is in host memory; None for nobody.
         follows: whether it looks at what feeds modules, which code that is compiled is not to see.
         steps: the tensors of each execution, with statistics, or without anything where these are files.
         problems: why what was recorded cannot be trusted, in words; with any nothing more is recorded.
@@ -176,6 +181,7 @@ class Capture:
         self._active = self._rooted = self._warming = False
         self._flow: Any = None
         self.fed: bytes | None = None
+        self.look: Callable[[int, int, Any], None] | None = None
         self.follows = not self._compiled
         self._closed = self._flowing = 0
         self._thread: threading.Thread | None = None
@@ -511,6 +517,8 @@ class Capture:
             self.problems.append(words)
         else:
             self._begin_next(alike)
+            if place.device.type == "cpu":
+                self._show(place.value, partial(array_of, tensor))
             if place.batch is None:
                 self._keep(place.value, tensor, place.device)
             else:
@@ -545,6 +553,12 @@ class Capture:
                 batch = self._batches[like] = Batch(tensor, on_host=on_host, wide=value.wide)
         place = self._places[alike] = _Place(value, like, device, batch)
         return place
+
+    def _show(self, value: Value, elements: Callable[[], Any]) -> None:
+        """Have :attr:`look` see what the model itself gives, where that is in host memory."""
+        if self.look is not None and (value.module, value.kind) == (0, OUTPUT):
+            with suppress(AttributeError):  # neither numpy nor ml_dtypes knows values of this type
+                self.look(self._closed, value.slot, elements())
 
     def _begin_next(self, alike: tuple[int, int, int]) -> None:
         """End the step under way where it has such a tensor already, and no model around it."""

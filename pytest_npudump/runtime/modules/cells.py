@@ -235,7 +235,10 @@ class CellCapture(Capture):
         dtype = _dtype_of(tensor)
         self._seen.add(module)
         self._begin_next((module, kind, slot))
-        self._keep(Value(module, kind, slot, dtype, shape, count * size, count, self._on_cpu), tensor, None)
+        value = Value(module, kind, slot, dtype, shape, count * size, count, self._on_cpu)
+        if self._on_cpu:
+            self._show(value, partial(fetched, tensor))
+        self._keep(value, tensor, None)
 
     def _found(self, value: Value, tensor: Any) -> Any:
         on_device = not self.tensors and not (self._on_host and self._on_cpu)

@@ -116,7 +116,7 @@ class Batch:
             return _reduced_rows(rows, wide=self._wide)
         from pytest_npudump.dump.stats.tensor import rows_stats  # noqa: PLC0415 - with the first tensor
 
-        for seen, stats in zip(self.seen, rows_stats(_array(rows)), strict=True):
+        for seen, stats in zip(self.seen, rows_stats(array_of(rows)), strict=True):
             seen.found = stats
         return None
 
@@ -169,7 +169,7 @@ class DumpFiles:
             lines.append((f"{at}.npy", f"{long}.{value.dtype}.npy"))
             header = f"{{'descr': {_descr(value.dtype)!r}, 'fortran_order': False, 'shape': {value.shape}, }}"
             text = header.encode() + b" " * (-(len(header) + 11) % 64) + b"\n"
-            octets = _array(tensor).reshape(-1).view("u1").data
+            octets = array_of(tensor).reshape(-1).view("u1").data
             with (folder / f"{at}.npy").open("wb") as file:
                 file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text)
                 file.write(octets)
@@ -327,7 +327,7 @@ def _floats(codes: Sequence[int], value: Value) -> tuple[float, ...]:
     return struct.unpack(f"<{len(codes)}{real}", struct.pack(f"<{len(codes)}{whole}", *codes))
 
 
-def _array(tensor: Any) -> Any:
+def array_of(tensor: Any) -> Any:
     """Return the elements of a tensor in host memory as a numpy array, of ml_dtypes' types where need be."""
     if not hasattr(tensor, "resolve_conj"):  # no tensor of torch: it is one
         return tensor
@@ -347,7 +347,7 @@ def host_stats(tensor: Any) -> Stats | None:
     from pytest_npudump.dump.stats.tensor import tensor_stats  # noqa: PLC0415 - the same
 
     try:
-        return tensor_stats(_array(tensor))
+        return tensor_stats(array_of(tensor))
     except (AttributeError, DecodeError):  # neither numpy nor ml_dtypes knows values of this type
         return None
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import example, given, strategies as st
 from hypothesis.extra import numpy as arrays
+from onnx import helper, numpy_helper
+from pytest_npudump.explain.reproduction.pieces import cut_piece
 
+from pytest_npudump.explain.reference_model import ReferenceModel
 from pytest_npudump.explain.reproduction.reproduction import draw
+from tests.onnxmodels.models import onnx_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @given(
@@ -52,3 +59,19 @@ def test_each_array_has_numbers_of_its_own_and_each_call_the_same() -> None:
     array = np.random.default_rng(1).normal(size=100)
     assert np.array_equal(draw(array, 1), draw(array, 1))
     assert not np.array_equal(draw(array, 1), draw(array, 2))
+
+
+@pytest.mark.each("drawn", [False, True])
+def test_weights_inside_of_an_operator_are_drawn_as_others_are(tmp_path: Path, *, drawn: bool) -> None:
+    secrets = [np.random.default_rng(seed).normal(size=64).astype(np.float32) for seed in range(3)]
+    constant = helper.make_node("Constant", [], ["k"], value=numpy_helper.from_array(secrets[1]))
+    nodes = [helper.make_node("Add", ["x", "w"], ["a"]), helper.make_node("Mul", ["a", "k"], ["m"])]
+    ends = [helper.make_tensor_value_info("m", 1, [64])]
+    branch = helper.make_graph([constant, *nodes], "b", [], ends, [numpy_helper.from_array(secrets[0], "w")])
+    chosen = helper.make_node("If", ["c"], ["y"], name="if", then_branch=branch, else_branch=branch)
+    path = onnx_file(tmp_path / "m.onnx", [chosen], {"c": (9, []), "x": [64]}, {"y": [64]})
+    model = ReferenceModel.read(path)
+    feeds = {"c": np.ones((), np.bool_), "x": np.zeros(64, np.float32)}
+    piece = cut_piece(model, model.nodes, feeds, drawn=drawn)
+    held = [secret.tobytes() in piece.content for secret in secrets]
+    assert held == [not drawn, not drawn, False]

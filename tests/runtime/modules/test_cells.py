@@ -180,11 +180,15 @@ OUTPUTS = ["layer:output.0", "left.layer:output.0", "left:output.0", "right.laye
 
 def test_cells_are_layers_by_path_told_apart_by_who_calls_them(ms: Any, nets: Any, tmp_path: Path) -> None:
     """One is called twice in a step, one never, and one gives no tensor."""
-    net = nets.Net()
+    net, looked = nets.Net(), []
     with capture_of(net, tmp_path) as capture:
+        capture.look = lambda *given: looked.append(given)
         net(ms.Tensor(X))
         net(ms.Tensor(2 * X), twice=True)
     found = records(capture)
+    assert [one[:2] for one in looked] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    more = [X, np.maximum(2 * X, 0)]
+    assert [np.array_equal(one[2], more[one[0]]) for one in looked if one[1]] == [True, True]
     every = [*OUTPUTS, "Net:output.0", "Net:output.1"]
     second = [key.replace(":", "#step=1:") for key in every]
     second.insert(5, "layer#step=1,turn=1:output.0")

@@ -341,3 +341,42 @@ def test_what_a_test_cannot_do_is_said(project: pytest.Pytester) -> None:
     )
     done = project.runpytest_inprocess()
     done.stdout.fnmatch_lines(["*scene: not with modules=True, which uses hooks instead of a dump*"])
+
+
+ROLLED = """
+import os, pytest, torch
+
+class Rolled(torch.nn.Linear):
+    def forward(self, given):
+        return super().forward(given).roll(int(os.environ.get("ROLL", "0")), -1)
+
+@pytest.mark.npu_dump(modules=True)
+@pytest.mark.parametrize("kind", ["float32", "bfloat16"])
+def test_rolled(npu_dump, kind):
+    torch.manual_seed(0)
+    first, second = (Rolled(5, 7).to(getattr(torch, kind)) for _ in range(2))
+    run = torch.compile(first, backend="eager") if os.environ.get("WAY") else first
+    given = torch.randn(2, 5).to(first.weight.dtype)
+    with npu_dump.modules(run), npu_dump.modules(second):
+        for factor in (2, -1):
+            second(factor * given)
+            run(given + factor)
+"""
+
+
+def test_an_output_in_host_memory_that_is_in_another_order_fails(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.makepyfile(test_rolled=ROLLED)
+    test = "test_rolled.py"
+    project.runpytest_inprocess("--npudump-update-golden", test).assert_outcomes(passed=2)
+    for path in project.path.glob("golden/test_rolled/*.yaml"):
+        golden = store.read_golden(path).table
+        projected = [text for text, known in zip(golden.keys, golden.projected, strict=True) if known]
+        assert projected == ["Rolled:output.0", "Rolled#step=1:output.0"]
+    monkeypatch.setenv("WAY", "compiled")
+    project.runpytest_inprocess(test).assert_outcomes(passed=2)
+    monkeypatch.setenv("ROLL", "1")
+    done = project.runpytest_inprocess(test)
+    done.assert_outcomes(failed=2)
+    done.stdout.fnmatch_lines(["npudump: Rolled:output.0 differs by an l2norm of about *"])
