@@ -142,8 +142,8 @@ class DumpFiles:
             stats: Stats | None = seen.found
             if stats is not None:
                 numbers = stats.max, stats.min, stats.avg, stats.l2norm, stats.count, stats.nan
-                numbers = *numbers, stats.neg_inf, stats.pos_inf, stats.zero, stats.digits or 0
-                tail += f",{','.join(map(str, numbers))}".replace("None", "NA")
+                others = stats.neg_inf, stats.pos_inf, stats.zero, stats.digits or 0
+                tail += f",{','.join(map(str, (*numbers, *others)))}".replace("None", "NA")
             lines.append(f"{head},{self.stamp},{tail}")
         octets = "\n".join([*lines, ""]).encode("utf-8", "surrogateescape")
         (folder / "statistic.csv").write_bytes(octets)
