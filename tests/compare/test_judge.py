@@ -369,3 +369,6 @@ def test_what_an_operator_makes_of_the_same_input_is_held_to_its_rounding(
 
     golden, run = of(1, FILES.format(1, 1, 1, 1)), of(1 + 2e-6, models)
     assert told(golden, run)[0] == failing
+    # One that does not repeat, or knows no edges, holds none to that.
+    for other in (replace(golden, extra={}), replace(golden, blocks={MODELS: golden.blocks[MODELS]})):
+        assert told(other, run)[0] == []
