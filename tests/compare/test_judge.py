@@ -266,7 +266,7 @@ def test_elements_of_one_tensor_are_compared_in_whatever_order_the_two_came(tmp_
         ones = [dumped(tmp_path / name, values[layer], told=True, layer=layer).tensors[0] for layer in layers]
         sides.append(replace(Record.of(StatsTable.from_records(ones)), tensors=tuple(ones)))
     comparison = judge(*sides, Terms(against=RUN))
-    assert (comparison.failing, len(comparison.elements)) == ((), 2)
+    assert (comparison.failing, len(comparison.elements), comparison.passed) == ((), 2, 2)
     assert all(one.difference.max_abs == 0 for one in comparison.elements.values())
 
 
