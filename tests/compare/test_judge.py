@@ -266,7 +266,7 @@ def test_elements_of_one_tensor_are_compared_in_whatever_order_the_two_came(tmp_
         ones = [dumped(tmp_path / name, values[layer], told=True, layer=layer).tensors[0] for layer in layers]
         sides.append(replace(Record.of(StatsTable.from_records(ones)), tensors=tuple(ones)))
     comparison = judge(*sides, Terms(against=RUN))
-    assert (comparison.failing, len(comparison.elements)) == ((), 2)
+    assert (comparison.failing, len(comparison.elements), comparison.passed) == ((), 2, 2)
     assert all(one.difference.max_abs == 0 for one in comparison.elements.values())
 
 
@@ -369,3 +369,6 @@ def test_what_an_operator_makes_of_the_same_input_is_held_to_its_rounding(
 
     golden, run = of(1, FILES.format(1, 1, 1, 1)), of(1 + 2e-6, models)
     assert told(golden, run)[0] == failing
+    # One that does not repeat, or knows no edges, holds none to that.
+    for other in (replace(golden, extra={}), replace(golden, blocks={MODELS: golden.blocks[MODELS]})):
+        assert told(other, run)[0] == []
