@@ -299,11 +299,11 @@ def _around(
 
 
 _MEASURES = {
-    "max_abs": mark("largest difference"),
-    "max_rel": mark("largest relative difference"),
-    "relative_l2": mark("relative L2 distance"),
+    "max_abs": mark("max abs error"),
+    "max_rel": mark("max rel error"),
+    "relative_l2": mark("relative L2 error"),
     "cosine": mark("cosine similarity"),
-    "max_ulp": mark("largest difference in units of the last place"),
+    "max_ulp": mark("max ULP error"),
     "outside": mark("elements out of tolerance"),
     "count": mark("elements"),
     "rtol": mark("relative tolerance"),

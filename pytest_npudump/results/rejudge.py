@@ -318,10 +318,10 @@ def other_goldens(judged: Iterable[Rejudged]) -> list[str]:
     """Name the tests whose verdicts are about another golden than their runs' were."""
     names = [one.entry.name for one in judged if one.of_another_golden]
     words = ngettext(
-        "the golden file of {count} test changed after the run ({names}); the verdict compares the saved run "
-        "with the current file",
-        "the golden files of {count} tests changed after the runs ({names}); the verdicts compare the saved "
-        "runs with the current files",
+        "the golden file of {count} test differs from that of the run ({names}); the verdict compares the "
+        "saved run with the current file",
+        "the golden files of {count} tests differ from those of the runs ({names}); the verdicts compare the "
+        "saved runs with the current files",
         len(names),
     )
     return [words.format(count=len(names), names=first_of(names, 2))] if names else []

@@ -14,7 +14,7 @@ from tests.cli.golden.conftest import Repository
 
 Verb = Callable[..., Any]
 BEFORE, AFTER, OTHER = ({"conv": one, "relu": 2.0, "fc": two} for one, two in ((1, 3), (1.5, 4), (9, 9)))
-SENTENCE = "golden file of 1 test changed after the run (test_a.py::test_one)"
+SENTENCE = "golden file of 1 test differs from that of the run (test_a.py::test_one)"
 FAILURE = {"failure": {"headline": "kernel error in conv", "why": ["recomputed: conv"]}}
 
 

@@ -66,7 +66,7 @@
       this.filter.setAttribute("aria-label", t("Show"));
       const failing = data.state.some((state) => state < 3), same = data.states.indexOf("identical");
       this.filter.append(make("option", { value: "all", textContent: t("All tensors") }));
-      this.filter.append(make("option", { value: "failing", textContent: t("Failing") }));
+      this.filter.append(make("option", { value: "failing", textContent: t("Mismatches") }));
       this.filter.append(make("option", { value: "differing", textContent: t("All but identical") }));
       data.states.forEach((name, at) => {
         if (data.state.includes(at)) this.filter.append(make("option", { value: String(at), textContent: t("Only {state}", { state: t(name) }) }));
