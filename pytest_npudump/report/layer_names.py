@@ -160,7 +160,7 @@ class LayerNames:
         return _WORD.sub(lambda found: found[1] + self.short(found[2]), line)
 
     def lines(self, line: str, margin: int = 0) -> list[str]:
-        """Return a line, which may begin with a label of at most 12 columns, broken at blanks, its names cut."""
+        """Return a line, which may begin with a label of up to 12 columns, broken at blanks, names cut."""
         text = self.text(line)
         if self.columns is None or width(text) <= self.columns - margin:
             return [text]

@@ -62,8 +62,8 @@ def _test(judged: Rejudged) -> TestView:
         told = _compared(result, golden)
     if anew:
         words = _(
-            "The golden file differs from that of the run, whose outcome was: {status}. This verdict compares "
-            "the saved run with the current file."
+            "The golden file differs from that of the run, whose outcome was: {status}. This verdict "
+            "compares the saved run with the current file."
         )
         since, failure = words.format(status=_(entry.status)), {}
         word = judged.word if judged.word in _ORDER else OPEN

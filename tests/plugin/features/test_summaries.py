@@ -173,6 +173,6 @@ def test_junit_has_plain_properties_of_each_test(
     properties = {found.name: found.value for found in case.child(junitparser.Properties)}
     assert properties["npudump.status"] == "failed"
     assert properties["npudump.source"] == "block/conv.2:output.0 (1 downstream)"
-    assert properties["npudump.tensors"] == "5 of 5 compared, 2 outside"
+    assert properties["npudump.tensors"] == "5 of 5 compared, 2 out of tolerance"
     assert str(properties["npudump.golden"]).endswith(".yaml")
     assert json.loads(str(properties["npudump"]))["status"] == "failed"
