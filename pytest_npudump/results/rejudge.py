@@ -382,4 +382,4 @@ def _standing(entry: Entry) -> Rejudged:
     word = GOOD if entry.status in status.GOOD else BAD if entry.status == status.FAILED else UNJUDGED
     if word == GOOD and entry.data["incomplete"] not in {None, "it was not compared"}:
         word = UNJUDGED
-    return Rejudged(entry, None, word, said("not compared again ({why})", why=why))
+    return Rejudged(entry, None, word, said("verdict taken from the run ({why})", why=why))

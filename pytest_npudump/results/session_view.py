@@ -56,7 +56,7 @@ def _test(judged: Rejudged) -> TestView:
     word, since, failure = _word(entry), "", data.get("failure") or {}  # earlier lines lack it
     told: dict[str, Any] = {}
     notes = [*data["notes"]]
-    if judged.why and not judged.why.startswith("not compared again"):
+    if judged.why and not judged.why.startswith("verdict taken from the run"):
         notes.append(judged.why)
     if result is not None and result.comparison is not None:
         told = _compared(result, golden)
