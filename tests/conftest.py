@@ -107,7 +107,7 @@ def pytester(
         monkeypatch.setattr(gateway_io, "popen_args", worker)
     monkeypatch.setattr("importlib.metadata.distributions", distributions)
     monkeypatch.setenv("LC_ALL", "C.UTF-8")  # what is tested is English, whatever the tester speaks
-    monkeypatch.setenv("COLUMNS", "300")  # and on lines of its own, which a narrower terminal breaks
+    monkeypatch.setenv("COLUMNS", "1000")  # and on lines of its own, which a narrower terminal breaks
     monkeypatch.setenv("PYTEST_ADDOPTS", LEAN)
     # How busy the machine is does not decide what is recorded.
     monkeypatch.setattr(import_module("pytest_npudump.regression.auto_tensors"), "_SECONDS", 600.0)
