@@ -82,7 +82,7 @@ _ON_TORCH = "_npudump_captures"
 """Attribute of torch, which outlives this module: the captures under way, and the operator's library."""
 
 
-class _Place(NamedTuple):
+class _LastTensor(NamedTuple):
     """Last tensor of a module in one place: its type, shape, layout and device, and what takes more of it."""
 
     value: Value
@@ -173,7 +173,7 @@ class Capture:
         self._handles: list[Any] = []
         self._replaced = Replaced()
         self._batches: dict[Any, Batch] = {}
-        self._places: dict[tuple[int, int, int], _Place] = {}
+        self._places: dict[tuple[int, int, int], _LastTensor] = {}
         self._step: list[Seen] = []
         self._last: list[Seen] = []
         self._waiting: list[tuple[list[Seen], Any]] = []
@@ -531,7 +531,7 @@ class Capture:
         """Return a function of torch's module for a device."""
         return getattr(getattr(self._torch, device.type, None), name, otherwise)
 
-    def _place(self, alike: tuple[int, int, int], tensor: Any) -> _Place | None:
+    def _place(self, alike: tuple[int, int, int], tensor: Any) -> _LastTensor | None:
         """Return what takes such a tensor in this place; None for one without elements at addresses."""
         like: tuple[Any, ...] = tensor.dtype, tensor.shape, tensor.layout, tensor.device
         if not tensor.is_cpu:  # a batch is filled and reduced in one stream
@@ -545,13 +545,13 @@ class Capture:
         count, size = tensor.numel(), tensor.numel() * tensor.element_size()
         value = Value(*alike, dtype, tuple(tensor.shape), size, count, device.type in WIDE)
         if self._graph is not None:
-            return _Place(value, like, device, None)
+            return _LastTensor(value, like, device, None)
         if Batch.takes(value, device.type) and not self.tensors:
             batch = self._batches.get(like)
             if batch is None and sum(one.nbytes for one in self._batches.values()) < _BUFFERS:
                 on_host = self._on_host and device.type == "cpu"
                 batch = self._batches[like] = Batch(tensor, on_host=on_host, wide=value.wide)
-        place = self._places[alike] = _Place(value, like, device, batch)
+        place = self._places[alike] = _LastTensor(value, like, device, batch)
         return place
 
     def _show(self, value: Value, elements: Callable[[], Any]) -> None:

@@ -279,8 +279,7 @@ def _reduced_rows(rows: Any, *, wide: bool) -> Any:
             # As numbers in place: bools are compared, and added up, several times as slowly.
             return test(room.copy_(rows), value).sum(1, dtype=exact)
 
-        one = len(rows) == 1 and rows.element_size() <= kind.itemsize
-        summed = rows if one else rows.to(kind)  # which costs memory, and less time than twice in passing
+        summed = rows if rows.element_size() <= kind.itemsize else rows.to(kind)
         numbers = [
             without_nan(-inf).amax(1),
             without_nan(inf).amin(1),
