@@ -267,7 +267,7 @@ def test_a_commit_excludes_other_writers_of_what_it_replaces(tmp_path: Path, rec
     assert locked(stage_pair(*recording(1.0), {})) == ["a.safetensors", "a.yaml"]
     assert locked(stage_pair(*recording(1.0), {})) == ["a.safetensors"]
     alone = stage_golden(tmp_path / "a.yaml", recording(1.0, rows=2.0)[0])
-    assert locked(Recording(tmp_path / "a.yaml", alone.file, alone.digest)) == ["a.yaml"]
+    assert locked(alone) == ["a.yaml"]
 
 
 def test_a_recording_that_is_discarded_leaves_nothing(tmp_path: Path, recording: Make) -> None:

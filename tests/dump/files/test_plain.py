@@ -114,7 +114,7 @@ def test_two_files_are_compared_whatever_they_are_called(
     values[1, 2] += 0.5
     np.save(tmp_path / "npu.npy", values)
     assert main(["compare", str(tmp_path / "gpu.npy"), str(tmp_path / "npu.npy")]) == 1
-    assert "one element of 12, at [1, 2]: 6.5 instead of 6" in capsys.readouterr().out
+    assert "one element of 12, at [1, 2]: 6.5, expected 6" in capsys.readouterr().out
     np.savez(tmp_path / "npu.npz", x=values)
     assert main(["compare", str(tmp_path / "gpu.npy"), str(tmp_path / "npu.npz")]) == 1
 
