@@ -150,17 +150,17 @@ def hung(line: str, columns: int | None) -> list[str]:
 
 
 def wrapped(text: str, columns: int, later: int | None = None) -> list[str]:
-    """Return text as lines of at most so many columns, but for longer words.
+    """Return text as lines of at most so many columns, but for longer words; a longer path stays in its line.
 
     Args:
         text: without ends of lines.
         columns: of the first line.
         later: of all others; None for as many.
     """
-    lines = [""]
+    lines, later = [""], columns if later is None else later
     for piece in re.findall(_PIECE, " ".join(text.split())):
-        room = columns if later is None or len(lines) == 1 else later
-        if width(lines[-1]) + width(piece.rstrip()) > room and lines[-1]:
+        room, needed = columns if len(lines) == 1 else later, width(piece.rstrip())
+        if lines[-1] and width(lines[-1]) + needed > room and (needed <= later or piece[0] != "/"):
             lines[-1] = lines[-1].rstrip()
             lines.append("")
         lines[-1] += piece if lines[-1] else piece.lstrip()

@@ -65,6 +65,7 @@ def test_a_letter_of_chinese_takes_two_columns(text: str, columns: int) -> None:
         ("输入（文件）。", 6, ["输入", "（文", "件）。"]),
         ("退出码 0；dump 为空", 9, ["退出码", "0；dump", "为空"]),
         ("看 --npudump-output 吧", 8, ["看", "--npudump-output", "吧"]),
+        ("no file /tmp/a/b.yaml at all", 9, ["no file /tmp/a/b.yaml", "at all"]),
     ],
 )
 def test_words_stay_whole_with_the_signs_that_belong_to_them(
