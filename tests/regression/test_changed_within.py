@@ -89,6 +89,6 @@ def test_a_noisy_tensor_that_did_not_move_explains_nothing() -> None:
 def test_any_change_leads_to_a_source_only_where_the_golden_repeats_in_these_numerics(
     numerics: Numerics | None, repeats: tuple[str, ...], *, walked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "find_sources", lambda *_, repeats, altered: repeats)
+    monkeypatch.setattr(sources, "find_sources", lambda *_, repeats, **__: repeats)
     given: Any = SimpleNamespace(count=lambda _: 1, numerics=numerics, repeats=repeats, tolerances=None)
     assert sources_of(Record("", {}, table(1, 1, 1), Path()), given) == (walked, ())
