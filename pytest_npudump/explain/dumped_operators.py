@@ -69,6 +69,8 @@ _MATRIX = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 """Operators of the matrix unit."""
 _TIES = frozenset({"ArgMax", "ArgMin", "TopK", "NonMaxSuppression", "Unique"})
 """Operators that may take either of equal values."""
+_OF_ONE_AXIS = frozenset({"ArgMax", "ArgMin", "TopK"})
+"""Those of them whose output is indices along an axis."""
 _SEED = 0
 _FLOATS = frozenset({1, 11})
 """``FLOAT`` and ``DOUBLE`` of ``TensorProto.DataType``."""
@@ -141,8 +143,10 @@ class DumpedOperator:
             yield actual, rounded_either_way(reading, self.dtype, actual, self._noise)
 
     def integers(self, expected: Array) -> Iterator[Array]:
-        """Yield the output of integers or booleans."""
+        """Yield the output of integers or booleans; of indices, those of values that are as large, too."""
         yield expected
+        if self._tied(expected):
+            yield self.output.reshape(expected.shape)
 
     def finite(self) -> bool:
         """Return whether its inputs are finite."""
@@ -154,12 +158,34 @@ class DumpedOperator:
         if not math.isnan(apart):
             return ""
         types, wrong = self.node.types, int(np.count_nonzero(actual != expected))
-        if not types.isdisjoint(_TIES):
+        if not types.isdisjoint(_TIES) and self._tied(expected) is None:
             return f"{wrong} of {actual.size} values differ, and ties are not told from errors there"
         rounds = any("Quant" in one or one.startswith(("QLinear", "Cast")) for one in types)
         if rounds and np.abs(actual.astype(np.float64) - expected.astype(np.float64)).max() <= 1:
             return f"{wrong} of {actual.size} values differ by 1, as rounding may have it"
         return ""
+
+    def _tied(self, expected: Array) -> bool | None:
+        """Return whether indices of a TopK or ArgMax have the same values as others; None where unknown."""
+        kind, names = self.node.operator.op_type, self.node.operator.inputs
+        data, several = self.feeds.get(next(iter(names), "")), kind == "TopK"
+        if data is None or kind not in _OF_ONE_AXIS or self.node.types != {kind}:
+            return None
+        written = self.model.written(self.node)
+        if written.input[0] != names[0]:  # but a weight
+            return None
+        given = {one.name: one.i for one in written.attribute}
+        axis = given.get("axis", -1 if several else 0)
+        found = [one.astype(np.int64) for one in (self.output.reshape(expected.shape), expected)]
+        if not several and not given.get("keepdims", 1):
+            found = [np.expand_dims(one, axis) for one in found]
+        if not found[0].size or not 0 <= found[0].min() <= found[0].max() < data.shape[axis]:
+            return False
+        values = [np.take_along_axis(data, one, axis) for one in found]
+        if several and not given.get("sorted", 1):
+            values = [np.sort(one, axis) for one in values]
+        each_once = bool(np.diff(np.sort(found[0], axis), axis=axis).all())
+        return each_once and np.array_equal(*values, equal_nan=data.dtype.kind == "f")
 
     @cached_property
     def _as_written(self) -> Any:

@@ -167,7 +167,7 @@ def find_sources(
         before = (upstream[at] | (upstream[begins] if begins < at else 0)) & ~(1 << number)
         behind.append((before & -before).bit_length() - 1 if before else None)
     passing_starts = [
-        None if begins == at or begins in ends else begins
+        None if begins == at or begins in ends or graph.keys[at].name_text in altered else begins
         for at, begins in zip(origins.sources, starts, strict=True)
     ]
     of_allowed = shares_of_allowed(comparison, tolerances) if {*passing_starts} - {None} else np.empty(0)
@@ -184,20 +184,23 @@ def find_sources(
                 known=at not in origins.doubtful,
                 cycle=at in origins.cycles,
                 fed=bool(graph.parents[at]),
-                altered=_altered(at, graph, altered),
+                altered=_altered(at, graph, altered, comparison.differing | ends),
             )
         )
     unplaced = tuple(graph.keys[at] for at in origins.unplaced)
     return Sources(tuple(found), len(failing), unplaced, edges.told_by)
 
 
-def _altered(position: int, graph: TensorGraph, altered: Mapping[str, str]) -> str:
-    """Return the nearest changed operator upstream of a tensor; "" where it is its own, or none is known."""
+def _altered(position: int, graph: TensorGraph, altered: Mapping[str, str], moved: Collection[int]) -> str:
+    """Return the nearest changed operator upstream of a tensor, by way of tensors that changed as well.
+
+    "" where it is the tensor's own, or none is known.
+    """
     own, waiting, seen = graph.keys[position].name_text, [position] if altered else [], {position}
     for at in waiting:  # which grows
         if name := altered.get(graph.keys[at].name_text):
             return "" if name == own else name
-        waiting += [parent for parent in graph.parents[at] if parent not in seen]
+        waiting += [parent for parent in graph.parents[at] if parent in moved and parent not in seen]
         seen.update(graph.parents[at])
     return ""
 

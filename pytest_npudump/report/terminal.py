@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import FAIL
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.verdict import Verdict
     from pytest_npudump.dump.records import TensorKey
+    from pytest_npudump.explain.operator_alone import JudgedOperator
     from pytest_npudump.regression.result import Escalation, Finding, Result, SceneFinding
     from pytest_npudump.report.files import ReportFiles
 
@@ -95,8 +97,8 @@ def _what(result: Result, detail: int) -> str:
     if result.comparison is not None and result.comparison.first is not None:
         first = result.comparison.first
         begins = changed or where_it_begins(result)
-        if cause and changed:
-            return joined(_("; "), known)
+        if cause and changed:  # what is certain first
+            return joined(_("; "), known[::-1] if _convicted(result)[0].alone.near else known)
         if cause or (begins and not detail):
             return cause or begins
         label = _("{begins}; first mismatch: {words}")
@@ -127,12 +129,16 @@ def _known(result: Result, *, brief: bool = False) -> tuple[str, str]:
     return conviction(result.escalation.isolated, 0 if brief else 2), changed
 
 
+def _convicted(result: Result) -> list[JudgedOperator]:
+    isolated = result.escalation.isolated if result.escalation is not None else ()
+    return [one for one in isolated if one.alone.verdict == CONVICTED]
+
+
 def named(result: Result) -> list[str]:
     """Return the layers that the headline names: the cause first, the mismatch last."""
-    isolated = result.escalation.isolated if result.escalation is not None else ()
     sources = result.sources.independent if result.sources is not None else ()
     first = result.comparison.first if result.comparison is not None else None
-    layers = [one.key.layer for one in isolated if one.alone.verdict == CONVICTED]
+    layers = [one.key.layer for one in _convicted(result)]
     layers += [source.altered or (source.begins or source.key).layer for source in sources]
     layers += [first.key.layer] if first is not None else []
     return [*dict.fromkeys(layers)]
@@ -173,8 +179,7 @@ def hand_over(result: Result, details: ReportFiles) -> str:
 
     One that is wrong by the golden has to be out of tolerance: nothing else tells where it is run alone.
     """
-    isolated = result.escalation.isolated if result.escalation is not None else ()
-    convicted = [one for one in isolated if one.alone.verdict == CONVICTED]
+    convicted = _convicted(result)
     if details.problem or not any(one.saved is not None or not one.call for one in convicted):
         return ""
     if convicted[0].alone.why and convicted[0].key not in result.failing_keys:
@@ -346,8 +351,12 @@ def _comparison_lines(
     failing = once(comparison)
     cause, _changed = _known(result)
     traced = not (brief and (cause or where_it_begins(result)))
+    sources, wrong = result.sources, {one.key.layer for one in _convicted(result)}
+    if sources is not None and wrong:  # which need no cause upstream
+        found = (replace(one, altered="") if one.key.layer in wrong else one for one in sources.found)
+        sources = replace(sources, found=tuple(found))
     first, *others = origin_lines(
-        result.sources,
+        sources,
         comparison,
         brief=brief,
         traced=traced,

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from onnx import helper
 
 from pytest_npudump.compare.tolerances.presets import ROUNDED_ALONE
 from pytest_npudump.explain.dumped_operators import DumpedOperator
@@ -23,11 +24,13 @@ from pytest_npudump.explain.operator_alone import (
     judged_upstream,
     nearest_first,
 )
-from pytest_npudump.explain.reference_model import Node
+from pytest_npudump.explain.reference_model import Node, ReferenceModel
 from pytest_npudump.onnxmodels.graph import Operator
+from tests.onnxmodels.models import onnx_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -205,6 +208,41 @@ def test_integers_are_exact_but_for_ties_and_rounding(op_type: str, wrong: int, 
     alone = judged(op_type, "int32", device.astype(np.int32), [expected])
     assert alone.verdict == verdict
     assert "equal" not in alone.why  # no more is known of the values that were taken
+
+
+LARGEST = np.array([[1, 3, 3, 2], [5, 5, 0, 1]], np.float32)
+
+
+@pytest.mark.each(
+    ("op_type", "attributes", "device", "verdict"),
+    [
+        ("ArgMax", {"axis": 1}, [[1], [0]], ACQUITTED),
+        ("ArgMax", {"axis": 1}, [[2], [1]], ACQUITTED),
+        ("ArgMax", {"axis": 1}, [[3], [1]], CONVICTED),
+        ("ArgMax", {"axis": 1}, [[1], [4]], CONVICTED),
+        ("ArgMax", {"axis": -1, "keepdims": 0}, [2, 0], ACQUITTED),
+        ("ArgMin", {}, [[0, 0, 1, 1]], ACQUITTED),
+        ("ArgMin", {}, [[0, 0, 1, 0]], CONVICTED),
+        ("TopK", {}, [[2, 1], [1, 0]], ACQUITTED),
+        ("TopK", {}, [[2, 3], [1, 0]], CONVICTED),
+        ("TopK", {}, [[2, 2], [1, 0]], CONVICTED),
+        ("TopK", {"axis": 0}, [[1, 1, 0, 0], [0, 0, 1, 1]], ACQUITTED),
+    ],
+)
+def test_indices_are_right_where_their_values_are_as_large(
+    op_type: str, attributes: dict[str, int], device: list[list[int]], verdict: str, tmp_path: Path
+) -> None:
+    several, output = op_type == "TopK", np.array(device)
+    names = ["x", "k"] if several else ["x"]
+    node = helper.make_node(op_type, names, ["values", "y"] if several else ["y"], name="n", **attributes)
+    shapes: dict[str, Any] = {"y": (7, list(output.shape))}
+    weights = {"k": np.array([2], np.int64)} if several else {}
+    path = onnx_file(tmp_path / "m.onnx", [node], {"x": [2, 4]}, shapes, weights)
+    model = ReferenceModel.read(path)
+    operator = DumpedOperator(
+        model, model.nodes[0], "y", {"x": LARGEST}, output.astype(np.int32), "int32", ""
+    )
+    assert judge_alone(operator).verdict == verdict
 
 
 def test_other_shapes_and_types_that_were_not_measured_are_said_to_be_unknown() -> None:
