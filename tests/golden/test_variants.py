@@ -55,6 +55,8 @@ def test_the_more_special_one_counts_where_both_fit() -> None:
     given = common(b={"soc": "B"}, b81={"soc": "B", "cann": "8.1"})
     assert choose(given, facts("B", "8.1")).name == "b81"
     assert choose(given, facts("B", "8.0")).name == "b"
+    turned = common(a81={"soc": "B", "cann": "8.1"}, b={"soc": "B"})  # the same in whatever order
+    assert [choose(turned, facts("B", cann)).name for cann in ("8.1", "8.0")] == ["a81", "b"]
 
 
 @pytest.mark.each(

@@ -206,6 +206,8 @@ def test_rules_by_statistic_and_for_all_of_them_hold() -> None:
     changed = array[[1, 0, *range(2, 40)]]
     assert judged(array, changed, rules(statistic="projections")).ok
     assert judged(array, changed, rules(layer="f*")).ok
+    assert judged(array, changed, rules(statistic="projections", rtol=0, atol=1)).ok  # of each element
+    assert not judged(array, changed, rules(statistic="projections", rtol=0, atol=0.1)).ok
     assert not judged(array, changed, rules(statistic="max")).ok
     assert rules(statistic="projections").unmatched(approved(record(array))) == ()
     with pytest.raises(RequestError, match="allows more than the preset"):

@@ -151,6 +151,8 @@ JUDGED: list[tuple[Any, Any, Any, list[str]]] = [
     (printed(avg=1.0), GOOD | {"avg": 1.000004}, EXACT, []),
     (printed(avg=1.0), GOOD | {"avg": 1.000006}, EXACT, ["avg"]),
     (printed(avg=0.0), GOOD | {"avg": 1e-9}, EXACT, ["avg"]),
+    (printed(avg=0.7, digits=1), GOOD | {"avg": 2 / 3}, EXACT, []),
+    (printed(avg=0.7, digits=1), GOOD | {"avg": 0.76}, EXACT, ["avg"]),
     (printed(min=-1.92188), GOOD | {"min": -1.921875}, EXACT, []),  # half way between two texts
     (printed(min=-1.92188), GOOD | {"min": -1.9218749}, EXACT, ["min"]),
     (printed(avg=1.0), printed(avg=1.00001), {"rules": [Rule(0, 1e-6)]}, []),  # wider by a digit
