@@ -9,7 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pytest_npudump.compare.judge import AS_GIVEN, BY_DEFAULT, GOLDEN, REFERENCE, RUN, Terms, judge, seen_by
+from pytest_npudump.compare.judge import (
+    AS_GIVEN,
+    BY_DEFAULT,
+    GOLDEN,
+    REFERENCE,
+    RUN,
+    Terms,
+    fed_as_before,
+    judge,
+    seen_by,
+)
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.records import Payload, Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.stats.compact_projections import as_printed
@@ -372,3 +382,40 @@ def test_what_an_operator_makes_of_the_same_input_is_held_to_its_rounding(
     # One that does not repeat, or knows no edges, holds none to that.
     for other in (replace(golden, extra={}), replace(golden, blocks={MODELS: golden.blocks[MODELS]})):
         assert told(other, run)[0] == []
+
+
+NUMBER, AROUND_0, FAR = np.float32([2.5]), [-1, 2, -3, 1], [9, 9.5, 9, 9.2]
+
+
+@pytest.mark.each(
+    ("op_type", "read", "made", "held"),
+    [
+        ("Mul", [AROUND_0, AROUND_0], AROUND_0, True),
+        ("Mul", [AROUND_0, NUMBER], AROUND_0, True),  # which scales all of it alike
+        ("Mul", [NUMBER, AROUND_0], AROUND_0, True),
+        ("Mul", [AROUND_0, FAR], AROUND_0, False),
+        ("Div", [AROUND_0, NUMBER], AROUND_0, True),
+        ("Div", [NUMBER, AROUND_0], AROUND_0, False),
+        ("Conv2D", [FAR], AROUND_0, False),
+        ("Conv2D", [AROUND_0], [0.1, 0, 0, 0.1], True),
+        ("Add", [AROUND_0], [0.1, 0, 0, 0.1], False),  # most of what it added is gone
+        ("Add", [AROUND_0], AROUND_0, True),
+        ("Exp", [AROUND_0], AROUND_0, False),
+    ],
+)
+def test_only_what_enlarges_no_hidden_difference_is_held_to_its_rounding(
+    op_type: str, read: list[Sequence[float]], made: Sequence[float], *, held: bool
+) -> None:
+    arrays = {f"x{at}": values for at, values in enumerate(read)} | {"op": made}
+    table = StatsTable.from_records(
+        TensorRecord(
+            *(TensorKey(name, "output", 0), op_type, "float32", (len(values),), Path("a.bin")),
+            stats=tensor_stats(np.asarray(values, np.float32)),
+        )
+        for name, values in arrays.items()
+    )
+    node = GraphNode("op", op_type, tuple(Port(f"x{at}") for at in range(len(read))))
+    edges = lines_of(Edges.of([node], "m.om"), [*arrays])
+    golden = Record("", {}, table, Path("golden.yaml"), {}, {EDGES: edges})
+    found = fed_as_before(golden, table, range(len(read)), [len(read)], {len(read): op_type})
+    assert found == (frozenset({"op:output.0"}) if held else frozenset())

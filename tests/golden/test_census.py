@@ -13,7 +13,7 @@ import pytest
 
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.census import Collection, census, faults, files_below
+from pytest_npudump.golden.census import Collection, census, faults, files_below, of_test
 from pytest_npudump.golden.store import read_golden, stage_pair, tensors_path, waiting_path
 from pytest_npudump.golden.stored_tensors import TensorStore, stage_stored
 from pytest_npudump.record.record import Record
@@ -53,6 +53,26 @@ def test_tensors_that_wait_for_their_place_are_in_use(golden: Callable[[str], Pa
     os.utime(waiting, (0, 0))
     found = census(Collection(tmp_path / "golden", tmp_path, {path: "t"}, frozenset()))
     assert ([one.path for one in found.used], found.stale, found.unjudged) == ([path], (), ())
+
+
+@pytest.mark.each(
+    ("test", "kind"),
+    [
+        ("test_here.py::test_gone", "stale"),
+        ("test_here.py::test_cases[a]", "unjudged"),  # which another machine may have
+        ("test_here.py::test_cases", "unjudged"),
+        ("test_here.py::test_cases_of_others[a]", "stale"),
+        ("test_skipped.py::test_gone", "unjudged"),
+        ("test_gone.py::test_gone", "stale"),
+    ],
+)
+def test_only_what_is_known_to_be_of_no_test_is_stale(tmp_path: Path, test: str, kind: str) -> None:
+    for name in ("test_here.py", "test_skipped.py"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "golden").mkdir()
+    unclear = frozenset({"test_here.py::test_cases"})
+    collection = Collection(tmp_path / "golden", tmp_path, {}, frozenset({"test_here.py"}), unclear)
+    assert of_test(test, collection)[0] == kind
 
 
 def test_a_folder_without_goldens_has_none(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.variants import (
     Goldens,
+    as_recorded,
     choose,
     names_variants,
     not_calibrated,
@@ -54,6 +55,8 @@ def test_the_more_special_one_counts_where_both_fit() -> None:
     given = common(b={"soc": "B"}, b81={"soc": "B", "cann": "8.1"})
     assert choose(given, facts("B", "8.1")).name == "b81"
     assert choose(given, facts("B", "8.0")).name == "b"
+    turned = common(a81={"soc": "B", "cann": "8.1"}, b={"soc": "B"})  # the same in whatever order
+    assert [choose(turned, facts("B", cann)).name for cann in ("8.1", "8.0")] == ["a81", "b"]
 
 
 @pytest.mark.each(
@@ -173,3 +176,27 @@ def test_what_cannot_be_read_stands_in_no_updates_way(tmp_path: Path) -> None:
     found = goldens(tmp_path, DEVICE)
     found.common.write_text("<<<<<<< ours\n", encoding="utf-8")
     assert not not_recorded(found, EMULATOR)
+
+
+def test_a_golden_names_what_computed_its_run(tmp_path: Path) -> None:
+    """By which bounds a run is compared: a version that is not told is the same."""
+    found = goldens(tmp_path, DEVICE)
+    assert "onnxruntime" in found.facts(EMULATOR)
+    assert "onnxruntime" not in found.facts(DEVICE)
+    assert found.facts(DEVICE).items() >= {"scene": "model", "dump_mode": "output"}.items()
+
+
+@pytest.mark.each(
+    ("asked", "producer", "expected"),
+    [
+        (DumpRequest(), {**DEVICE, "dump_data": "tensor"}, "tensor"),
+        (DumpRequest(), DEVICE, None),
+        (DumpRequest(dump_data="stats"), {**DEVICE, "dump_data": "tensor"}, "stats"),
+        (DumpRequest(scene="overflow"), {**DEVICE, "dump_data": "tensor"}, None),
+    ],
+)
+def test_a_run_dumps_what_was_chosen_for_its_golden_unless_the_test_says(
+    tmp_path: Path, asked: DumpRequest, producer: dict[str, str], expected: str | None
+) -> None:
+    assert as_recorded(asked, goldens(tmp_path, producer).common).dump_data == expected
+    assert as_recorded(asked, tmp_path / "none.yaml") == asked

@@ -87,6 +87,11 @@ def test_a_damaged_cell_is_named_with_its_line(cell: str) -> None:
         parse(GOLDEN.replace("0 0 0 -\n", f"0 0 0 {cell}\n"), PATH)
 
 
+@pytest.mark.each(("factor", "told"), [(5.0, "5"), (7.5, "7.5")])
+def test_a_factor_is_told_in_full(factor: float, told: str) -> None:
+    assert repr(Calibration(20, factor, ("repeats",)).to_head()["factor"]) == told
+
+
 def test_heads_are_read_as_they_were_written() -> None:
     repeats, calibration = Repeats(2, ("conv",), 3), Calibration(20, 7.0, ("repeats", "inputs"))
     head = {"repeats": repeats.to_head(), "calibration": calibration.to_head()}

@@ -14,6 +14,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.stats.compact_projections import as_printed
+from pytest_npudump.dump.stats.projections import project
+from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.record import rows
@@ -104,6 +107,19 @@ def test_a_stamp_is_of_its_tensor_and_written_as_it_was(stamp: str) -> None:
     assert golden.changed == {"relu:output.0": stamp}
     assert len(golden.table) == 3
     assert render(golden) == text(conv="", relu=f" # {stamp}", fc="")
+
+
+def test_rounded_projections_stand_in_a_column_and_counts_of_0_in_none() -> None:
+    array = np.arange(1, 65, dtype=np.float32)
+    stats = replace(tensor_stats(array), projections=project(array))
+    one = TensorRecord(TensorKey("conv", "output", 0), "", "float32", (64,), Path("f"), stats=stats)
+    table = StatsTable.from_records(as_printed([one]))
+    written = render(Record("t", {}, table, PATH))
+    back = parse(written, PATH)
+    assert "columns: tensor dtype shape max min avg l2norm sums\n" in written
+    assert back.table.known.tolist() == table.known.tolist()
+    assert (back.table.summed, back.table.projections.tolist()) == (True, table.projections.tolist())  # type: ignore[union-attr]
+    assert render(back) == written
 
 
 def test_a_qualified_key_is_no_stamp() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -110,6 +112,21 @@ def test_path_that_cann_would_not_use_starts_no_dump(tmp_path: Path, recorder: A
 def test_without_captures_the_dump_is_read_under_no_name(run: Attempt, recorder: Any) -> None:
     recorder.run("conv")
     assert layers(run) == [("", "conv")]
+
+
+@pytest.mark.each(("runtime", "refused"), [("acl", True), ("mindspore", False)])
+def test_two_runs_in_one_dump_are_an_error_but_of_mindspore(
+    tmp_path: Path, runtime: str, *, refused: bool
+) -> None:
+    """Whose folders of further graphs look like it."""
+    recorder = Recorder(name=runtime)
+    run = attempt(tmp_path)
+    run.start(recorder)
+    recorder.run("conv")
+    one = next((run.directory / "dump").iterdir())
+    shutil.copytree(one, one.with_name("20260101010102"))
+    with pytest.raises(DumpError, match="runs") if refused else nullcontext():
+        run.read()
 
 
 def test_dump_of_nothing_is_an_error(run: Attempt) -> None:

@@ -15,7 +15,7 @@ from pytest_npudump.dump.table import PROJECTIONS
 from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.record.record import EDGES, Record
 from pytest_npudump.regression import result as status, run_record
-from pytest_npudump.regression.first_run import judge_settled
+from pytest_npudump.regression.first_run import _why, judge_settled
 from pytest_npudump.regression.result import Result
 from tests.regression.conftest import BOTH, HEALTHY, PRINTED, REGRESSED, Flow, float16_at_end, run
 
@@ -271,6 +271,45 @@ def test_no_update_replaces_a_golden_whose_variants_cannot_be_told_apart(flow: F
         session.start()
         refused, _ = judge_settled(case, session.attempt)
         assert (refused.status, "fit one run" in refused.problems[0]) == (status.ERROR, True)
+
+
+@pytest.mark.each(
+    ("mode", "there", "sample", "recorded"),
+    [
+        ("new", False, HEALTHY, True),
+        ("new", True, HEALTHY, False),
+        ("new", True, REGRESSED, False),  # nobody has accepted it
+        ("failed", True, HEALTHY, False),
+        ("failed", True, REGRESSED, True),
+        ("all", True, HEALTHY, True),
+        ("", True, HEALTHY, False),
+    ],
+)
+def test_an_update_records_what_it_is_for(
+    flow: Flow, mode: str, sample: Path, *, there: bool, recorded: bool
+) -> None:
+    flow.golden.unlink(missing_ok=True)
+    if there:
+        flow.record()
+    case = flow.case(update_golden=mode)
+    session = flow.session(case, sample, sample)
+    session.start()
+    first, settled = judge_settled(case, session.attempt)
+    assert (settled.update_golden == "all", first.recording is not None) == (recorded, recorded)
+    assert first.good is (recorded or sample == HEALTHY)
+
+
+def test_a_process_alone_records_a_golden_that_ranks_would_share(flow: Flow) -> None:
+    assert flow.first(flow.case(update_golden="all", ranks="same"), HEALTHY).recording is not None
+
+
+def test_why_a_golden_was_rewritten_is_told_without_a_tensor_that_differs(flow: Flow) -> None:
+    """Where the reference is off."""
+    flow.record()
+    passed = flow.first(flow.case(), HEALTHY)
+    assert _why(passed).endswith("mismatches: the reference or the scene")
+    assert _why(flow.first(flow.case(), REGRESSED)).endswith("3 of 9 tensors, first net/MatMul@0:input.0")
+    assert _why(Result(status.FAILED, None, problems=("it is off",))).endswith("mismatches: it is off")
 
 
 LINK = "is a symbolic link, through which nothing is written"

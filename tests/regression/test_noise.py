@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +16,19 @@ from pytest_npudump.compare.stats.allowances import Deviations
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.onnxmodels.variation import Variation, Varying
 from pytest_npudump.record.record import Record
-from pytest_npudump.regression.calibration import FACTORS, _begun_otherwise, fed_otherwise, hold_out
+from pytest_npudump.regression import result as status
+from pytest_npudump.regression.calibration import (
+    FACTORS,
+    Member,
+    _begun_otherwise,
+    fed_otherwise,
+    hold_out,
+    measure,
+    unrecorded,
+    vary,
+)
 from pytest_npudump.regression.measured_noise import (
     Measured,
     calibrated,
@@ -25,6 +37,9 @@ from pytest_npudump.regression.measured_noise import (
     repeated,
     same_values,
 )
+from pytest_npudump.regression.result import Result
+from pytest_npudump.settings import Settings
+from tests.regression.conftest import HEALTHY, REGRESSED, Flow, SampleRuntime
 
 KEYS = ("a:output.0", "b:output.0")
 
@@ -255,3 +270,64 @@ def test_inputs_that_differ_between_runs_are_named(
     sides = fed(first), fed(later)
     assert fed_otherwise(*sides, Tolerances()) == {*differing.split()}
     assert _begun_otherwise(*sides, Tolerances()) == {*begun.split()}
+
+
+@dataclass
+class Varied(SampleRuntime):
+    """A runtime that can vary all, and keeps what it was told."""
+
+    varies: frozenset[str] = frozenset({"inputs", "threads", "optimisation"})
+    seen_as_inputs: str = "aclmdlExecute"
+    varying: Varying = field(default_factory=Varying)
+
+    def vary(self, variation: Variation) -> None:
+        self.varying.begin(variation)
+
+
+@pytest.mark.each(
+    ("settings", "member", "expected"),
+    [
+        # how the run is varied, whether its inputs are looked at, and whether a device is waited for
+        ({"calibrate": 9}, 2, (False, True, True)),
+        ({"update_golden": "all", "repeats": 3}, 2, (True, True, False)),
+        ({"update_golden": "all", "repeats": 3}, None, (True, False, False)),
+        ({"update_golden": "all", "repeats": 1}, 0, (True, False, False)),
+        ({"repeats": 3}, 0, (True, False, False)),
+    ],
+)
+def test_only_runs_of_a_calibration_are_varied_and_waited_for(
+    tmp_path: Path,
+    defaults: Settings,
+    settings: dict[str, Any],
+    member: int | None,
+    expected: tuple[bool, ...],
+) -> None:
+    flow = Flow(tmp_path, defaults._replace(**settings), Varied())
+    case = flow.case()
+    vary(case, member)
+    found = case.runtime.varying.variation  # type: ignore[attr-defined]
+    assert (found.plain, found.looks, found.waits) == expected
+
+
+@pytest.mark.each(
+    ("was", "now", "problem"),
+    [(status.PENDING, status.PENDING, "nothing was recorded: why"), (status.PASSED, status.ERROR, "why")],
+)
+def test_what_was_not_measured_is_not_recorded_and_fails(was: str, now: str, problem: str) -> None:
+    found = unrecorded(Result(was, None), "why")
+    assert (found.status, found.problems, found.good) == (now, (problem,), False)
+
+
+def test_a_member_strays_from_what_the_numerics_of_the_first_run_allow(flow: Flow) -> None:
+    flow.record()
+    floors = []
+    for soc in ("Ascend310P3", "Ascend910B3"):
+        flow.runtime.facts = {"runtime": "acl", "soc": soc}
+        case = flow.case()
+        first = flow.first(case, HEALTHY)
+        session = flow.session(flow.case(), REGRESSED)
+        session.start()
+        found = measure(case, first, session.attempt, 1)
+        assert isinstance(found, Member)
+        floors.append(found.strayed.floor.max())
+    assert floors[0] < floors[1]

@@ -18,6 +18,7 @@ from pytest_npudump.compare.stats.verdict import Comparison
 from pytest_npudump.compare.tolerances.rules import parse_rules
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.stats.compact_projections import as_printed
 from pytest_npudump.dump.stats.projections import project
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable, layer_of
@@ -128,6 +129,10 @@ def test_the_digits_of_a_golden_are_no_change() -> None:
     for seed in range(20):
         array = noise(33, 70, seed=seed)
         assert judged(array, array, Tolerances("exact")).ok
+        sides = approved(*as_printed([record(array)])), StatsTable.from_records([record(array)])
+        for tables in (sides, sides[::-1]):
+            found = compare_tables(*tables, Tolerances("exact"))
+            assert (found.ok, found.changed) == (True, 0)
         found = judged(array, array[::-1].copy(), Tolerances("exact"))
         assert "projections" in {reason.statistic for reason in found.failing[0].reasons}
 
@@ -201,6 +206,8 @@ def test_rules_by_statistic_and_for_all_of_them_hold() -> None:
     changed = array[[1, 0, *range(2, 40)]]
     assert judged(array, changed, rules(statistic="projections")).ok
     assert judged(array, changed, rules(layer="f*")).ok
+    assert judged(array, changed, rules(statistic="projections", rtol=0, atol=1)).ok  # of each element
+    assert not judged(array, changed, rules(statistic="projections", rtol=0, atol=0.1)).ok
     assert not judged(array, changed, rules(statistic="max")).ok
     assert rules(statistic="projections").unmatched(approved(record(array))) == ()
     with pytest.raises(RequestError, match="allows more than the preset"):

@@ -16,7 +16,7 @@ from pytest_npudump.compare.stats.allowances import allowances, shares_of_allowe
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.stats.verdict import Comparison, explain_first
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
-from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.records import SUMMED, Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.stats.projections import project
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import PROJECTIONS, StatsTable, layer_of
@@ -101,6 +101,8 @@ INFINITE = GOOD | {"max": INF, "avg": INF, "pos_inf": 1}
 MEAN = {"max": 100, "min": 0, "avg": 100 / 3}
 WHOLE = {"max": 127, "min": -5, "avg": 41.6667, "digits": 6}
 BARE = {"max": None, "min": None, "avg": None}
+ADDED_UP = GOOD | {"digits": SUMMED}
+SMALL = {"count": 100, "max": 0.4, "min": -0.4, "avg": 0.01, "l2norm": 0.5}
 JUDGED: list[tuple[Any, Any, Any, list[str]]] = [
     # the golden, the run, by what, and the statistics that fail
     (GOOD, GOOD | {"avg": 0.5 + 8e-3}, {}, []),  # by the tensor's magnitude
@@ -108,6 +110,8 @@ JUDGED: list[tuple[Any, Any, Any, list[str]]] = [
     (GOOD, GOOD | {"max": 8.0, "min": -4.0, "avg": -0.5}, {}, ["max", "min", "avg"]),
     (NORM, NORM | {"l2norm": 1001.0}, {}, []),  # by its own magnitude
     (NORM, NORM | {"l2norm": 1001.1}, {}, ["l2norm"]),
+    (SMALL, SMALL | {"avg": 0.0101}, {}, ["avg"]),  # by its root mean square, here 0.05
+    (SMALL, SMALL | {"avg": 0.01004}, {}, []),
     (INFINITE, INFINITE, {}, []),
     (INFINITE, INFINITE | {"min": -8.1}, {}, ["min"]),  # an infinity widens nothing
     ({"avg": 0.5}, {"avg": 0.5004}, {}, []),  # without extremes by itself
@@ -147,6 +151,8 @@ JUDGED: list[tuple[Any, Any, Any, list[str]]] = [
     (printed(avg=1.0), GOOD | {"avg": 1.000004}, EXACT, []),
     (printed(avg=1.0), GOOD | {"avg": 1.000006}, EXACT, ["avg"]),
     (printed(avg=0.0), GOOD | {"avg": 1e-9}, EXACT, ["avg"]),
+    (printed(avg=0.7, digits=1), GOOD | {"avg": 2 / 3}, EXACT, []),
+    (printed(avg=0.7, digits=1), GOOD | {"avg": 0.76}, EXACT, ["avg"]),
     (printed(min=-1.92188), GOOD | {"min": -1.921875}, EXACT, []),  # half way between two texts
     (printed(min=-1.92188), GOOD | {"min": -1.9218749}, EXACT, ["min"]),
     (printed(avg=1.0), printed(avg=1.00001), {"rules": [Rule(0, 1e-6)]}, []),  # wider by a digit
@@ -154,6 +160,8 @@ JUDGED: list[tuple[Any, Any, Any, list[str]]] = [
     (WHOLE, WHOLE, {"dtype": "int8"}, []),
     (WHOLE, WHOLE | {"avg": 41.6668}, {"dtype": "int8"}, ["avg"]),
     (WHOLE, WHOLE | {"avg": 125 / 3, "digits": None}, {"dtype": "int8"}, []),
+    (WHOLE, WHOLE | {"max": 130}, {"dtype": "int16", "rules": [Rule(0, 2)]}, ["max"]),
+    (ADDED_UP, ADDED_UP | {"max": 4.1}, {}, ["max"]),
     ({"max": 4294967295, "digits": 6}, {"max": 4294967294, "digits": 6}, {"dtype": "uint32"}, ["max"]),
     (GOOD, GOOD | {"max": 9.0}, {"rules": [Rule(0, 0, one_sided="above")]}, ["max"]),
     (GOOD, GOOD | {"max": 3.0}, {"rules": [Rule(0, 0, one_sided="above")]}, []),

@@ -11,6 +11,7 @@ import pytest
 from pytest_npudump.compare.tolerances.rules import (
     FACTS,
     chosen_preset,
+    floats_among,
     load_tolerances,
     parse_fact,
     parse_producer,
@@ -285,3 +286,7 @@ def test_what_producers_record_is_what_rules_may_ask_for() -> None:
 
     assert processor().keys() <= frozenset(FACTS)
     assert frozenset(_FACTS.values()) <= frozenset(FACTS)
+
+
+def test_of_any_types_those_of_floats_are_taken() -> None:
+    assert floats_among(["-", "float16", "int8", "complex64", "float16", "bool"]) == ("float16", "complex64")

@@ -143,17 +143,25 @@ def test_what_mindspore_saves_of_a_failed_operator_is_shown_and_its_parameters_a
     assert inputs[0]["max"] == float(np.load(found.tensors[0].path).max())
 
 
-def test_the_stream_of_a_norm_dump_is_in_its_log(run: Any) -> None:
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (f"Add.a_b.7.{STAMP}", "a/b (Add) failed on the NPU (device 0, stream 47, task 7)"),
+        (f"Add.a_b.6.{STAMP}", "a/b (Add) failed on the NPU (device 0, stream 47, task 6)"),
+        (f"my.ring buffer.custom.{STAMP}", "a/b failed on the NPU (device 0, stream 47, task 7)"),
+    ],
+)
+def test_what_the_name_of_a_dump_does_not_tell_is_in_its_log(run: Any, name: str, words: str) -> None:
     values = ExceptionArgument(from_array(BY_NAME["float16"], np.array([np.nan, 1], np.float16)), 0)
 
     operator = FailedTask("a/b", "Add", 7, 47, 0, [values])
     # the line of DumpOperator::LogExceptionInfo
     message = "[AIC_INFO] node_name:a/b, node_type:Add, stream_id:47, task_id:7, context_id:4294967295\n"
-    (run.folder() / f"Add.a_b.7.{STAMP}").write_bytes(
+    (run.folder() / name).write_bytes(
         b"".join(container(exception_header(5, operator, message=message), operator))
     )
     (found,) = failed(judge(run, run.attempt))
-    assert finding_sentence(found) == "a/b (Add) failed on the NPU (device 0, stream 47, task 7)"
+    assert finding_sentence(found) == words
     assert finding_details(found)[0].startswith("  input.0: float16 [2], max 1 at [1], min 1 at [1], 1 NaN")
 
 
