@@ -20,7 +20,7 @@ from pytest_npudump.compare.stats.verdict import Comparison
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.reader import read_dump
-from pytest_npudump.dump.records import TensorKey, TensorRecord
+from pytest_npudump.dump.records import SUMMED, TensorKey, TensorRecord
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import RequestError
@@ -119,6 +119,10 @@ def test_statistics_of_parts_are_those_of_the_whole(data: st.DataObject) -> None
     assert found.keys == ("x:output.0",)
     assert found.shapes == golden.table.shapes
     np.testing.assert_allclose(found.values, golden.table.values, rtol=1e-12, atol=1e-9)
+    assert (found.digits.tolist(), golden.table.digits.tolist()) == (
+        [SUMMED],
+        [0],
+    )  # in another order
 
 
 def sharded(x: np.ndarray, ranks: int, axis: int) -> list[np.ndarray]:
