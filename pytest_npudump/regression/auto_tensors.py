@@ -30,6 +30,27 @@ _SLOWER, _SECONDS = 1.3, 1.0
 
 def may_take_tensors(case: Case, first: Result) -> bool:
     """Return whether a recorded run is tried with tensors, of models that the plugin itself has loaded."""
+    return _bytes(first) <= case.settings.auto_tensors and _has_choice(case, first)
+
+
+def with_reason(case: Case, first: Result) -> Result:
+    """Return a recorded run with a note where it would be tried with tensors if these were smaller."""
+    size, most = _bytes(first), case.settings.auto_tensors
+    if not 0 < most < size or not _has_choice(case, first):
+        return first
+    words = said(
+        "recorded with statistics; tensors take {size} bytes, and npudump_auto_tensors allows {most}",
+        size=size,
+        most=most,
+    )
+    return _noted(first, words)
+
+
+def _bytes(first: Result) -> int:
+    return sum(record.size or 0 for record in first.run.records)
+
+
+def _has_choice(case: Case, first: Result) -> bool:
     request, activity, dump = case.request, case.runtime.activity, first.run.dump
     plain = request.scene == "model" and request.dump_data is None
     plain = plain and not (request.dump_stats or request.golden_tensors)
@@ -38,8 +59,6 @@ def may_take_tensors(case: Case, first: Result) -> bool:
     if not (plain and own) or elsewhere or case.settings.calibrate or dump is None:
         return False
     if case.goldens.path.exists() or case.goldens.common.exists():  # of statistics, and stays so
-        return False
-    if sum(record.size or 0 for record in dump.records) > case.settings.auto_tensors:
         return False
     try:
         check_request(replace(request, dump_data="tensor"), version=rules_version(), cwd=Path.cwd())
@@ -79,6 +98,9 @@ def decided(times: tuple[float, float], first: Result, tried: Result) -> tuple[b
             ratio=f"{times[1] / max(times[0], 1e-6):.1f}",
         )
     )
-    found = tried if takes else first
+    return takes, _noted(tried if takes else first, words)
+
+
+def _noted(found: Result, words: str) -> Result:
     dump = found.run.dump
-    return takes, found if dump is None else found.with_run(dump=replace(dump, notes=(*dump.notes, words)))
+    return found if dump is None else found.with_run(dump=replace(dump, notes=(*dump.notes, words)))

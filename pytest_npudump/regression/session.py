@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.compare.stats.tables import without_collection
 from pytest_npudump.errors import DumpError, GoldenError, NpudumpError, said
 from pytest_npudump.regression.attempt import Attempt
-from pytest_npudump.regression.auto_tensors import decided, seconds_of, with_tensors
+from pytest_npudump.regression.auto_tensors import decided, seconds_of, with_reason, with_tensors
 from pytest_npudump.regression.calibration import Member, conclude, fed, measure, unmeasured, unrecorded, vary
 from pytest_npudump.regression.case import Case, delete_dumps, origin_of
 from pytest_npudump.regression.dataflow import code_of_run
@@ -236,6 +236,8 @@ class CaseSession:
             first = replace(
                 first, problems=(said("nothing was recorded: {problem}", problem=skipped.problem),)
             )
+        if first.run.to_measure:
+            first = with_reason(self.case, first)
         self.plan = plan
         self._take(replace(first, escalation=skipped, code=code_of_run(first)))
         self._seconds = seconds_of(self.case) - self._started
