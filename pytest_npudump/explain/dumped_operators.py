@@ -174,6 +174,8 @@ class DumpedOperator:
         written = self.model.written(self.node)
         if written.input[0] != names[0]:  # but a weight
             return None
+        if [*written.output[several:]] != [self.tensor]:  # the values of a TopK
+            return False
         given = {one.name: one.i for one in written.attribute}
         axis = given.get("axis", -1 if several else 0)
         found = [one.astype(np.int64) for one in (self.output.reshape(expected.shape), expected)]
@@ -181,11 +183,11 @@ class DumpedOperator:
             found = [np.expand_dims(one, axis) for one in found]
         if not found[0].size or not 0 <= found[0].min() <= found[0].max() < data.shape[axis]:
             return False
-        values = [np.take_along_axis(data, one, axis) for one in found]
+        here, there = (np.take_along_axis(data, one, axis) for one in found)
         if several and not given.get("sorted", 1):
-            values = [np.sort(one, axis) for one in values]
+            here, there = np.sort(here, axis), np.sort(there, axis)
         each_once = bool(np.diff(np.sort(found[0], axis), axis=axis).all())
-        return each_once and np.array_equal(*values, equal_nan=data.dtype.kind == "f")
+        return each_once and np.array_equal(here, there, equal_nan=data.dtype.kind == "f")
 
     @cached_property
     def _as_written(self) -> Any:

@@ -42,6 +42,7 @@ from pytest_npudump.record.record import (
     rows_of,
 )
 from pytest_npudump.record.rows import differing_keys
+from pytest_npudump.regression.calibration import fed_words
 from pytest_npudump.regression.dataflow import same_layers
 from pytest_npudump.regression.measured_noise import by_layer, new_entries, same_values
 from pytest_npudump.report.layer_names import LayerNames
@@ -162,6 +163,8 @@ def _refusals(
     if data["incomplete"] is not None:
         yield said("its run was not complete: {why}", why=data["incomplete"])
     yield from map(str, data["refusals"])
+    if fed := (data.get("second_run") or {}).get("fed"):  # earlier results lack it
+        yield fed_words(fed)
     if record is None:
         yield said("there are no statistics of it")
         return

@@ -224,15 +224,9 @@ def difference(pending: Pending, names: LayerNames, layers: Sequence[str] = ()) 
 def unreproduced(pending: Pending) -> list[str]:
     """Report that the second run of a test gave other values than the one that is pending."""
     data = pending.entry.data
-    if data["reproduced"] is not False:
-        return []
     second = data.get("second_run") or {}  # earlier results lack it
-    if fed := second.get("fed"):
-        words = _(
-            "not reproduced: the test feeds its model other values in each run: {names}; give these a seed "
-            "before accepting"
-        )
-        return [words.format(names=first_of(fed))]
+    if data["reproduced"] is not False or second.get("fed"):  # which is refused, and why
+        return []
     if not second:
         words = _("not reproduced: the second run gave other values; give the test a seed before accepting")
         return [words]
