@@ -245,6 +245,16 @@ def test_indices_are_right_where_their_values_are_as_large(
     assert judge_alone(operator).verdict == verdict
 
 
+def test_values_of_a_top_k_are_not_taken_for_indices(tmp_path: Path) -> None:
+    node = helper.make_node("TopK", ["x", "k"], ["values", "y"], name="n")
+    shapes: dict[str, Any] = {"values": (7, [1, 2]), "y": (7, [1, 2])}
+    weights = {"k": np.array([2], np.int64)}
+    model = ReferenceModel.read(onnx_file(tmp_path / "m.onnx", [node], {"x": (7, [1, 3])}, shapes, weights))
+    data, wrong = np.array([[2, 2, 1]]), np.array([[0, 1]])
+    operator = DumpedOperator(model, model.nodes[0], "values", {"x": data}, wrong, "int64", "")
+    assert judge_alone(operator).verdict == CONVICTED
+
+
 def test_other_shapes_and_types_that_were_not_measured_are_said_to_be_unknown() -> None:
     turned = judged("Transpose", "float32", WIDE.T, [WIDE])
     assert (turned.verdict, turned.why) == (UNKNOWN, "its shape is [48, 64], recomputed [64, 48]")
