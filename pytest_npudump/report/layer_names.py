@@ -34,7 +34,7 @@ class LayerNames:
     """Names of a test's layers, the same in all lines and tables of a report.
 
     One that is too long loses parts, but for the last and those that tell it from all other layers of the
-    test; where it is too long then, it stays whole. It keeps its first part too, but in reports with tables:
+    test. It keeps its first part too, but in reports with tables:
     there ``.../`` at the start means what :meth:`legend` tells. What a table holds besides, in whichever
     language, does not count.
 
@@ -115,7 +115,7 @@ class LayerNames:
         return found
 
     def _cut(self, name: str, start: int) -> str:
-        """Return a name without parts that it needs not to be told from others; "" where no line has room."""
+        """Return a name without parts that it needs not to be told from others; "" where none can be left out."""
         parts, last = self._parts(name), name.count(self._separator, 1)
         having = [self._having[part, at == last] for at, part in enumerate(parts)]
         kept = {last} if start else {0, last}
@@ -136,7 +136,7 @@ class LayerNames:
             full = self._separator.join([*parts[:start], f"...{text[4:]}"]) if start else text
             shape = re.compile(".*".join(map(re.escape, full.split("..."))), re.DOTALL)
             meant = {layer for layer in meant if shape.fullmatch(layer)}
-        if width(text) > max(self.room, self._most):
+        if width(text) >= width(name):
             return ""
         for at in range(last - 1, start - 1, -1):
             more = self._joined(parts, kept | {at})
