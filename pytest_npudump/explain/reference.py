@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 
 _HF32 = (
-    'reference {name}: float32 was judged as such; where the device may compute in HF32, say preset="hf32" '
-    "in the marker, or --preset hf32 to npudump compare"
+    'reference {name}: compared as float32; where the device may compute in HF32, set preset="hf32" in the '
+    "marker, or --preset hf32 for npudump compare"
 )
 
 

@@ -22,7 +22,7 @@ from pytest_npudump.compare.stats.numbers import Pairs, scales
 from pytest_npudump.compare.stats.verdict import FAIL, GRAPH_INPUT, Comparison, aligned_keys
 from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.stats.compact_projections import steps
-from pytest_npudump.dump.table import MEASURED
+from pytest_npudump.dump.table import MEASURED, PROJECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -170,6 +170,10 @@ def find_sources(
         None if begins == at or begins in ends or graph.keys[at].name_text in altered else begins
         for at, begins in zip(origins.sources, starts, strict=True)
     ]
+    aligned, sides = comparison.alignment, (comparison.golden, comparison.actual)
+    shown = [side.tells(PROJECTIONS) for side in sides]  # statistics alone do not show all changes
+    whole = aligned.both & shown[0][aligned.golden] & shown[1][aligned.actual]
+    moved = comparison.differing | ends | {*np.flatnonzero(~whole).tolist()}
     of_allowed = shares_of_allowed(comparison, tolerances) if {*passing_starts} - {None} else np.empty(0)
     for number, (at, passing) in enumerate(zip(origins.sources, passing_starts, strict=True)):
         earlier = behind[number] = _without_cycle(number, behind)
@@ -184,7 +188,7 @@ def find_sources(
                 known=at not in origins.doubtful,
                 cycle=at in origins.cycles,
                 fed=bool(graph.parents[at]),
-                altered=_altered(at, graph, altered, comparison.differing | ends),
+                altered=_altered(at, graph, altered, moved),
             )
         )
     unplaced = tuple(graph.keys[at] for at in origins.unplaced)
@@ -192,7 +196,7 @@ def find_sources(
 
 
 def _altered(position: int, graph: TensorGraph, altered: Mapping[str, str], moved: Collection[int]) -> str:
-    """Return the nearest changed operator upstream of a tensor, by way of tensors that changed as well.
+    """Return the nearest changed operator upstream of a tensor, by way of tensors that are others, too.
 
     "" where it is the tensor's own, or none is known.
     """

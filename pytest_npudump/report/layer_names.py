@@ -115,7 +115,7 @@ class LayerNames:
         return found
 
     def _cut(self, name: str, start: int) -> str:
-        """Return a name without parts that it needs not to be told from others; "" where none can be left out."""
+        """Return a name without parts that it does not need to be told from others; "" for the whole."""
         parts, last = self._parts(name), name.count(self._separator, 1)
         having = [self._having[part, at == last] for at, part in enumerate(parts)]
         kept = {last} if start else {0, last}
