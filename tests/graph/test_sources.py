@@ -50,6 +50,8 @@ def sources(
     repeats: bool = False,
     noise: dict[str, str] | None = None,
     walks: bool = True,
+    altered: dict[str, str] | None = None,
+    projected: bool = False,
 ) -> Sources | None:
     """Sources where the max of each layer is off by so many times its tolerance."""
     fed = FED if fed is None else fed
@@ -70,9 +72,12 @@ def sources(
     cells = [(noise or {}).get(name, "-") for name in fed]
     measured = Calibrated.of(tables[0].keys, cells) if noise else None
     tolerances = Tolerances("same").with_measured(measured)
+    if projected:
+        sums = {row: [3.0, 1.0, -2.0, 0.5, 1.5, -1.0, 2.5, 0.0] for row in range(len(tables[0]))}
+        tables = [table.with_projections(sums) for table in tables]
     comparison = compare_tables(*tables, tolerances)
     told = edges(fed) if known is None else known
-    return find_sources(comparison, told, tolerances, repeats=repeats, walks=walks)
+    return find_sources(comparison, told, tolerances, repeats=repeats, walks=walks, altered=altered or {})
 
 
 def layers(found: Sources | None) -> list[str]:
@@ -279,6 +284,25 @@ def test_every_failing_tensor_follows_from_a_source_whatever_the_graph(
     assert found.sources
     upstream = sources_upstream(found.sources, graph, set(range(count)))
     assert all(upstream[at] for at in failing)
+
+
+@pytest.mark.each(
+    ("off", "altered", "projected", "cause"),
+    [
+        ({"d": 9, "c": 0.1}, {"c": "c"}, True, "c"),
+        ({"d": 9, "c": 0.1, "b": 0.1}, {"b": "gone"}, True, "gone"),
+        ({"d": 9}, {"c": "c"}, True, ""),
+        ({"d": 9}, {"c": "c"}, False, "c"),
+        ({"d": 9, "c": 0.1}, {"d": "d", "c": "c"}, True, ""),
+    ],
+)
+def test_a_changed_operator_is_a_cause_where_what_it_gives_may_have_changed(
+    off: dict[str, float], altered: dict[str, str], cause: str, make_table: Make, *, projected: bool
+) -> None:
+    found = sources(make_table, off, altered=altered, projected=projected)
+    assert found is not None
+    assert [one.altered for one in found.found] == [cause]
+    assert found.found[0].begins is None or "d" not in altered
 
 
 def test_of_sources_that_reach_each_other_the_first_is_behind_none(make_table: Make) -> None:
