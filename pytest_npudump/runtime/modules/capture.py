@@ -171,6 +171,7 @@ class Capture:
         self._seen: set[int] = set()
         self._parents: list[int] = []
         self._handles: list[Any] = []
+        self._ours: dict[int, tuple[Any, list[int]]] = {}
         self._replaced = Replaced()
         self._batches: dict[Any, Batch] = {}
         self._places: dict[tuple[int, int, int], _LastTensor] = {}
@@ -269,6 +270,8 @@ class Capture:
 
         def enter(called: object, *given: Any) -> None:
             if called is top:
+                if not torch.compiler.is_compiling():
+                    self._be_last()
                 self._tell(ENTER, 0, [anchor])
                 if not torch.compiler.is_compiling() and not torch.jit.is_tracing():
                     self._look_at(tensors_in(given))
@@ -292,6 +295,10 @@ class Capture:
             self._handles += self._hooked(found)
         # Hooks of a module are called in the order of registration: the model's own tensors come first.
         self._handles.append(top.register_forward_hook(leave, always_call=True))
+        self._ours = {}
+        for handle in self._handles:
+            hooks = handle.hooks_dict_ref()
+            self._ours.setdefault(id(hooks), (hooks, []))[1].append(handle.id)
         for owner, name in (("cuda", "CUDAGraph"), ("npu", "NPUGraph")):
             graph = getattr(getattr(torch, owner, None), name, None)
             for method, call in (
@@ -300,6 +307,13 @@ class Capture:
                 ("replay", self._replay),
             ):
                 self._replaced.put(graph, method, call, beside=True)
+
+    def _be_last(self) -> None:
+        """Have hooks see what modules give to others, behind those that were registered since."""
+        for hooks, ours in self._ours.values():
+            if next(reversed(hooks), 0) != ours[-1]:
+                for one in filter(hooks.__contains__, ours):
+                    hooks.move_to_end(one)
 
     def _look_at(self, given: Sequence[Any]) -> None:
         """Know the model's inputs in its first execution, but in a graph that is being captured."""

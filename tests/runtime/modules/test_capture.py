@@ -186,6 +186,30 @@ def test_a_shared_layer_is_told_apart_by_who_calls_it(tmp_path: Path, compiled: 
     assert ("not recorded: 1 of 5" in words) is compiled
 
 
+@pytest.mark.parametrize("at", ["Sequential", "0", "1.0"])
+def test_a_hook_that_is_registered_later_is_of_its_module(tmp_path: Path, at: str) -> None:
+    """It changes what the module gives to others: that is recorded, of the first execution, too."""
+    model = nn.Sequential(nn.Identity(), nn.Sequential(nn.Identity()), nn.Identity())
+    names = ["0", "1", "1.0", "2", "Sequential"]
+    with Capture(model, tmp_path, inputs=True) as capture:
+        changed = model.get_submodule("" if at == "Sequential" else at)
+        handle = changed.register_forward_hook(lambda *given: given[2] + 1)
+        for _ in range(2):
+            model(torch.zeros(1))
+        handle.remove()
+        model(torch.zeros(1))
+    found = {name: record.stats.max for name, record in records(capture).items()}
+    behind = {"Sequential": names[4:], "0": names, "1.0": names[1:]}[at]
+    for step in range(3):
+        given = [found[f"{name}{f'#step={step}' if step else ''}:output.0"] for name in names]
+        assert given == [float(step < 2 and name in behind) for name in names], step
+    model[0]._forward_hooks.clear()
+    with Capture(model, tmp_path / "cleared") as capture:
+        model[0]._forward_hooks.clear()
+        model(torch.zeros(1))
+    assert "0:output.0" not in records(capture)
+
+
 class Square(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(_: Any, x: Any) -> Any:

@@ -108,7 +108,12 @@ def test_ranks_of_other_processes_are_one_dump(
         ("fork", "fault 1", {"failed": 1}, "npudump: *linear#rank=1*"),
         ("fork", "killed", {"failed": 1}, "*rank 0: Net began in another process and did not end*"),
         ("fork", "raises", {"failed": 1}, "*rank 0: Net: ArithmeticError('no')*"),
-        ("fork", "one rank", {"failed": 1}, "*rank 0 of Net is another process of this test, running or ended*"),
+        (
+            "fork",
+            "one rank",
+            {"failed": 1},
+            "*rank 0 of Net is another process of this test, running or ended*",
+        ),
         ("fork", "again", {"failed": 1}, "*npudump: rank 0: watch(): rank 0 of Net is another process*"),
         ("fork", "blind", {"failed": 1}, "*other processes ran during the test (ForkProcess)*"),
         ("launcher", "", {"passed": 1}, f"*other processes ran during the test ({PROGRAM})*"),
