@@ -198,6 +198,10 @@ class Capture:
             raise RequestError(
                 f"npu_dump.modules() takes a torch.nn.Module or mindspore.nn.Cell, not {type(model).__name__}"
             )
+        if isinstance(self._model, torch.jit.RecursiveScriptModule):
+            raise RequestError(
+                "npu_dump.modules(): a model of torch.jit.script takes no hooks: give the one it was made of"
+            )
         self._torch, self._top = torch, model
         self._plain = torch.Tensor, torch.nn.Parameter
         self._is_tracing, self._graph_task = torch._C._is_tracing, torch._C._current_graph_task_id  # noqa: SLF001
@@ -286,7 +290,7 @@ class Capture:
         enters = top.register_forward_pre_hook(enter, with_kwargs=True)
         places: dict[int, list[int]] = {}
         for at, module in enumerate(self._modules):
-            if at in self._wanted:
+            if at in self._wanted and not isinstance(module, torch.jit.RecursiveScriptModule):
                 places.setdefault(id(module), []).append(at)
         shared = (self._parent(at) for found in places.values() if len(found) > 1 for at in found)
         frames = [self._modules[at] for at in {*shared}]
@@ -515,8 +519,8 @@ class Capture:
             self._note_odd(module, "torch.jit.trace" if self._is_tracing() else "torch.func")
             return
         self._seen.add(module)
-        if type(tensor) not in self._plain:
-            self._note_odd(module, type(tensor).__name__)
+        if type(tensor) not in self._plain or tensor.is_nested:  # one that is nested need not have a shape
+            self._note_odd(module, "NestedTensor" if tensor.is_nested else type(tensor).__name__)
             return
         alike = module, kind, slot
         place = self._place(alike, tensor)

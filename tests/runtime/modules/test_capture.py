@@ -210,6 +210,36 @@ def test_a_hook_that_is_registered_later_is_of_its_module(tmp_path: Path, at: st
     assert "0:output.0" not in records(capture)
 
 
+class Nested(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.nested.nested_tensor([x, x[:1]])
+
+
+@pytest.mark.filterwarnings("ignore:.*nested tensors is in prototype")
+@pytest.mark.parametrize("tensors", [False, True])
+def test_nested_tensors_are_noted(tmp_path: Path, tensors: Any) -> None:
+    model = nn.Sequential(nn.Linear(2, 2), Nested(), nn.ReLU())
+    with Capture(model, tmp_path, inputs=True, tensors=tensors) as capture:
+        model(torch.ones(2, 2))
+    assert [*records(capture)] == ["Sequential:input.0", "0:input.0", "0:output.0", "1:input.0"]
+    expected = [f"a tensor of {layer} is not recorded: NestedTensor" for layer in ("1", "2", "Sequential")]
+    assert [*capture.notes] == expected
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+def test_what_torch_made_scripts_of_takes_no_hooks(tmp_path: Path) -> None:
+    script = torch.jit.script(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
+    model = nn.Sequential(script, nn.Linear(2, 2))
+    with Capture(model, tmp_path) as capture:
+        model(torch.ones(2, 2))
+    assert [*records(capture)] == ["1:output.0", "Sequential:output.0"]
+    (words,) = capture.notes
+    assert words.startswith("modules of Sequential not recorded: 3 of 5 (not called, or inside a compiled")
+    assert words.endswith(": 0, 0.0, 0.1")
+    with pytest.raises(RequestError, match=r"a model of torch\.jit\.script takes no hooks"):
+        Capture(script, tmp_path)
+
+
 class Square(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(_: Any, x: Any) -> Any:
