@@ -442,25 +442,27 @@ class Capture:
         def behind(called: object, given: Any, output: Any) -> None:
             if called is not module:
                 return
-            found = tensors_in(output)
+            others: list[Any] | None = None if self._torch.compiler.is_compiling() else []
+            found = tensors_in(output, None, others)
             self._tell(OUTPUT, place(), found, given)
-            if not found and not self._torch.compiler.is_compiling():
-                self._seen.update(places)
-                self._note_no_tensor(places[0], output)
+            if others is not None and (others or not found):
+                self._seen.update(places if not found else ())
+                self._note_no_tensor(places[0], others or [output])
 
         handles = [module.register_forward_hook(behind)]
         if self._inputs:
             handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
         return handles
 
-    def _note_no_tensor(self, at: int, output: Any) -> None:
-        words = said(
-            "{layer} ({kind}) returned {returned}, which holds no tensor: not recorded",
-            layer=self._paths[at],
-            kind=self._kinds[at].partition("[")[0],
-            returned=type(output).__name__,
-        )
-        self._note(words)
+    def _note_no_tensor(self, at: int, returned: Sequence[Any]) -> None:
+        for one in returned:
+            words = said(
+                "{layer} ({kind}) returned {returned}, in which no tensor was found: not recorded",
+                layer=self._paths[at],
+                kind=self._kinds[at].partition("[")[0],
+                returned=type(one).__name__,
+            )
+            self._note(words)
 
     def _note(self, words: str) -> None:
         self._notes[words] = None

@@ -7,7 +7,9 @@ import math
 import os
 import sys
 import threading
+from collections import UserDict, deque
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -182,7 +184,7 @@ def test_a_shared_layer_is_told_apart_by_who_calls_it(tmp_path: Path, compiled: 
     ]
     assert "same is layer, in one module: their calls are turns of layer" in capture.notes
     (words,) = (one for one in capture.notes if "mute" in one)
-    assert ("mute (Mute) returned str, which holds no tensor" in words) is not compiled
+    assert ("mute (Mute) returned str, in which no tensor was found" in words) is not compiled
     assert ("not recorded: 1 of 5" in words) is compiled
 
 
@@ -208,6 +210,25 @@ def test_a_hook_that_is_registered_later_is_of_its_module(tmp_path: Path, at: st
         model[0]._forward_hooks.clear()
         model(torch.zeros(1))
     assert "0:output.0" not in records(capture)
+
+
+class Kept(nn.Module):
+    """Returns a tensor, what is none, and tensors in objects that are not looked through."""
+
+    def forward(self, x: Any) -> Any:
+        return x, {"of": [SimpleNamespace(x=x), deque([x]), None, 1.5, "a", x.dtype, x.shape]}, UserDict(x=x)
+
+
+def test_objects_beside_tensors_that_may_hold_more_are_noted(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Identity(), Kept())
+    with Capture(model, tmp_path, layers=["0", "1"]) as capture:
+        model(torch.ones(2))
+        model(torch.ones(2))
+    assert [*records(capture)][:2] == ["0:output.0", "1:output.0"]
+    assert [*capture.notes] == [
+        f"1 (Kept) returned {name}, in which no tensor was found: not recorded"
+        for name in ("SimpleNamespace", "deque", "UserDict")
+    ]
 
 
 class Nested(nn.Module):
