@@ -120,10 +120,9 @@ def ratios(
         if lost:
             first = others[0][lost[0]][0]
             raise RequestError(f"{len(lost)} tensors of both references the device has not; first: {first}")
-        steps = [max((one.step for one, *_ in some.values()), default=0) for some in (of_device, *others)]
+        steps = [1 + max((one.step for one, *_ in some.values()), default=0) for some in (of_device, *others)]
         if steps[0] > min(steps):
-            counts = ", ".join(str(step + 1) for step in steps)
-            raise RequestError(f"the device has more executions than a reference: {counts}")
+            raise RequestError(f"the device has {steps[0]} executions, and a reference {min(steps)}")
     lacking, whole = list[str](), list[str]()
     for key, (tensor, op_type, array) in of_device.items():
         if not all(key in other for other in others):
@@ -143,7 +142,7 @@ def ratios(
         (
             lacking,
             said(
-                "npu_dump.ratio(): not judged, as a reference lacks them: {count} tensors: {some}",
+                "npu_dump.ratio(): tensors not judged, as a reference lacks them: {count}: {some}",
                 count=len(lacking),
                 some=first_of(lacking),
             ),
@@ -151,7 +150,7 @@ def ratios(
         (
             whole,
             said(
-                "npu_dump.ratio(): not judged, as they have no floats: {count} tensors: {some}",
+                "npu_dump.ratio(): tensors not judged, as they have no floats: {count}: {some}",
                 count=len(whole),
                 some=first_of(whole),
             ),
