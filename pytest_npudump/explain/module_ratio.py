@@ -22,10 +22,11 @@ from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.table import sanitised_key
-from pytest_npudump.errors import RequestError
+from pytest_npudump.errors import RequestError, said
 from pytest_npudump.explain.rounding import DEVICE, DTYPE, FURTHER, USELESS, Blame, Rounding
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.golden.stored_tensors import read_tensors
+from pytest_npudump.language.text import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -68,7 +69,8 @@ class ModuleRatio:
 def ratio_of(key: TensorKey, op_type: str, device: Array, rounded: Array, exact: Array) -> ModuleRatio:
     """Judge one tensor by the three that there are of it, all of one shape."""
     of_type, of_device = Rounding.of(exact, rounded), Rounding.of(exact, device)
-    step = float(ml_dtypes.finfo(rounded.dtype).eps)  # type: ignore[no-untyped-call]
+    limits = ml_dtypes.finfo(rounded.dtype)  # type: ignore[no-untyped-call]
+    step = float(limits.eps)
     norm = max(of_type.norm, step / 8 * of_type.reference)
     largest = max(of_type.largest, step / 2 * of_type.magnitude)
     ratio = of_device.norm / norm if norm else math.inf if of_device.norm else 1.0
@@ -77,7 +79,10 @@ def ratio_of(key: TensorKey, op_type: str, device: Array, rounded: Array, exact:
     wanted, other, got = exact[special], rounded[special], device[special]
     agreed = (other == wanted) | np.isnan(other) & np.isnan(wanted)
     lost = agreed & (got != wanted) & ~(np.isnan(got) & np.isnan(wanted))
-    if (of_device.special > 0 and not of_type.special) or lost.any():  # no distance tells of these
+    beside = ~np.isfinite(device) & np.isfinite(rounded) & ~special
+    near = np.isinf(device) & (np.abs(rounded.astype(np.float64)) > float(limits.max) / 2)
+    beyond_type = of_device.special > 0 and not of_type.special
+    if beyond_type or (beside & ~near).any() or lost.any():  # no distance tells of these
         return ModuleRatio(key, op_type, math.inf, math.inf, norm / scale, DEVICE)
     beyond = (
         of_device.norm > (of_type.factor("l2norm") if of_type.count <= FEW else FURTHER) * norm
@@ -88,7 +93,10 @@ def ratio_of(key: TensorKey, op_type: str, device: Array, rounded: Array, exact:
 
 
 def ratios(
-    device: Capture | str | Path, rounded: Capture | str | Path, exact: Capture | str | Path
+    device: Capture | str | Path,
+    rounded: Capture | str | Path,
+    exact: Capture | str | Path,
+    notes: list[str] | None = None,
 ) -> tuple[ModuleRatio, ...]:
     """Judge each tensor of floats that all three have, in the order of execution.
 
@@ -97,10 +105,11 @@ def ratios(
             golden with tensors.
         rounded: the same in the type of the device, on a CPU.
         exact: in float32.
+        notes: gets what of the device is not judged, in words.
 
     Raises:
         RequestError: one has no tensors, no tensor is in all three, or of captures the device lacks one that
-            both references have; a shape is another one.
+            both references have, or has further executions; a shape is another one.
         NpudumpError: a dump or golden cannot be read.
     """
     found: list[ModuleRatio] = []
@@ -111,11 +120,17 @@ def ratios(
         if lost:
             first = others[0][lost[0]][0]
             raise RequestError(f"{len(lost)} tensors of both references the device has not; first: {first}")
+        steps = [1 + max((one.step for one, *_ in some.values()), default=0) for some in (of_device, *others)]
+        if steps[0] > min(steps):
+            raise RequestError(f"the device has {steps[0]} executions, and a reference {min(steps)}")
+    lacking, whole = list[str](), list[str]()
     for key, (tensor, op_type, array) in of_device.items():
         if not all(key in other for other in others):
+            lacking.append(str(tensor))
             continue
         three = (array(), *(other[key][2]() for other in others))
         if is_exact(three[0].dtype.name) or is_exact(three[1].dtype.name):
+            whole.append(str(tensor))
             continue
         shapes = {one.shape for one in three}
         if len(shapes) > 1:
@@ -123,6 +138,26 @@ def ratios(
         found.append(ratio_of(tensor, op_type, *three))
     if not found:
         raise RequestError("no tensor of floats is in all three: name the same modules, with tensors=True")
+    for some, words in (
+        (
+            lacking,
+            said(
+                "npu_dump.ratio(): tensors not judged, as a reference lacks them: {count}: {some}",
+                count=len(lacking),
+                some=first_of(lacking),
+            ),
+        ),
+        (
+            whole,
+            said(
+                "npu_dump.ratio(): tensors not judged, as they have no floats: {count}: {some}",
+                count=len(whole),
+                some=first_of(whole),
+            ),
+        ),
+    ):
+        if some and notes is not None:
+            notes.append(words)
     return tuple(found)
 
 

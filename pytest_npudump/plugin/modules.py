@@ -98,7 +98,8 @@ def judged_ratios(
     if test.attempt.layers:
         return ()
     folder = test.case.directory.parent
-    found = ratios(*(folder / one if isinstance(one, str) else one for one in (device, rounded, exact)))
+    three = [folder / one if isinstance(one, str) else one for one in (device, rounded, exact)]
+    found = ratios(three[0], three[1], three[2], test.case.runtime.activity.evidence.notes)
     wrong = [one for one in found if one.whose == DEVICE]
     if not wrong:
         test.attempt.compared += sum(one.whose != DTYPE for one in found)

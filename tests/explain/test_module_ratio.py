@@ -64,6 +64,16 @@ def test_verdicts_of_tensors_whose_errors_are_known() -> None:
     for value, whose in ((-math.inf, ""), (math.inf, "device"), (0, "device"), (math.nan, "device")):
         masked[2][2, 3] = value
         assert ratio_of(KEY, "Softmax", masked[2], masked[1], masked[0]).whose == whose, value
+    high = float(ml_dtypes.finfo(ml_dtypes.bfloat16).max)
+    overflown = [EXACT.copy(), ROUNDED.copy(), ROUNDED.copy()]  # at one element in the type of the device
+    for at, one in enumerate(overflown):
+        one[0, 0], one[3, 5] = math.inf if at else 3.4e38, high
+    for value, whose in ((high, ""), (math.inf, ""), (math.nan, "device")):
+        overflown[2][3, 5] = value
+        assert ratio_of(KEY, "Linear", overflown[2], overflown[1], overflown[0]).whose == whose, value
+    for value in (math.nan, math.inf, -math.inf):
+        overflown[2][3, 5], overflown[2][4, 4] = high, value
+        assert ratio_of(KEY, "Linear", overflown[2], overflown[1], overflown[0]).whose == "device", value
 
 
 def dump(folder: Path, tensors: dict[str, np.ndarray]) -> Path:
@@ -85,8 +95,10 @@ def test_dumps_are_judged_by_name_in_the_order_of_execution(tmp_path: Path) -> N
     device = dump(tmp_path / "device", {"a.0": ROUNDED, "b.1": wrong, "c": ROUNDED})
     rounded = dump(tmp_path / "rounded", {"c": ROUNDED, "b.1": ROUNDED, "a.0": ROUNDED})
     exact = dump(tmp_path / "exact", {"a.0": EXACT, "b.1": EXACT})
-    found = [(one.key.layer, one.whose) for one in ratios(device, str(rounded), exact)]
+    notes: list[str] = []
+    found = [(one.key.layer, one.whose) for one in ratios(device, str(rounded), exact, notes)]
     assert found == [("a.0", ""), ("b.1", "device")]
+    assert notes == ["npu_dump.ratio(): tensors not judged, as a reference lacks them: 1: c:output.0"]
     with pytest.raises(RequestError, match="no tensor of floats is in all three"):
         ratios(device, rounded, dump(tmp_path / "other", {"d": EXACT}))
     with pytest.raises(RequestError, match=r"a\.0:output\.0 has other shapes"):

@@ -171,6 +171,7 @@ class Capture:
         self._seen: set[int] = set()
         self._parents: list[int] = []
         self._handles: list[Any] = []
+        self._ours: dict[int, tuple[Any, list[int]]] = {}
         self._replaced = Replaced()
         self._batches: dict[Any, Batch] = {}
         self._places: dict[tuple[int, int, int], _LastTensor] = {}
@@ -196,6 +197,10 @@ class Capture:
         if torch is None or not isinstance(model, torch.nn.Module):
             raise RequestError(
                 f"npu_dump.modules() takes a torch.nn.Module or mindspore.nn.Cell, not {type(model).__name__}"
+            )
+        if isinstance(self._model, torch.jit.RecursiveScriptModule):
+            raise RequestError(
+                "npu_dump.modules(): a model of torch.jit.script takes no hooks: give the one it was made of"
             )
         self._torch, self._top = torch, model
         self._plain = torch.Tensor, torch.nn.Parameter
@@ -269,6 +274,8 @@ class Capture:
 
         def enter(called: object, *given: Any) -> None:
             if called is top:
+                if not torch.compiler.is_compiling():
+                    self._be_last()
                 self._tell(ENTER, 0, [anchor])
                 if not torch.compiler.is_compiling() and not torch.jit.is_tracing():
                     self._look_at(tensors_in(given))
@@ -283,7 +290,7 @@ class Capture:
         enters = top.register_forward_pre_hook(enter, with_kwargs=True)
         places: dict[int, list[int]] = {}
         for at, module in enumerate(self._modules):
-            if at in self._wanted:
+            if at in self._wanted and not isinstance(module, torch.jit.RecursiveScriptModule):
                 places.setdefault(id(module), []).append(at)
         shared = (self._parent(at) for found in places.values() if len(found) > 1 for at in found)
         frames = [self._modules[at] for at in {*shared}]
@@ -292,6 +299,10 @@ class Capture:
             self._handles += self._hooked(found)
         # Hooks of a module are called in the order of registration: the model's own tensors come first.
         self._handles.append(top.register_forward_hook(leave, always_call=True))
+        self._ours = {}
+        for handle in self._handles:
+            hooks = handle.hooks_dict_ref()
+            self._ours.setdefault(id(hooks), (hooks, []))[1].append(handle.id)
         for owner, name in (("cuda", "CUDAGraph"), ("npu", "NPUGraph")):
             graph = getattr(getattr(torch, owner, None), name, None)
             for method, call in (
@@ -300,6 +311,13 @@ class Capture:
                 ("replay", self._replay),
             ):
                 self._replaced.put(graph, method, call, beside=True)
+
+    def _be_last(self) -> None:
+        """Have hooks see what modules give to others, behind those that were registered since."""
+        for hooks, ours in self._ours.values():
+            if next(reversed(hooks), 0) != ours[-1]:
+                for one in filter(hooks.__contains__, ours):
+                    hooks.move_to_end(one)
 
     def _look_at(self, given: Sequence[Any]) -> None:
         """Know the model's inputs in its first execution, but in a graph that is being captured."""
@@ -424,25 +442,27 @@ class Capture:
         def behind(called: object, given: Any, output: Any) -> None:
             if called is not module:
                 return
-            found = tensors_in(output)
+            others: list[Any] | None = None if self._torch.compiler.is_compiling() else []
+            found = tensors_in(output, None, others)
             self._tell(OUTPUT, place(), found, given)
-            if not found and not self._torch.compiler.is_compiling():
-                self._seen.update(places)
-                self._note_no_tensor(places[0], output)
+            if others is not None and (others or not found):
+                self._seen.update(places if not found else ())
+                self._note_no_tensor(places[0], others or [output])
 
         handles = [module.register_forward_hook(behind)]
         if self._inputs:
             handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
         return handles
 
-    def _note_no_tensor(self, at: int, output: Any) -> None:
-        words = said(
-            "{layer} ({kind}) returned {returned}, which holds no tensor: not recorded",
-            layer=self._paths[at],
-            kind=self._kinds[at].partition("[")[0],
-            returned=type(output).__name__,
-        )
-        self._note(words)
+    def _note_no_tensor(self, at: int, returned: Sequence[Any]) -> None:
+        for one in returned:
+            words = said(
+                "{layer} ({kind}) returned {returned}, in which no tensor was found: not recorded",
+                layer=self._paths[at],
+                kind=self._kinds[at].partition("[")[0],
+                returned=type(one).__name__,
+            )
+            self._note(words)
 
     def _note(self, words: str) -> None:
         self._notes[words] = None
@@ -501,8 +521,8 @@ class Capture:
             self._note_odd(module, "torch.jit.trace" if self._is_tracing() else "torch.func")
             return
         self._seen.add(module)
-        if type(tensor) not in self._plain:
-            self._note_odd(module, type(tensor).__name__)
+        if type(tensor) not in self._plain or tensor.is_nested:  # one that is nested need not have a shape
+            self._note_odd(module, "NestedTensor" if tensor.is_nested else type(tensor).__name__)
             return
         alike = module, kind, slot
         place = self._place(alike, tensor)

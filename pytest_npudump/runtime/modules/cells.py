@@ -168,9 +168,10 @@ class CellCapture(Capture):
         try:
             with self._dispatch() if outermost and self._operators else nullcontext():
                 output = call(*given, **named)
-            if wanted and not self._take_all(OUTPUT, at, output):
+            others = list[Any]()
+            if wanted and (not self._take_all(OUTPUT, at, output, others) or others):
                 self._seen.add(at)
-                self._note_no_tensor(at, output)
+                self._note_no_tensor(at, others or [output])
             return output
         finally:
             self._parents.pop()
@@ -188,9 +189,9 @@ class CellCapture(Capture):
             return places[0]
         return next((at for at in places if self._parent(at) == self._parents[-1]), places[0])
 
-    def _take_all(self, kind: int, at: int, values: Any) -> bool:
+    def _take_all(self, kind: int, at: int, values: Any, others: list[Any] | None = None) -> bool:
         """Take the tensors among values; return whether there are any."""
-        found = tensors_in(values, self._mindspore.Tensor)
+        found = tensors_in(values, self._mindspore.Tensor, others)
         for slot, tensor in enumerate(found):
             self.take(kind, at, slot, tensor)
         return bool(found)

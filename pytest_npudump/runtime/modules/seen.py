@@ -10,6 +10,7 @@ import csv
 import struct
 import sys
 from dataclasses import dataclass, fields, is_dataclass
+from gc import is_tracked
 from hashlib import sha256
 from io import StringIO
 from math import inf, nan
@@ -181,8 +182,11 @@ class DumpFiles:
         return self._paths[value.module], self._kinds[value.module], io
 
 
-def tensors_in(value: Any, kind: Any = None) -> list[Any]:
-    """Return the tensors in what a module returns, or is given, in order; of torch, or of a class."""
+def tensors_in(value: Any, kind: Any = None, others: list[Any] | None = None) -> list[Any]:
+    """Return the tensors in what a module returns, or is given, in order; of torch, or of a class.
+
+    ``others`` gets the objects that may hold more, which are not looked through.
+    """
     kind = kind or sys.modules["torch"].Tensor
     if isinstance(value, kind):
         return [value]
@@ -198,6 +202,8 @@ def tensors_in(value: Any, kind: Any = None) -> list[Any]:
             look([*value.values()])
         elif is_dataclass(type(value)):
             look([getattr(value, one.name) for one in fields(value)])
+        elif others is not None and is_tracked(value):  # it refers to others, as no number or text does
+            others.append(value)
 
     look(value)
     return found

@@ -73,7 +73,8 @@ def watch(model: Any, *, rank: int | None = None, **asked: Any) -> Iterator[Capt
         asked: arguments of a capture in place of those of the test, as ``layers``.
 
     Raises:
-        RequestError: it is no such model, or another process watches it as the same rank.
+        RequestError: it is no such model, or another process of the test watches, or has
+            watched, it as the same rank.
     """
     config = Path(os.environ.get(WORKERS, ""))
     if not config.is_file():
@@ -87,12 +88,22 @@ def watch(model: Any, *, rank: int | None = None, **asked: Any) -> Iterator[Capt
         from pytest_npudump.runtime.modules.cells import CellCapture  # noqa: PLC0415 - where there is one
 
         kind = CellCapture
-    capture = kind(model, Path(told["dump_path"]), rank=rank, **{**told["asked"], **asked})
-    capture.began = time.strftime("%Y%m%d%H%M%S", time.gmtime(config.stat().st_mtime))
-    words = said("rank {rank}: {name} began in another process and did not end", rank=rank, name=capture.name)
     beside = next((int(os.environ[name]) for name in _BESIDE if os.environ.get(name, "").isdigit()), 0)
-    answer = Answer(capture.name, 0, [words], [], {}, [os.getpid(), os.getppid(), beside])
-    file = _claimed(config, capture, rank, json.dumps(answer))
+    answer = Answer(type(model).__name__, 0, [], [], {}, [os.getpid(), os.getppid(), beside])
+    folder = config.with_suffix(".answers")
+    folder.mkdir(exist_ok=True)
+    try:
+        capture = kind(model, Path(told["dump_path"]), rank=rank, **{**told["asked"], **asked})
+        capture.began = time.strftime("%Y%m%d%H%M%S", time.gmtime(config.stat().st_mtime))
+        words = said(
+            "rank {rank}: {name} began in another process and did not end", rank=rank, name=capture.name
+        )
+        answer.problems.append(words)
+        file = _claimed(folder, capture, rank, json.dumps(answer._replace(name=capture.name)))
+    except RequestError as error:  # which the program may survive
+        refused = json.dumps(answer._replace(problems=[f"rank {rank}: {error}"]))
+        (folder / f"{rank}-refused-{os.getpid()}.json").write_text(refused, encoding="utf-8")
+        raise
     try:
         with capture:
             yield capture
@@ -106,10 +117,8 @@ def watch(model: Any, *, rank: int | None = None, **asked: Any) -> Iterator[Capt
         file.write_text(json.dumps(answer), encoding="utf-8")
 
 
-def _claimed(config: Path, capture: Capture, rank: int, text: str) -> Path:
+def _claimed(folder: Path, capture: Capture, rank: int, text: str) -> Path:
     """Return the file of the answer, which no other process writes; the capture gets its number."""
-    folder = config.with_suffix(".answers")
-    folder.mkdir(exist_ok=True)
     while True:
         file = folder / f"{rank}-{capture.path.parent.name}-{capture.number}.json"
         try:
@@ -118,7 +127,8 @@ def _claimed(config: Path, capture: Capture, rank: int, text: str) -> Path:
         except FileExistsError:
             if f"[{os.getpid()}, " not in file.read_text(encoding="utf-8"):
                 raise RequestError(
-                    f"watch(): another process watches {capture.name} as rank {rank}: give each a rank"
+                    f"watch(): rank {rank} of {capture.name} is another process of this test, running or "
+                    "ended: give each a rank of its own"
                 ) from None
             capture.number += 1
         else:

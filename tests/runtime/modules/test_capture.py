@@ -7,7 +7,9 @@ import math
 import os
 import sys
 import threading
+from collections import UserDict, deque
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -182,8 +184,81 @@ def test_a_shared_layer_is_told_apart_by_who_calls_it(tmp_path: Path, compiled: 
     ]
     assert "same is layer, in one module: their calls are turns of layer" in capture.notes
     (words,) = (one for one in capture.notes if "mute" in one)
-    assert ("mute (Mute) returned str, which holds no tensor" in words) is not compiled
+    assert ("mute (Mute) returned str, in which no tensor was found" in words) is not compiled
     assert ("not recorded: 1 of 5" in words) is compiled
+
+
+@pytest.mark.parametrize("at", ["Sequential", "0", "1.0"])
+def test_a_hook_that_is_registered_later_is_of_its_module(tmp_path: Path, at: str) -> None:
+    """It changes what the module gives to others: that is recorded, of the first execution, too."""
+    model = nn.Sequential(nn.Identity(), nn.Sequential(nn.Identity()), nn.Identity())
+    names = ["0", "1", "1.0", "2", "Sequential"]
+    with Capture(model, tmp_path, inputs=True) as capture:
+        changed = model.get_submodule("" if at == "Sequential" else at)
+        handle = changed.register_forward_hook(lambda *given: given[2] + 1)
+        for _ in range(2):
+            model(torch.zeros(1))
+        handle.remove()
+        model(torch.zeros(1))
+    found = {name: record.stats.max for name, record in records(capture).items()}
+    behind = {"Sequential": names[4:], "0": names, "1.0": names[1:]}[at]
+    for step in range(3):
+        given = [found[f"{name}{f'#step={step}' if step else ''}:output.0"] for name in names]
+        assert given == [float(step < 2 and name in behind) for name in names], step
+    model[0]._forward_hooks.clear()
+    with Capture(model, tmp_path / "cleared") as capture:
+        model[0]._forward_hooks.clear()
+        model(torch.zeros(1))
+    assert "0:output.0" not in records(capture)
+
+
+class Kept(nn.Module):
+    """Returns a tensor, what is none, and tensors in objects that are not looked through."""
+
+    def forward(self, x: Any) -> Any:
+        return x, {"of": [SimpleNamespace(x=x), deque([x]), None, 1.5, "a", x.dtype, x.shape]}, UserDict(x=x)
+
+
+def test_objects_beside_tensors_that_may_hold_more_are_noted(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Identity(), Kept())
+    with Capture(model, tmp_path, layers=["0", "1"]) as capture:
+        model(torch.ones(2))
+        model(torch.ones(2))
+    assert [*records(capture)][:2] == ["0:output.0", "1:output.0"]
+    assert [*capture.notes] == [
+        f"1 (Kept) returned {name}, in which no tensor was found: not recorded"
+        for name in ("SimpleNamespace", "deque", "UserDict")
+    ]
+
+
+class Nested(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.nested.nested_tensor([x, x[:1]])
+
+
+@pytest.mark.filterwarnings("ignore:.*nested tensors is in prototype")
+@pytest.mark.parametrize("tensors", [False, True])
+def test_nested_tensors_are_noted(tmp_path: Path, tensors: Any) -> None:
+    model = nn.Sequential(nn.Linear(2, 2), Nested(), nn.ReLU())
+    with Capture(model, tmp_path, inputs=True, tensors=tensors) as capture:
+        model(torch.ones(2, 2))
+    assert [*records(capture)] == ["Sequential:input.0", "0:input.0", "0:output.0", "1:input.0"]
+    expected = [f"a tensor of {layer} is not recorded: NestedTensor" for layer in ("1", "2", "Sequential")]
+    assert [*capture.notes] == expected
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+def test_what_torch_made_scripts_of_takes_no_hooks(tmp_path: Path) -> None:
+    script = torch.jit.script(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
+    model = nn.Sequential(script, nn.Linear(2, 2))
+    with Capture(model, tmp_path) as capture:
+        model(torch.ones(2, 2))
+    assert [*records(capture)] == ["1:output.0", "Sequential:output.0"]
+    (words,) = capture.notes
+    assert words.startswith("modules of Sequential not recorded: 3 of 5 (not called, or inside a compiled")
+    assert words.endswith(": 0, 0.0, 0.1")
+    with pytest.raises(RequestError, match=r"a model of torch\.jit\.script takes no hooks"):
+        Capture(script, tmp_path)
 
 
 class Square(torch.autograd.Function):  # type: ignore[misc]

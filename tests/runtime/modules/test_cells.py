@@ -195,7 +195,7 @@ def test_cells_are_layers_by_path_told_apart_by_who_calls_them(ms: Any, nets: An
     assert sorted(found) == sorted([*every, *second])
     assert [*found][: len(every)] == every
     assert (capture.problems, capture.facts) == ([], {"mindspore": ms.__version__, "device": "cpu"})
-    assert capture.notes[0] == "mute (Mute) returned str, which holds no tensor: not recorded"
+    assert capture.notes[0] == "mute (Mute) returned str, in which no tensor was found: not recorded"
     assert "modules of Net not recorded: 2 of 9 (not called" in capture.notes[1]
     assert found["left.layer:output.0"].op_type == "ReLU"
     for key, values in (("left:output.0", np.maximum(X, 0)), ("Net:output.1", X)):

@@ -157,6 +157,19 @@ def test_lost(npu_dump, model):
     for one in (model, device.model):
         one(models.words())
     npu_dump.ratio(device, reference, reference)
+
+class Chooses(torch.nn.Module):
+    def forward(self, x):
+        return x.argmax(-1)
+
+@pytest.mark.npu_dump(modules=True)
+@pytest.mark.parametrize("steps", [1, 2])
+def test_further(npu_dump, steps):
+    made = [torch.nn.Sequential(torch.nn.Identity(), Chooses()) for _ in range(3)]
+    three = [npu_dump.modules(one, tensors=True, golden=False) for one in made]
+    for one in made + made[:1] * (steps - 1):
+        one(torch.ones(2, 3))
+    assert len(npu_dump.ratio(*three)) == 1
 """
 BESIDE = """
 @pytest.mark.npu_dump(modules=True, layers=["blocks.*"])
@@ -177,15 +190,17 @@ def test_beside(npu_dump, model, how, broken):
 
 def test_two_captures_are_held_against_each_other(project: pytest.Pytester) -> None:
     project.makepyfile(test_blocks=FIXTURE + COMPARED)
-    done = project.runpytest_inprocess("--npudump-update-golden")
-    done.assert_outcomes(passed=2, failed=3)
+    done = project.runpytest_inprocess("--npudump-update-golden", "-rA")
+    done.assert_outcomes(passed=3, failed=4)
     done.stdout.fnmatch_lines(
         [
             "*npu_dump.same(): 71 of 96 tensors differ; first: blocks.3.qkv:output.0 *",
             "*rounding does not explain it: blocks.3.mlp.0:output.0 (Linear): relative_l2 error *",
             "*RequestError: 95 tensors of both references the device has not; first: blocks.0.*",
+            "*RequestError: the device has 2 executions, and a reference 1*",
         ]
     )
+    done.stdout.fnmatch_lines(["*tensors not judged, as they have no floats: 2: 1:output.0, Sequential:*"])
     (golden,) = (path.read_text("utf-8") for path in project.path.rglob("golden/**/test_ratio*False*.yaml"))
     assert golden.count("bfloat16") == 96
     assert "float32" not in golden.replace("bfloat16", "")
