@@ -39,6 +39,7 @@ from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.record.record import Record
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.results.entry import LINES, results_in
+from pytest_npudump.storage.packed import unpacked
 from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
@@ -229,7 +230,7 @@ def read_golden_side(path: Path, workers: Workers, *, latest: bool, raw: str = "
         DumpError: ``path`` is neither.
         GoldenError: it is a golden file, and damaged.
     """
-    if path.is_dir():
+    if unpacked(path).is_dir():
         return read_dump_side(path, workers, latest=latest, raw=raw)
     if not path.exists():
         raise DumpError(

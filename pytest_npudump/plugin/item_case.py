@@ -138,7 +138,7 @@ def case_of(
         past_sources=past or (),
         names=names_of(request.reference_map if request.reference is None else None, item.path.parent),
         # Last: what was refused before leaves no folder behind.
-        directory=directory or name_folder(identity),
+        directory=directory or name_folder(identity, request if runtime.name == "emulator" else None),
     )
 
 

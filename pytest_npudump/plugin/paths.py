@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_npudump.ranks.rank import Rank
+    from pytest_npudump.request import DumpRequest
     from pytest_npudump.settings import Settings
 
 
@@ -50,16 +51,18 @@ class Paths:
             variant=variant,
         )
 
-    def dumps(self, identity: str, base: Path | None = None) -> Path:
+    def dumps(self, identity: str, request: DumpRequest | None = None, base: Path | None = None) -> Path:
         """Return a directory for a test's dumps that does not exist yet.
 
         Its name is one that CANN and MindSpore accept; MindSpore takes no dot.
 
         Args:
             identity: the test's id.
+            request: what a test on the emulator asks for, whose dumps may lie in memory; None for others.
             base: the folder for all dumps; None for that of the session.
         """
         base = base or dumps_base(self._config, self._settings)
+        base = self._config.hook.pytest_npudump_dumps_base(base=base, request=request) or base
         plain = _NOT_PLAIN.sub("_", identity).strip("_")[-_SHOWN:]
         digest = blake2b(identity.encode(), digest_size=4).hexdigest()
         if self._rank is not None:
@@ -67,13 +70,13 @@ class Paths:
         names = (base / f"{plain}-{digest}-{number}" for number in count(1))
         return next(directory for directory in names if not directory.exists())
 
-    def claimed(self, identity: str) -> Path:
+    def claimed(self, identity: str, request: DumpRequest | None = None) -> Path:
         """Return the same once it is made, so that no other process gives it to a test of its own.
 
         One that cannot be made is returned as it is: the test says why, as it makes it.
         """
         while True:
-            directory = self.dumps(identity)
+            directory = self.dumps(identity, request)
             try:
                 directory.mkdir(parents=True, mode=0o700)
             except FileExistsError:

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import ConfigError, NpudumpError, RequestError
 from pytest_npudump.storage.atomic import dump_bytes
+from pytest_npudump.storage.packed import unpacked
 from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
@@ -141,6 +142,11 @@ def dump_folders(run: Path) -> Iterator[tuple[str, Path]]:
     """Yield the folders of a run's dumps, each with the capture it is of."""
     for folder in sorted(path for path in run.iterdir() if path.is_dir()):
         yield capture_of(folder.name), folder
+
+
+def is_dump(folder: Path) -> bool:
+    """Whether a folder below those of tests is a dump of a run, which may be kept as one file."""
+    return bool(re.fullmatch(r"run\d+", folder.parent.name)) and f"{folder.name}-".startswith(_OF_CAPTURE)
 
 
 def calls_folder(run: Path) -> Path:
@@ -257,7 +263,7 @@ def refuse_deleted(folder: Path, test: str) -> None:
     Raises:
         RequestError: it was.
     """
-    if not folder.is_dir():
+    if not unpacked(folder).is_dir():
         raise RequestError(
             f"{folder}: the second run's dump is not there any more: run {test} again, with "
             f"--npudump-output=DIR -o npudump_keep_dumps=failed"

@@ -118,6 +118,7 @@ FEATURES = {
     "idle_rules": Feature(),
     "tensor_cache": Feature((TENSOR_CACHE_LIMIT,)),
     "ranks": Feature(),
+    "memory_folder": Feature(),
     "repetitions": Feature(),
 }
 """Their hooks run in this order."""
@@ -152,6 +153,10 @@ class HookPoints:
     @pytest.hookspec(firstresult=True)
     def pytest_npudump_settings(self, runner: Runner, item: pytest.Item) -> Settings | None:
         """Return the settings that a test runs under, where they are not those of the session."""
+
+    @pytest.hookspec(firstresult=True)
+    def pytest_npudump_dumps_base(self, base: Path, request: DumpRequest | None) -> Path | None:
+        """Return the folder below which a test dumps; ``request`` is that of a test on the emulator."""
 
     @pytest.hookspec(firstresult=True)
     def pytest_npudump_past_sources(self, request: DumpRequest, golden: Path) -> tuple[str, ...] | None:
