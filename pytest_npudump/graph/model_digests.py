@@ -77,11 +77,14 @@ def model_lines(paths: Sequence[Path], known: str = "") -> str:
     return "".join(line for line in (*files, *operators) if line[:-1].isprintable())
 
 
-def parameter_block(name: str, arrays: Iterable[tuple[str, str, tuple[int, ...], bytes]]) -> str:
+def parameter_block(
+    name: str, arrays: Iterable[tuple[str, str, tuple[int, ...], bytes]], model: str = ""
+) -> str:
     """Return the lines of a golden for the parameters of a model that is in no file.
 
     Args:
         name: what the model is called.
+        model: what keys of tensors call it, where there are several.
         arrays: of each parameter its layer, "" for the model; what else tells it apart; its shape; its bytes.
     """
     layers: defaultdict[str, list[_Weight]] = defaultdict(list)
@@ -90,7 +93,8 @@ def parameter_block(name: str, arrays: Iterable[tuple[str, str, tuple[int, ...],
     every = _short(_OF_FILE, *(one.exact for found in layers.values() for one in found))
     lines = [f"{FILE}{_word(name)}{PARAMETERS} {every} {_short(_OF_GRAPH, b'')}\n"]
     contents = {layer: _Content(weights=tuple(found)) for layer, found in layers.items()}
-    lines += [f"{_word(layer)} {_operator_words(content)}\n" for layer, content in contents.items()]
+    of = model and f"{FILE}model={_word(model)}"
+    lines += [f"{_word(layer)}{of} {_operator_words(content)}\n" for layer, content in contents.items()]
     return "".join(line for line in lines if line[:-1].isprintable())
 
 

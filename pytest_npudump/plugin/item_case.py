@@ -224,16 +224,18 @@ def is_of_modules(item: pytest.Item) -> bool:
 
 
 def watch_models(item: pytest.Item, test: CaseSession) -> None:
-    """Watch the models that fixtures of a test gave it, where its layers are modules."""
+    """Watch the models that fixtures of a test gave it, or hold, where its layers are modules."""
     if test.case.runtime.name != "modules":
         return
-    from pytest_npudump.runtime.modules import framework_of  # noqa: PLC0415 - where there are models
+    from pytest_npudump.runtime.modules import models_in  # noqa: PLC0415 - where there are models
 
     given: dict[str, object] = getattr(item, "funcargs", {})
-    models = {name: value for name, value in given.items() if framework_of(value)}
+    models = models_in(given)
+    several = len(models.keys() & given.keys()) > 1
     for name, model in models.items():
-        named = name if len(models) > 1 else ""
+        named = name if several or (name not in given and len(models) > 1) else ""
         test.attempt.watch_modules(model, test.case.settings.dump_limit, name=named).start()
+    test.attempt.watch_strangers()
 
 
 def number_of_devices(item: pytest.Item) -> int:

@@ -154,6 +154,7 @@ class Attempt:
     captures: list[Any] = field(default_factory=list)
     watched: set[bool] = field(default_factory=set)
     compared: int = 0
+    _strangers: Any = None
     _capture: str = ""
     _one_run: bool = False
 
@@ -272,11 +273,22 @@ class Attempt:
         if golden and not tensors and kind is capture_of and not capture.number:
             stem = capture.path.parent.name
             capture.look = self.copies.watch_outputs(capture.name, stem, self.part)
+        if self._strangers is not None:  # torch may be there since
+            self._strangers.start()
         return capture
 
+    def watch_strangers(self) -> None:
+        """Look for torch modules that run unwatched, to the end of the run."""
+        from pytest_npudump.runtime.modules.strangers import Strangers  # noqa: PLC0415 - with modules=True
+
+        self._strangers = Strangers()
+        self._strangers.start()
+
     def end_captures(self, runtime: Runtime) -> None:
-        """End captures that still watch modules, and note the results of all."""
+        """End captures that still watch modules, and note the results of all, and what nothing watched."""
         captures, self.captures = self.captures, []
+        if self._strangers is not None and (words := self._strangers.stop(captures)):
+            runtime.activity.evidence.notes.append(words)
         for capture in captures:
             from pytest_npudump.runtime.modules.adapter import tell  # noqa: PLC0415 - where there is one
 
@@ -293,6 +305,8 @@ class Attempt:
         config = self._configure(runtime, part, directory)
         self.parts = (*self.parts, part)
         runtime.start(config, resumed=True)
+        if self._strangers is not None:
+            self._strangers.start()
         return directory
 
     def watch(self, session: ModelSession, file: Path) -> None:

@@ -69,7 +69,9 @@ def models_to_keep(case: Case, golden: Record | None, dump: Dump) -> Mapping[str
     if case.exchange is not None:
         return {}
     parameters = case.runtime.activity.evidence.parameters
-    text = RunModels.of(case).digests(known) or "".join(lines() for lines in parameters.values())
+    text = RunModels.of(case).digests(known) or "".join(
+        lines(key if len(parameters) > 1 else "") for key, lines in parameters.items()
+    )
     return {MODELS: text + dump.fed} if text or dump.fed else {}
 
 

@@ -10,12 +10,17 @@ rank has, by the class of a layer.
 from __future__ import annotations
 
 import sys
+from dataclasses import fields, is_dataclass
 from importlib.util import find_spec
+from itertools import chain, islice
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RequestError, RuntimeUnavailableError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.runtime.modules.capture import Capture
 
@@ -30,6 +35,52 @@ def framework_of(value: object) -> str:
         if isinstance(value, getattr(nn, kind, ())):
             return framework
     return ""
+
+
+_DEPTH, _MOST = 4, 10_000
+"""How deep models are looked for in what a fixture returns, and among how many values."""
+
+
+def parts_of(model: Any) -> dict[int, Any]:
+    """Return a model and its parts by their identities; {} where nothing in it computes, as in a loss."""
+    parts = [*model.modules()] if hasattr(model, "modules") else [one for _, one in model.cells_and_names()]
+    own = len(parts) > 1 or any(
+        getattr(model, name)() for name in ("state_dict", "parameters_dict") if hasattr(model, name)
+    )
+    return {id(one): one for one in parts if own}
+
+
+def models_in(given: Mapping[str, object]) -> dict[str, object]:
+    """Return the models among values, and those that containers or an object there hold, by their places.
+
+    Of an object its attributes are looked at, not those of objects behind it. A model that is a part of
+    another one is not in the result.
+    """
+    found = {name: value for name, value in given.items() if framework_of(value)}
+    held: dict[str, dict[int, Any]] = {}
+    inside = [(name, value, _DEPTH, False) for name, value in given.items() if name not in found]
+    for name, value, depth, closed in inside:
+        own: Iterable[tuple[object, object]] = ()
+        opened = not isinstance(value, dict | list | tuple)
+        if framework_of(value):
+            held[name] = parts_of(value)
+        elif isinstance(value, dict):
+            own = value.items()
+        elif isinstance(value, list | tuple):
+            own = enumerate(value)
+        elif not (closed or isinstance(value, type | FunctionType | ModuleType)):
+            slots = [one.name for one in fields(value)] if is_dataclass(value) else []
+            own = chain(
+                getattr(value, "__dict__", {}).items(), ((one, getattr(value, one, None)) for one in slots)
+            )
+        room = max(0, _MOST - len(inside)) if depth else 0
+        inside += [(f"{name}.{key}", one, depth - 1, closed or opened) for key, one in islice(own, room)]
+    known = {part for model in found.values() for part in parts_of(model)}
+    for name, parts in sorted(held.items(), key=lambda one: -len(one[1])):  # wholes before their parts
+        if parts and known.isdisjoint(parts):
+            found[name] = next(iter(parts.values()))
+            known |= {*parts}
+    return found
 
 
 def capture_of(model: object, *given: Any, **asked: Any) -> Capture:

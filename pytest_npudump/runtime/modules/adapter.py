@@ -114,7 +114,8 @@ def tell(capture: Capture | worker.Answer, runtime: Runtime) -> None:
     evidence.answered.update(capture.processes)
     model, fed = getattr(capture, "model", None), getattr(capture, "fed", None)
     if model is not None and capture.steps:
-        evidence.parameters[capture.name] = partial(parameter_lines, capture.name, model, fed)
+        key = capture.path.parent.name
+        evidence.parameters[key] = partial(parameter_lines, capture.name, model, fed)
     if isinstance(runtime, ModulesRuntime):
         runtime.facts = capture.facts
         runtime.activity.initialised = True

@@ -98,6 +98,7 @@ class Capture:
         folder: where the files go.
         began: when, in the name of a rank's folder.
         name: of the model.
+        modules: of the model, when it was given.
         number: of the captures of this model there.
         tensors: whether it records elements.
         look: called with the number of the execution, the slot, and the elements of each output of the model
@@ -148,8 +149,8 @@ class Capture:
         found = self._parts(model)
         self.name = name or type(self._model).__name__
         self._paths = [path or self.name for path, _ in found]
-        self._modules = [module for _, module in found]
-        self._kinds = [f"{type(module).__name__}{shard(module)}" for module in self._modules]
+        self.modules = [module for _, module in found]
+        self._kinds = [f"{type(module).__name__}{shard(module)}" for module in self.modules]
         known = KnownNames(self._paths)
         for pattern in layers:
             if not known.meant([pattern]):
@@ -161,7 +162,7 @@ class Capture:
             at
             for at, path in enumerate(self._paths)
             if path in (meant if only is None else meant.intersection(only))
-            and (path in layers or self._is_called(self._modules[at]))
+            and (path in layers or self._is_called(self.modules[at]))
         }
         self.folder, self._inputs, self.tensors = folder, inputs, tensors
         self.number, self._rank, self._limit, self._on_host = number, rank, limit, on_host
@@ -226,7 +227,7 @@ class Capture:
     @property
     def stopped(self) -> bool:
         """Return whether it has not started, or has ended."""
-        return id(self) not in _captures(self._torch)
+        return id(self) not in captures(self._torch)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -268,7 +269,7 @@ class Capture:
 
     def _hook(self) -> None:
         torch = self._torch
-        _captures(torch)[id(self)] = self
+        captures(torch)[id(self)] = self
         self._forget_compiled()
         top, anchor = self._top, self._anchor
 
@@ -289,11 +290,11 @@ class Capture:
 
         enters = top.register_forward_pre_hook(enter, with_kwargs=True)
         places: dict[int, list[int]] = {}
-        for at, module in enumerate(self._modules):
+        for at, module in enumerate(self.modules):
             if at in self._wanted and not isinstance(module, torch.jit.RecursiveScriptModule):
                 places.setdefault(id(module), []).append(at)
         shared = (self._parent(at) for found in places.values() if len(found) > 1 for at in found)
-        frames = [self._modules[at] for at in {*shared}]
+        frames = [self.modules[at] for at in {*shared}]
         self._handles = [enters, *chain(*(self._framed(module) for module in frames))]
         for found in places.values():
             self._handles += self._hooked(found)
@@ -311,6 +312,13 @@ class Capture:
                 ("replay", self._replay),
             ):
                 self._replaced.put(graph, method, call, beside=True)
+        for method in ("register_forward_hook", "register_forward_pre_hook"):
+            self._replaced.put(torch.nn.Module, method, self._register, beside=True)
+
+    def _register(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        handle = original(*given, **named)
+        self._be_last()
+        return handle
 
     def _be_last(self) -> None:
         """Have hooks see what modules give to others, behind those that were registered since."""
@@ -351,7 +359,7 @@ class Capture:
         from pytest_npudump.runtime.modules.module_edges import Dataflow  # noqa: PLC0415 - imports torch
 
         kind = self._torch.Tensor
-        held = (one for module in self._modules for one in vars(module).values() if isinstance(one, kind))
+        held = (one for module in self.modules for one in vars(module).values() if isinstance(one, kind))
         constants = chain(self._model.parameters(), self._model.buffers(), held)
         self._flow = Dataflow(tensors_in, constants, given)
         self._flow.__enter__()
@@ -363,7 +371,7 @@ class Capture:
             self._flow.__exit__(None, None, None)
 
     def _unhook(self) -> None:
-        del _captures(self._torch)[id(self)]
+        del captures(self._torch)[id(self)]
         for handle in self._handles:
             handle.remove()
         self._replaced.put_back()
@@ -372,7 +380,7 @@ class Capture:
     def _note_unseen(self) -> None:
         unseen = []
         for at in sorted(self._wanted - self._seen):
-            beside = (one for one in self._seen if self._modules[one] is self._modules[at])
+            beside = (one for one in self._seen if self.modules[one] is self.modules[at])
             one = next((one for one in beside if self._parent(one) == self._parent(at)), None)
             if one is None:
                 unseen.append(at)
@@ -399,18 +407,18 @@ class Capture:
         """Have torch compile anew: what it compiled without hooks runs on without them, and the reverse."""
         dynamo = sys.modules.get("torch._dynamo")
         compiled = self._compiled or any(
-            getattr(one, "_compiled_call_impl", None) is not None for one in self._modules
+            getattr(one, "_compiled_call_impl", None) is not None for one in self.modules
         )
         if dynamo is not None and compiled:
             dynamo.reset()
             dynamo.mark_static_address(self._anchor)
 
     def _parent(self, at: int) -> int:
-        return self._paths.index(self._paths[at].rpartition(".")[0] or self.name)
+        return self._paths.index(self._paths[at].rpartition(".")[0]) if at and "." in self._paths[at] else 0
 
     def _framed(self, module: Any) -> list[Any]:
         """Hook a module that holds one which others hold, too: who calls it tells which one it is."""
-        at = self._modules.index(module)
+        at = self.modules.index(module)
 
         def enter(called: object, *_: object) -> None:
             if called is module:
@@ -427,7 +435,7 @@ class Capture:
 
     def _hooked(self, places: list[int]) -> list[Any]:
         """Hook a module that is in these places of the model."""
-        module, holders = self._modules[places[0]], [self._parent(at) for at in places]
+        module, holders = self.modules[places[0]], [self._parent(at) for at in places]
 
         def place() -> int:
             if len(places) == 1 or not self._parents or self._parents[-1] not in holders:
@@ -789,22 +797,22 @@ def _too_large(name: str, needed: int, limit: int) -> str:
     )
 
 
-def _captures(torch: Any) -> WeakValueDictionary[int, Capture]:
+def captures(torch: Any) -> WeakValueDictionary[int, Capture]:
     """Return the captures under way, which compiled code knows by number, by the operator for its hooks."""
     if not hasattr(torch, _ON_TORCH):
         library = torch.library.Library("npudump", "FRAGMENT")
         library.define(
             "note(Tensor value, Tensor(a!) anchor, int capture, int kind, int module, int slot) -> ()"
         )
-        captures: WeakValueDictionary[int, Capture] = WeakValueDictionary()
+        under_way: WeakValueDictionary[int, Capture] = WeakValueDictionary()
 
         def note(value: Any, _anchor: Any, number: int, kind: int, module: int, slot: int) -> None:
-            capture = captures.get(number)
+            capture = under_way.get(number)
             if capture is not None:
                 capture.take(kind, module, slot, value)
 
         library.impl("note", note, "CompositeExplicitAutograd")
         torch.library.register_fake("npudump::note", lambda *_: None, lib=library)
-        setattr(torch, _ON_TORCH, (captures, library))
+        setattr(torch, _ON_TORCH, (under_way, library))
     found: WeakValueDictionary[int, Capture] = getattr(torch, _ON_TORCH)[0]
     return found

@@ -90,7 +90,7 @@ class CellCapture(Capture):
         self._recomputed, self._held = False, 0
         self.places: dict[int, list[int]] = {}
         self.owners: dict[int, type] = {}
-        for at, cell in enumerate(self._modules):
+        for at, cell in enumerate(self.modules):
             self.places.setdefault(id(cell), []).append(at)
             self.owners[id(cell)] = next(one for one in type(cell).__mro__ if "__call__" in vars(one))
         if operators and not hasattr(getattr(self._mindspore, "utils", None), "MsDispatchMode"):
@@ -224,7 +224,7 @@ class CellCapture(Capture):
             self._operator_at[parent, name] = at
             self._paths.append(path)
             self._kinds.append(name)
-            self._modules.append(path)
+            self.modules.append(path)
             chosen = not self._layers or cell in self._layers or KnownNames([path]).meant(self._layers)
             if chosen and (self._only is None or path in self._only):
                 self._wanted.add(at)

@@ -17,13 +17,14 @@ _MOST = 1 << 28
 """Bytes of parameters beyond which their digests would take seconds."""
 
 
-def parameter_lines(name: str, model: Any, fed: bytes | None = None) -> str:
+def parameter_lines(name: str, model: Any, fed: bytes | None = None, key: str = "") -> str:
     """Return a golden's lines for the parameters that a model has now, where they are not too large.
 
     Args:
         name: what the model is called.
         model: a ``torch.nn.Module`` or a ``mindspore.nn.Cell``; nothing is known of an engine.
         fed: a digest of what it was given, as far as that is known: it has a line, too.
+        key: what keys of tensors call it, where there are several models.
     """
     given = fed_line(TensorKey(name, "", 0).name_text, [fed]) if fed else ""
     if hasattr(model, "parameters_and_names"):
@@ -33,7 +34,7 @@ def parameter_lines(name: str, model: Any, fed: bytes | None = None) -> str:
     else:
         return ""
     whole = sum(int(one.nbytes) for _, one in named)
-    return (parameter_block(name, _arrays(named)) if 0 < whole <= _MOST else "") + given
+    return (parameter_block(name, _arrays(named), key) if 0 < whole <= _MOST else "") + given
 
 
 def _arrays(named: list[tuple[str, Any]]) -> Iterator[tuple[str, str, tuple[int, ...], bytes]]:

@@ -212,6 +212,21 @@ def test_a_hook_that_is_registered_later_is_of_its_module(tmp_path: Path, at: st
     assert "0:output.0" not in records(capture)
 
 
+@pytest.mark.filterwarnings("ignore")  # of torch, within itself
+@pytest.mark.parametrize("way", ["part", "forward", "compiled", "compiled part"])
+def test_a_hook_that_is_registered_later_is_seen_where_the_model_is_not_entered(
+    tmp_path: Path, way: str
+) -> None:
+    model = nn.Sequential(nn.Identity(), nn.Sequential(nn.Identity()))
+    part = model if way == "compiled" else model[1]
+    run = {"forward": model.forward, "part": part}.get(way) or torch.compile(part, backend="eager")
+    with Capture(model, tmp_path) as capture:
+        part.register_forward_hook(lambda *given: given[2] + 1)
+        assert run(torch.zeros(1)) == 1
+    name = "Sequential" if part is model else "1"
+    assert records(capture)[f"{name}:output.0"].stats.max == 1
+
+
 class Kept(nn.Module):
     """Returns a tensor, what is none, and tensors in objects that are not looked through."""
 
@@ -495,11 +510,13 @@ def test_what_cannot_be_trusted_is_one_clear_problem(tmp_path: Path) -> None:
 def test_nothing_of_it_is_left_behind(tmp_path: Path, device_graph: Any) -> None:
     model = models.transformer(1)
     before = [vars(device_graph)[name] for name in ("capture_begin", "capture_end", "replay")]
+    register = nn.Module.register_forward_hook
     with Capture(model, tmp_path) as capture:
         model(models.words())
     capture.stop()
     assert [vars(device_graph)[name] for name in ("capture_begin", "capture_end", "replay")] == before
     assert not any(one._forward_hooks or one._forward_pre_hooks for one in model.modules())
+    assert nn.Module.register_forward_hook is register
 
 
 @pytest.fixture

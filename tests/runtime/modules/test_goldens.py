@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -388,3 +389,90 @@ def test_an_output_in_host_memory_that_is_in_another_order_fails(
     done = project.runpytest_inprocess(test)
     done.assert_outcomes(failed=2)
     done.stdout.fnmatch_lines(["npudump: Rolled:output.0 l2norm of the difference about *"])
+
+
+HELD = """
+import copy, dataclasses, os, pytest, torch
+from torch import nn
+
+GIVEN = torch.ones(2, 4)
+
+def net(seed=0):
+    torch.manual_seed(seed)
+    made = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)).requires_grad_(False)
+    made[2].weight *= float(os.environ.get("FACTOR", "1"))
+    return made
+
+class Pipeline:
+    def __init__(self):
+        self.model, self.loss = net(), nn.CrossEntropyLoss()
+        self.encoder, self.cut = self.model[0], net
+
+@dataclasses.dataclass(slots=True)
+class Data:
+    model: object
+
+MAKE = {
+    "dict": lambda: {"one": net(), "two": [net(1)]}, "tuple": lambda: (net(), 3), "object": Pipeline,
+    "data": lambda: Data(net()),
+}
+
+@pytest.fixture(params=MAKE)
+def held(request):
+    return MAKE[request.param]()
+
+@pytest.mark.npu_dump(modules=True)
+def test_held(held):
+    for model in held.values() if isinstance(held, dict) else [getattr(held, "model", None) or held[0]]:
+        (model[0] if isinstance(model, list) else model)(GIVEN)
+
+@pytest.fixture
+def model():
+    return net()
+
+BESIDE = net()
+WAYS = {
+    "made": lambda model: net()(GIVEN),
+    "outside": lambda model: BESIDE(GIVEN),
+    "copied": lambda model: copy.deepcopy(model)(GIVEN),
+    "compiled": lambda model: torch.compile(net(), backend="eager")(GIVEN),
+    "put in": lambda model: model.append(nn.LayerNorm(4))(GIVEN),
+    "around": lambda model: nn.Sequential(model, nn.Linear(4, 4))(GIVEN),
+    "part": lambda model: model[0](GIVEN),
+    "wrapper": lambda model: nn.Sequential(model)(GIVEN),
+    "loss": lambda model: nn.CrossEntropyLoss()(model(GIVEN), torch.tensor([0, 1])),
+}
+
+@pytest.mark.npu_dump(modules=True)
+@pytest.mark.parametrize("way", [*WAYS, "watched"])
+def test_beside(model, way, npu_dump):
+    model(GIVEN)
+    if way != "watched":
+        WAYS[way](model)
+        return
+    other = net()
+    other(GIVEN)
+    npu_dump.modules(other, golden=False)
+"""
+
+
+def test_models_in_what_a_fixture_returns_are_watched_and_others_are_said(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.makepyfile(test_blocks=HELD)
+    done = project.runpytest_inprocess("--npudump-update-golden", "-W", "error:Using `torch.compile")
+    done.assert_outcomes(passed=14)
+    notes = json.loads(next(project.path.rglob("notes.json")).read_text("utf-8"))["notes"]
+    told = {
+        test.partition("[")[2][:-1]: note["text"].partition("not compared: ")[2].partition(";")[0]
+        for note in notes
+        for test in note["tests"]
+    }
+    of = {"put in": "LayerNorm", "around": "Linear"}
+    assert told == {way: of.get(way, "Sequential") for way in ("made", "outside", "copied", "compiled", *of)}
+    assert not torch.nn.modules.module._global_forward_pre_hooks
+    project.runpytest_inprocess().assert_outcomes(passed=14)
+    monkeypatch.setenv("FACTOR", "1.1")
+    done = project.runpytest_inprocess("-k", "test_held or outside")
+    done.assert_outcomes(failed=5)
+    done.stdout.fnmatch_lines(["*the weights of 2#model=held_one *", "*second run: reproduced*"])
