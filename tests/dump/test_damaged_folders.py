@@ -19,7 +19,7 @@ from pytest_npudump.dump.records import TensorRecord
 
 DATA = Path(__file__).parents[1] / "data"
 FOLDERS = [
-    *(path for path in sorted((DATA / "tools").glob("*")) if path.name in {"hooks", "plain", "sglang"}),
+    *(path for path in sorted((DATA / "tools").glob("*")) if path.name in {"hooks", "plain", "sglang-tp2"}),
     *sorted((DATA / "tools" / "msprobe").iterdir()),
     *(
         one
@@ -135,7 +135,7 @@ def moved(draw: random.Random, folder: Path, files: list[Path]) -> list[Path]:
     there = draw.choice([folder, *(one.parent for one in files)]) / path.name
     if not there.exists():
         path.rename(there)
-    return [path, there]
+    return [path, there.parent]
 
 
 def renamed_folder(draw: random.Random, folder: Path, files: list[Path]) -> list[Path]:

@@ -95,7 +95,7 @@ def test_what_sglang_wrote_is_what_its_ranks_held() -> None:
         turn = f"#rank={rank}{',step=1' if step else ''}:output.0"
         expected[f"attn_out.layer_id=0{turn}"] = np.split(whole + step, 2, 1)[rank]
         expected[f"mlp_out.layer_id=0{turn}"] = whole + step
-    read = read_dump(SAMPLES.parent / "sglang")
+    read = read_dump(SAMPLES.parent / "sglang-tp2")
     assert {str(one.key): values_of(one) for one in read.records} == {
         key: array.tolist() for key, array in expected.items()
     }
