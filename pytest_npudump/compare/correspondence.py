@@ -222,7 +222,15 @@ class Correspondence:
         if places[0] != places[1] or self.layouts:
             rows, notes = self._whole(sides, (golden, run), [len(place) for place in places])
             sides = rows[0], rows[1]
-        return _applied(golden, sides[0]), _applied(run, sides[1]), (*idle, *notes)
+        (golden, apart), (run, also) = _applied(golden, sides[0]), _applied(run, sides[1])
+        if names := dict.fromkeys((*apart, *also)):
+            note = said(
+                "not compared, as partial sums and shared parts of ranks need tensors, and a side has only "
+                "statistics: {names}; dump with acl_json={{'dump_data': 'tensor'}}, or leave these layers out",
+                names=first_of(names),
+            )
+            notes = [*notes, note]
+        return golden, run, (*idle, *notes)
 
     def renamed(self, golden: Record, run: Record) -> Record:
         """Return a golden whose blocks of edges and models have the run's names."""
@@ -665,35 +673,48 @@ def _with_copies(place: TensorKey, found: Sequence[list[_Row]], out: tuple[list[
         side += [by_rank.get(rank, rows[0])._replace(key=replace(place, rank=rank)) for rank in others]
 
 
-def _applied(record: Record, rows: Sequence[_Row]) -> Record:
-    """Return a record of these tensors."""
+def _applied(record: Record, rows: Sequence[_Row]) -> tuple[Record, list[str]]:
+    """Return a record of these tensors, and layers whose parts make none: each stays what its rank has."""
     table, tensors = record.table, record.tensors
     if [(str(row.key), row.made_of) for row in rows] == [*zip(table.keys, range(len(table)), strict=True)]:
-        return record
-    made = {
-        at: _made(record, row.key, row.made_of)
-        for at, row in enumerate(rows)
-        if isinstance(row.made_of, _Parts)
-    }
+        return record, []
+    whole, apart, made, taken = list[_Row](), list[str](), dict[int, TensorRecord](), set[int]()
+    for row in rows:
+        found = _made(record, row.key, row.made_of) if isinstance(row.made_of, _Parts) else None
+        if found is not None:
+            made[len(whole)] = found
+        elif isinstance(row.made_of, _Parts):
+            apart.append(row.key.layer)
+            own = {at: TensorKey.parse(table.keys[at]) for at in row.made_of.rows}
+            if len({*map(_rank_of, own.values())}) == len(own):  # else joined of other layers, too
+                own = {at: replace(row.key, rank=one.rank, device=one.device) for at, one in own.items()}
+            whole += [_Row(one, at) for at, one in own.items() if at not in taken]
+            taken.update(own)  # which copies may share
+            continue
+        whole.append(row)
     computed = StatsTable.from_records(made.values())
     place = {at: number for number, at in enumerate(made)}
-    order = [(1, place[at]) if at in made else (0, row.first) for at, row in enumerate(rows)]
-    found = rows_of((table, computed), order) if rows else table
-    found = replace(found, keys=tuple(str(row.key) for row in rows))
+    order = [(1, place[at]) if at in made else (0, row.first) for at, row in enumerate(whole)]
+    joined = replace(
+        rows_of((table, computed), order) if whole else table, keys=tuple(str(row.key) for row in whole)
+    )
     kept = (
-        [made.get(at) or _under(tensors[row.first], row.key) for at, row in enumerate(rows)]
+        [made.get(at) or _under(tensors[row.first], row.key) for at, row in enumerate(whole)]
         if tensors
         else ()
     )
-    return replace(record, table=found, tensors=kept)
+    return replace(record, table=joined, tensors=kept), apart
 
 
 def _under(tensor: Any, key: TensorKey) -> Any:
     return replace(tensor, key=key) if isinstance(tensor, TensorRecord) else tensor
 
 
-def _made(record: Record, key: TensorKey, parts: _Parts) -> TensorRecord:
-    """Return the tensor that parts make: with elements where all have them, else with statistics alone."""
+def _made(record: Record, key: TensorKey, parts: _Parts) -> TensorRecord | None:
+    """Return the tensor that parts make: with elements where all have them, else with statistics alone.
+
+    None where statistics do not make any.
+    """
     table, first = record.table, parts.rows[0]
     kind = table.op_types[first].partition("[")[0]
     found = TensorRecord(key, kind, table.dtypes[first], _shape(table, parts), path=record.path)
@@ -704,10 +725,7 @@ def _made(record: Record, key: TensorKey, parts: _Parts) -> TensorRecord:
         payload = Payload(path, 0, elements.nbytes)
         return replace(found, payload=payload, shape=elements.shape, path=path)
     if _needs_elements(parts):
-        raise RequestError(
-            f"{key.layer}: what ranks have yet to add, or share a part of, needs their tensors, and a side "
-            f"has statistics alone; dump with acl_json={{'dump_data': 'tensor'}}, or leave the layer out"
-        )
+        return None
     held = [
         _told(table, at) or _computed(record.tensors[at] if record.tensors else None) for at in parts.rows
     ]

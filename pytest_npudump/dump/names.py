@@ -290,6 +290,7 @@ class Place(NamedTuple):
             executed several times; -1 where there is none.
         mindspore: in a tree of MindSpore's synchronous dump.
         either: model and model id may stand the other way round: both are numbers.
+        counted: the step is the program's own number of it, which others keep where one is missing.
     """
 
     run: tuple[str, ...] = ()
@@ -301,6 +302,7 @@ class Place(NamedTuple):
     step: int = -1
     mindspore: bool = False
     either: bool = False
+    counted: bool = False
 
 
 def read_place(parts: Sequence[str]) -> Place:

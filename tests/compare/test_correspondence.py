@@ -406,10 +406,6 @@ UNFIT = [
     ("layouts: {x: 't b h[tp]'}", "has 3 axes, and x [6, 4]"),
     ("layouts: {x: 't[cp] h[tp]'}", "2 ranks are not the product of"),
     ("layouts: {x: 't h[tp]'}\nranks: tp=4", "2 ranks are not the product of"),
-    (
-        "layouts: {x: 't h[tp:partial]'}",
-        "what ranks have yet to add, or share a part of, needs their tensors",
-    ),
 ]
 
 
@@ -418,6 +414,32 @@ def test_a_layout_that_does_not_fit_is_refused(text: str, message: str, compared
     with pytest.raises(RequestError) as caught:
         compared(side({"x": normal(6, 8)}), side({"x": normal(6, 4)}, {"x": normal(6, 4)}), text)
     assert message in str(caught.value)
+
+
+@pytest.mark.each("swap", [False, True])
+def test_sums_without_tensors_fail_by_themselves_and_leave_the_rest_judged(
+    *, swap: bool, compared: Any
+) -> None:
+    x, y, z = normal(6, 4), normal(6, 8), normal(6, 8)
+    text = "layouts: {x: 't h[tp:partial]', '*': 't h[tp]'}"
+    whole = side({"y": y, "x": x, "z": z})
+
+    def ranks(z: np.ndarray) -> Record:
+        halves = zip(np.split(y, 2, 1), np.split(z, 2, 1), strict=True)
+        return side(*({"y": one, "x": x / 2, "z": two} for one, two in halves))
+
+    lost = [("x:output.0", "missing"), ("x#rank=0:output.0", "extra"), ("x#rank=1:output.0", "extra")]
+    if swap:
+        lost = [(key, {"missing": "extra", "extra": "missing"}[how]) for key, how in lost]
+    for other, more in ((z, []), (z + 1, [("z:output.0", "fail")])):
+        pair = (ranks(other), whole) if swap else (whole, ranks(other))
+        comparison = compared(*pair, text)
+        assert sorted(failing(comparison)) == sorted(lost + more)
+        assert comparison.compared == 2
+        (note,) = comparison.remarks
+        assert "need tensors, and a side has only statistics: x; " in note
+    assert not compared(ranks(z), ranks(z), text).failing
+    assert failing(compared(ranks(z), ranks(z + 1), text)) == [("z:output.0", "fail")]
 
 
 def test_names_are_suggested_by_order_shapes_and_values_and_never_taken(tmp_path: Path, capsys: Any) -> None:

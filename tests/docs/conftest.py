@@ -77,12 +77,22 @@ def stocked(tmp_path: Path) -> Callable[[], Path]:
         np.savez(folder / "image.npz", image=image)
         for name, tree in TREES.items():
             shutil.copytree(DATA / "trees" / tree, folder / name)
-        for name, change in (("good", 1), ("bad", 1.001)):
-            shutil.copytree(DATA / "tools" / "msprobe" / "mix-statistics", folder / name)
+        tools = DATA / "tools"
+        for name, change, top in (("good", 1, ""), ("bad", 1.001, ""), ("gpu", 1, ""), ("npu", 3, "net.")):
+            shutil.copytree(tools / "msprobe" / "mix-statistics", folder / name)
             path = folder / name / "step0" / "proc7" / "dump.json"
             said = json.loads(path.read_text())
             said["data"]["Module.block.fc.Linear.forward.1"]["output"][0]["Mean"] *= change
             path.write_text(json.dumps(said))
+            for path in (folder / name).rglob("dump.json"):
+                path.write_text(path.read_text().replace('"Module.', f'"Module.{top}'))
+        for name, step in (("eager", 0), ("graph", 1)):
+            (folder / name).mkdir()
+            shutil.copy(tools / "plain" / "value.pt", folder / name / "hidden_device_0.pt")
+            (last,) = (tools / "sglang-tp2").glob(f"step={step}___rank=0*attn_out*")
+            shutil.copy(last, folder / name / "logits_device_0.pt")
+        for name in ("tp1", "tp2"):
+            shutil.copytree(tools / f"sglang-{name}", folder / name)
         shutil.copy(DATA / "emulator" / "classify.py", folder)
         (folder / "main").write_text(PROGRAM, encoding="utf-8")
         (folder / "main").chmod(0o755)

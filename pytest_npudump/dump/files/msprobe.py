@@ -68,7 +68,7 @@ def read_file(
     Raises:
         FormatError: the file is damaged.
     """
-    path = job.file.path
+    path, place = job.file.path, job.file.place._replace(counted=True)
     data = _read_json(path).get("data")
     if not isinstance(data, dict):
         raise FormatError(path, "no object data of calls, which msprobe's PrecisionDebugger writes")
@@ -99,7 +99,7 @@ def read_file(
                 if of != layer:  # parameters stand before the call that reads them
                     kind, order = ("Gradient" if layer.endswith(".grad") else PARAMETER), 2 * number
                 executions.append(
-                    Execution(job.file.place, path, kind, of, True, 0, order, None, tuple(parts), turn=turn)  # noqa: FBT003
+                    Execution(place, path, kind, of, True, 0, order, None, tuple(parts), turn=turn)  # noqa: FBT003
                 )
         except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
             at = read_small(path).find(json.dumps(name).encode())

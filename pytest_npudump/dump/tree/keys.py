@@ -324,7 +324,7 @@ def _is_shared(files: FileColumns, group: Sequence[int]) -> bool:
 
 
 def _number_places(places: Collection[Place]) -> dict[Place, Qualifiers]:
-    """Number steps from the first one, loads by model id; drop what all places share.
+    """Number steps from the first one, or as the program does, loads by model id; drop what all places share.
 
     Where no directory names the program's step, it is the execution of the model. Where one does, executions
     of a model in one step are turns of its layers.
@@ -339,7 +339,7 @@ def _number_places(places: Collection[Place]) -> dict[Place, Qualifiers]:
         kind = graphs[place.rank, place.model] if place.mindspore else loads[_model(place)]
         kind.add(place.model_id)
         if step >= 0:
-            first[_counter(place)] = min(step, first.get(_counter(place), step))
+            first[_counter(place)] = 0 if place.counted else min(step, first.get(_counter(place), step))
     many_devices = any(len(found) > 1 for found in devices.values())
     names = {
         place: (

@@ -1,15 +1,17 @@
 # ruff: noqa: ANN001, ANN201, ANN204
-"""Samples of other tools, by the tools: msprobe 26.2.0's PrecisionDebugger, torch 2.13, numpy, safetensors.
+"""Samples of other tools, by the tools: msprobe 26.2.0, SGLang 0.5.23, torch 2.13, numpy, safetensors.
 
-``python make.py`` in an empty folder, on a CPU. Files as SGLang's dumper and ATB write them are of their
-documented form, by torch.save and by hand. Names of folders in msprobe's files were replaced afterwards, and
-``proc*`` renamed.
+``python make.py`` in an empty folder, on a CPU; ``python make.py sglang DIR RANK SIZE`` for each rank of two,
+and of one, writes what SGLang 0.5.23's dumper and hooks do, whose wheel is unpacked in DIR. ATB's file is of its documented
+form, by hand. Names of folders in msprobe's files were replaced afterwards, ``proc*`` and ``pid*`` renamed.
 """
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -93,7 +95,45 @@ def plain():
     (folder / "outtensor0.bin").write_bytes(head + values.half().numpy().tobytes())
 
 
-if len(sys.argv) > 1:
+def sglang(source, rank, size):
+    """Write what ranks dump by SGLang's own two modules, without the engine that these import."""
+    os.environ.update(DUMPER_ENABLE="1", DUMPER_DIR=".", DUMPER_EXP_NAME=f"sglang-tp{size}")
+    for name, more in {
+        "zmq": {},
+        "sglang": {"__path__": []},
+        "sglang.srt": {"__path__": []},
+        "sglang.srt.managers": {"__path__": []},
+        "sglang.srt.managers.io_struct": dict.fromkeys(("sock_recv", "sock_send", "wrap_as_pickle")),
+        "sglang.srt.runtime_context": dict.fromkeys(("get_parallel", "get_server_args", "get_serving")),
+        "sglang.srt.utils": {"get_device": lambda: "cpu"},
+        "sglang.srt.layers": {"__path__": []},
+        "sglang.srt.layers.logits_processor": {"LogitsProcessorOutput": Block},
+        "sglang.srt.model_executor": {"__path__": []},
+        "sglang.srt.model_executor.forward_batch_info": {"ForwardBatch": Block, "PPProxyTensors": Block},
+    }.items():
+        sys.modules[name] = ModuleType(name)
+        vars(sys.modules[name]).update(more)
+    sys.path.insert(0, f"{source}/sglang/srt/debug_utils")
+    from dumper import dumper
+    from tensor_dump_forward_hook import register_forward_hook_for_model
+
+    torch.distributed.init_process_group("gloo", init_method="tcp://127.0.0.1:29871", rank=rank, world_size=size)
+    whole = torch.arange(24.0).view(3, 8) - 11
+    for step in range(2):
+        dumper.dump("attn_out", (whole + step).chunk(size, 1)[rank], layer_id=0, dims="t h[tp]")
+        dumper.dump("mlp_out", (whole + step).bfloat16(), layer_id=0)
+        dumper.step()
+    top = torch.nn.Module()
+    top.model = torch.nn.Sequential(torch.nn.Tanh(), torch.nn.Identity())
+    top.forward = top.model.forward
+    register_forward_hook_for_model(top, "hooks", None, size, rank, 0)
+    for step in range(3):  # each pass is written as the next one begins
+        top.model(whole + step)
+
+
+if len(sys.argv) > 2:
+    sglang(sys.argv[2], *map(int, sys.argv[3:]))
+elif len(sys.argv) > 1:
     msprobe(sys.argv[1])
 else:
     plain()

@@ -243,6 +243,31 @@ def test_ranks_are_told_apart_and_two_runs_of_a_process_are_not_mixed(copied: Ca
         read_dump(again)
 
 
+@pytest.mark.parametrize(
+    ("damage", "code"),
+    [(lambda path: path.write_text("{"), 2), (lambda path: shutil.rmtree(path.parent), 1)],
+    ids=["damaged", "missing"],
+)
+def test_steps_keep_their_numbers_where_one_is_lost(
+    copied: Callable[..., Path],
+    damage: Callable[[Path], object],
+    code: int,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    whole = copied("mix-statistics", "whole")
+    shutil.copytree(whole / "step1", whole / "step2")
+    lost = copied("mix-statistics", "lost")
+    shutil.copytree(lost / "step1", lost / "step2")
+    (path,) = (lost / "step0").rglob("dump.json")
+    damage(path)
+    keys = [[str(one.key) for one in read_dump(folder).records] for folder in (whole, lost)]
+    assert keys[1] == [key for key in keys[0] if "#step=" in key]
+    found, text = compare(whole, lost, capsys)
+    assert found == code
+    assert "step=" not in text.partition("first mismatch: ")[2].partition(" ")[0]
+    assert " is missing: the golden has it" in text
+
+
 def test_mindspores_arrays_are_read_beside_their_description(tmp_path: Path) -> None:
     """As msprobe's mindspore_processor.py writes it: bfloat16 is stored as float32."""
     values = np.array([[1.5, -2.0]], np.float32)

@@ -8,6 +8,7 @@ import pickle
 import shutil
 import struct
 import zipfile
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,30 @@ def test_names_of_tools_are_layers_steps_ranks_and_devices(tmp_path: Path) -> No
             put(tmp_path / tool, name, sample)
         assert sorted(keys(tmp_path / tool)) == sorted(expected), tool
     assert keys(tmp_path / "sglang") == names["sglang"][2], "in the order of the calls"
+
+
+def test_what_sglang_wrote_is_what_its_ranks_held() -> None:
+    """As make.py has it: the dumper writes two steps, the hooks a pass as the next one begins."""
+    whole = np.arange(24.0).reshape(3, 8) - 11
+    expected = {}
+    for step, rank in product(range(2), range(2)):
+        turn = f"#rank={rank}{',step=1' if step else ''}:output.0"
+        expected[f"attn_out.layer_id=0{turn}"] = np.split(whole + step, 2, 1)[rank]
+        expected[f"mlp_out.layer_id=0{turn}"] = whole + step
+    read = read_dump(SAMPLES.parent / "sglang-tp2")
+    assert {str(one.key): values_of(one) for one in read.records} == {
+        key: array.tolist() for key, array in expected.items()
+    }
+    hooks = {str(one.key): np.array(values_of(one)) for one in read_dump(SAMPLES.parent / "hooks").records}
+    assert len(hooks) == 2 * (3 * 2 + 2)
+    for step, rank in product(range(3), range(2)):
+        turn = f"#rank={rank}{f',step={step}' if step else ''}:output.0"
+        assert hooks[f"model.0{turn}"] == pytest.approx(np.tanh(whole + step), rel=1e-6)
+
+
+def values_of(record: TensorRecord) -> Any:
+    assert record.payload is not None
+    return load(record.payload, record.dtype, record.shape).astype(np.float64).tolist()
 
 
 def test_our_own_safetensors_are_read_by_their_keys(tmp_path: Path) -> None:
