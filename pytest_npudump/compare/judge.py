@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pytest_npudump.compare.stats.alignment import ABSENT, align, number_calls
+from pytest_npudump.compare.stats.fingerprints import distances
+from pytest_npudump.compare.stats.numbers import Pairs
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.stats.verdict import FAIL, Comparison, type_at
 from pytest_npudump.compare.tensors.element_verdict import with_elements, without_ties
@@ -43,6 +46,8 @@ from pytest_npudump.request import KnownNames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from pytest_npudump.compare.correspondence import Correspondence
     from pytest_npudump.compare.tensors.tensor_pair import Pair, PairElements
@@ -159,6 +164,13 @@ def judge(
             _with_computed(tables[0], tensors[0], rows[0], {at: one.golden for at, one in examined.items()}),
             _with_computed(tables[1], tensors[1], rows[1], {at: one.actual for at, one in examined.items()}),
         )
+        if tolerances.upstream.found:
+            apart = {
+                rows[0][at]: one.difference.relative_l2 * one.difference.norm
+                for at, one in examined.items()
+                if one.difference is not None
+            }
+            tolerances = with_upstream(replace(golden, table=tables[0]), tables[1], tolerances, apart)
     compared = {at: one for at, one in examined.items() if pairs[at].golden and pairs[at].actual}
     found = compared if elements is None else dict(elements)
     comparison = compare_tables(*tables, tolerances, approved=terms.against != RUN)
@@ -275,13 +287,16 @@ def _may_enlarge(table: StatsTable, read: Sequence[int], row: int, op_type: str)
     return far or (gone and op_type in _ADDING) or op_type in _CURVED
 
 
-def with_upstream(golden: Record, run: StatsTable, tolerances: Tolerances) -> Tolerances:
+def with_upstream(
+    golden: Record, run: StatsTable, tolerances: Tolerances, apart: Mapping[int, float] = MappingProxyType({})
+) -> Tolerances:
     """Return tolerances with the golden's edges upstream of each tensor.
 
     Args:
         golden: whose edges, types and sizes count.
-        run: which tells the types of operators.
+        run: which tells the types of operators, and how far inputs are from the golden's; its table for none.
         tolerances: of a preset for other numerics; any other stays as it is.
+        apart: the l2norm of the difference where elements were compared, by the golden's row.
     """
     if tolerances.preset not in WIDENED or EDGES not in golden.blocks:
         return tolerances
@@ -290,7 +305,20 @@ def with_upstream(golden: Record, run: StatsTable, tolerances: Tolerances) -> To
     own = zip(table.keys, table.op_types, strict=True)
     op_types = [told.get(sanitised_key(key), "") or op_type for key, op_type in own]
     edges = edges_of_lines(golden.blocks[EDGES], golden.path.name)
-    return replace(tolerances, upstream=Upstream.of(table, op_types, edges, tolerances.preset))
+    strayed = None if run is table else _strayed(table, run, apart)
+    return replace(tolerances, upstream=Upstream.of(table, op_types, edges, tolerances.preset, strayed))
+
+
+def _strayed(golden: StatsTable, run: StatsTable, apart: Mapping[int, float]) -> NDArray[np.float64]:
+    """Return the distance of a run's tensors from a golden's n, and of their means and norms: (n, 3)."""
+    pairs = Pairs.of(golden, run, align(golden.keys, run.keys))
+    found = np.full((len(golden), 3), np.nan)
+    found[pairs.here, 0] = distances(pairs)
+    found[[*apart], 0] = [*apart.values()]
+    columns = [STATISTICS.index(name) for name in ("avg", "l2norm")]
+    here, there = (side[:, columns] for side in (golden.values[pairs.here], run.values[pairs.there]))
+    found[pairs.here, 1:] = np.abs(there - here)
+    return found
 
 
 def seen_by(golden: Record, run: Record, terms: Terms) -> tuple[Record, tuple[str, ...]]:

@@ -132,6 +132,13 @@ def strayed_projections(pairs: Pairs, tolerances: Tolerances) -> Strayed:
     return Strayed(rows, found.distance[rows], allowed, found.scale[rows])
 
 
+def distances(pairs: Pairs) -> NDArray[np.float64]:
+    """Return the largest l2norm of the difference that projections allow for, (m,); NaN without these."""
+    judged = _judged(pairs)
+    found = _differences(pairs, judged)
+    return np.where(judged, np.where(found.changed, found.distance + found.slack, 0.0), np.nan)
+
+
 def _judged(pairs: Pairs) -> NDArray[np.bool_]:
     """Return a mask of pairs, (m,), of as many elements with projections on both sides."""
     golden, actual = pairs.golden.counts, pairs.actual.counts

@@ -307,7 +307,7 @@ class Tolerances:
         """The share of a tensor's elements that may be off by a rule's ``atol``: not all, of codes."""
         found = self.upstream.found.get(key)
         own = found is not None and rule.source.startswith(f"preset {self.preset}: ")
-        return found.turned or 1.0 if found is not None and own else 1.0
+        return found.share(rule.atol, self.upstream.counts[key]) if found is not None and own else 1.0
 
     def having(self, rules: Callable[[Rule], bool]) -> Tolerances:
         """The same with those of the rules only."""
