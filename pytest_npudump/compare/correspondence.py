@@ -463,7 +463,8 @@ def _with_names(golden: Record, renamed: Mapping[str, str]) -> Record:
     names = {_word(old): _word(new) for old, new in renamed.items()}
     blocks = dict(golden.blocks)
     for block in {EDGES, MODELS}.intersection(blocks) if names else ():
-        lines = [_renamed_words(line.split(" "), names) for line in blocks[block].splitlines()]
+        keys = block == EDGES
+        lines = [_renamed_words(line.split(" "), names, keys=keys) for line in blocks[block].splitlines()]
         blocks[block] = "".join(f"{' '.join(words)}\n" for words in lines)
     return replace(golden, blocks=blocks)
 
@@ -472,18 +473,16 @@ def _word(layer: str) -> str:
     return TensorKey(layer, "", 0).name_text
 
 
-def _renamed_words(words: Sequence[str], names: Mapping[str, str]) -> list[str]:
-    """Return a line of a block with other names: it begins with one, and keys of tensors have one."""
+def _renamed_words(words: Sequence[str], names: Mapping[str, str], *, keys: bool) -> list[str]:
+    """Return a line of a block with other names: it begins with one, and so do ports, if it has such."""
 
     def renamed(text: str) -> str:
         name, sign, turn = text.partition("#")
         return f"{names.get(name, name)}{sign}{turn}"
 
-    keys = [word.rpartition(":") for word in words[1:]]
-    return [
-        renamed(words[0]),
-        *(f"{renamed(name)}{colon}{slot}" if colon else slot for name, colon, slot in keys),
-    ]
+    ends = [word.rpartition(":") for word in words[1:]]
+    ports = (f"{renamed(name)}:{slot}" if colon else renamed(slot) for name, colon, slot in ends)
+    return [renamed(words[0]), *(ports if keys else words[1:])]
 
 
 def _layers(table: StatsTable) -> dict[str, None]:

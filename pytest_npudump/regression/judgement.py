@@ -25,7 +25,7 @@ from pytest_npudump.golden.stored_tensors import (
 from pytest_npudump.golden.variants import foreign, unsaid
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, layer_at
-from pytest_npudump.record.model_lines import ModelChange, change_of_models
+from pytest_npudump.record.model_lines import FILE, ModelChange, change_of_models, types_between
 from pytest_npudump.record.record import EMPTY, MODELS, Record, left_out_of
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, RunModels
@@ -135,7 +135,8 @@ def judge_run(
     if lacking and verdict == status.PASSED:
         verdict = status.ERROR
     models = _change_of_models(terms, golden, run)
-    if models is not None and (models.graph or models.operators) and comparison.failing and not terms.layers:
+    named = models is not None and (models.graph or models.operators or models.types)
+    if models is not None and named and comparison.failing and not terms.layers:
         models = _named_changes(models, golden, run, comparison, at_hand)
     sources, unread = sources_of(golden, comparison, at_hand, models)
     why = (terms.why,) if terms.why else ()
@@ -200,10 +201,14 @@ def _named_changes(
             ports = [sanitise(port.layer) for port in (*was, *now) if port is not None]
             text = TensorKey.parse(key).name_text
             rewired[text] = next((shown[port] for port in ports if port in shown), text)
-    told = bool(names[0] or names[1] or rewired)
+    types = types_between(*(side.blocks.get(MODELS, "") for side in (golden, run)))
+    types = {name: pair for name, pair in types.items() if sanitise(name.partition(FILE)[0]) in both}
+    told = bool(names[0] or names[1] or rewired or types)
+    attributes = dict.fromkeys((*models.attributes, *kept))
     return replace(
         models,
-        attributes=(*models.attributes, *(name for name in kept if name not in models.attributes)),
+        attributes=tuple(name for name in attributes if name not in types),
+        types=types,
         operators=(*names[0], *names[1]),
         removed=tuple(names[0]),
         rewired=rewired,

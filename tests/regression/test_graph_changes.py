@@ -42,7 +42,7 @@ def side(
     edges = Edges.of(
         [GraphNode(name, "", tuple(map(Port, ports.split()))) for name, ports in fed.items()], "m"
     )
-    models = f"#m.onnx {str(graph) * 16} graph{graph}\n{digests}"
+    models = f"#m.onnx {str(graph) * 16} graph{graph}=\n{digests}"
     blocks = {EDGES: lines_of(edges, fed), MODELS: models}
     return Record("t.py::t", {}, table, Path("t.yaml"), blocks=blocks), edges
 
@@ -77,6 +77,18 @@ OTHERWISE = {**FED, "add": "pool relu"}
         (OTHERWISE, "add", DIGESTS, "the connections of add changed", "add:output.0"),
         (FED, "pool add", DIGESTS, "the model's graph changed: ", "pool:output.0"),
         (
+            {
+                **{name: FED[name] for name in ("x", "conv")},
+                "Sub_1": "conv",
+                "pool": "Sub_1",
+                "add": "pool conv",
+            },
+            "pool add",
+            DIGESTS + "Sub_1 =Add QQQQ\n",
+            "operator relu was removed; operator Sub_1 was added",
+            "relu (removed), upstream of pool:output.0",
+        ),
+        (
             WITHOUT,
             "pool add",
             "conv AAAA wwwwww 0000\n",
@@ -103,6 +115,31 @@ def test_what_changed_in_a_graph_is_named(
     assert line.removeprefix("source:     ").startswith(source)
     headline = full_lines(result)[0]
     assert " mismatch: pool:output.0" in headline or " mismatch: add:output.0" in headline
+
+
+@pytest.mark.each(
+    ("lines", "changed", "source"),
+    [
+        ("Relu_1 =Elu\n", "the operator type of Relu_1 (Relu, now Elu) changed", "Relu_1:output.0; "),
+        ("Relu_1 =Elu QQQQ\n", "the operator type of Relu_1 (Relu, now Elu) changed", "Relu_1:output.0; "),
+        ("Relu_1 QQQQ\n", "the attributes of Relu_1 changed", "Relu_1:output.0; "),
+    ],
+)
+@pytest.mark.parametrize("named", [True, False])
+def test_another_type_is_told_from_other_attributes(
+    make_table: Callable[..., Any], lines: str, changed: str, source: str, *, named: bool
+) -> None:
+    name = "Relu_1" if named else "act"
+    golden, edges = side(
+        make_table, {"x": "", name: "x", "add": f"{name} x"}, "", "" if named else "act =Relu\n"
+    )
+    lines = lines.replace("Relu_1", name) if "=" in lines or named else "act =Relu QQQQ\n"
+    run, _ = side(make_table, {"x": "", name: "x", "add": f"{name} x"}, f"{name} add", lines, 2)
+    result = judge_run(Terms(), golden, run, at_hand=lambda _table: (edges, ()))
+    assert what_changed(result).startswith(changed.replace("Relu_1", name))
+    assert ("type" in changed) is (";" not in what_changed(result))
+    (line,) = (line for line in full_lines(result) if line.startswith("source: "))
+    assert line.removeprefix("source:     ").startswith(source.replace("Relu_1", name))
 
 
 def test_an_attribute_upstream_that_no_statistic_shows_is_the_source(make_table: Callable[..., Any]) -> None:
