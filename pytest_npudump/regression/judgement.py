@@ -110,6 +110,14 @@ def judge_run(
     )
     sides = replace(golden, tensors=at_golden), replace(run, tensors=run.tensors if at_golden else ())
     comparison = judge(*sides, terms)
+    renamed: Mapping[str, str] = {}
+    if comparison.count(MISSING) and comparison.count(EXTRA) and terms.names is None and not terms.layers:
+        from pytest_npudump.compare.correspondence import renamed_layers, with_names  # noqa: PLC0415 - rare
+
+        after = at_hand(comparison.actual)[0] if at_hand is not None else edges_of(run)
+        if renamed := renamed_layers(golden, run, (edges_of(golden), after)):
+            golden, sides = with_names(golden, renamed), (with_names(sides[0], renamed), sides[1])
+            comparison = judge(*sides, terms)
     for at, (unread, *_) in comparison.unreadable.items():
         here, there = comparison.alignment.golden[at], comparison.alignment.actual[at]
         key = key_at(comparison.golden, comparison.actual, int(here), int(there))
@@ -127,6 +135,7 @@ def judge_run(
         *problems_of(terms, judged, known),
         *_not_approved(terms, comparison),
         *lost,
+        *_renamed(renamed),
         *_changes(comparison, changes, following),
     )
     if not problems and comparison.nothing_judged:
@@ -155,6 +164,14 @@ def judge_run(
         idle_rules=_idle_rules(terms, comparison),
         models=models,
     )
+
+
+def _renamed(layers: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the problem that layers of other names are."""
+    if not layers:
+        return ()
+    names = first_of(f"{layer} -> {name}" for layer, name in layers.items())
+    return (said("renamed in the model, and compared under the new name: {names}", names=names),)
 
 
 def _change_of_models(terms: Terms, golden: Record, run: Record) -> ModelChange | None:
