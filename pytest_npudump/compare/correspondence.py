@@ -39,7 +39,7 @@ import math
 import re
 import shutil
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cache, reduce
 from itertools import product
@@ -55,11 +55,16 @@ from pytest_npudump.dump.stats.tensor import payload_stats
 from pytest_npudump.dump.table import STATISTICS, StatsTable, layer_of, shape_of
 from pytest_npudump.errors import RequestError, said
 from pytest_npudump.language.text import first_of
+from pytest_npudump.record.edges import SEVERAL, UNKNOWN
+from pytest_npudump.record.model_lines import FILE, TYPED, implied_type, is_typed
 from pytest_npudump.record.record import EDGES, MODELS, Record, rows_of
+from pytest_npudump.record.rows import by_name
 from pytest_npudump.storage import safeyaml
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from pytest_npudump.record.edges import Edges, Port
 
     Shape = tuple[int, ...]
 
@@ -410,6 +415,81 @@ def implied(golden: Record, run: Record) -> Correspondence | None:
     return Correspondence() if ranks[0] != ranks[1] and (typed or alone) else None
 
 
+def with_names(golden: Record, renamed: Mapping[str, str]) -> Record:
+    """Return a golden under other names of layers, given by its own."""
+    return _applied(_with_names(golden, renamed), _joined_rows(golden, renamed, {}))
+
+
+def renamed_layers(golden: Record, run: Record, edges: tuple[Edges, Edges]) -> dict[str, str]:
+    """Return the layers of which a run's model has nothing but the name otherwise, by the golden's.
+
+    Their type, digests, inputs, readers, and types and shapes of tensors are the same, and no other layer
+    that only one side has is like them. None of models whose types are unknown, nor of several models.
+
+    Args:
+        golden: what counts.
+        run: what is judged.
+        edges: of both.
+    """
+    blocks = [side.blocks.get(MODELS, "") for side in (golden, run)]
+    if not all(map(is_typed, blocks)) or any(f"{FILE}model=" in block for block in blocks):
+        return {}
+    here, there = (_placed(*side) for side in zip((golden, run), edges, strict=True))
+    lost, new = [name for name in here if name not in there], [name for name in there if name not in here]
+    alike, others = Counter(here[name] for name in lost), Counter(there[name] for name in new)
+    by_place = {there[name]: name for name in new}
+    found: dict[str, str] = {}
+
+    def renamed(place: _Place) -> _Place:
+        ports = (port and replace(port, layer=found.get(port.layer, port.layer)) for port in place.ports)
+        return place._replace(ports=tuple(ports))
+
+    for name in lost:
+        place = renamed(here[name])
+        if place.known and alike[here[name]] == others[place] == 1:
+            found[name] = by_place[place]
+    for name, place in here.items():
+        now = there.get(found.get(name, name))
+        if now is not None and now.ports != renamed(place).ports:
+            found = {
+                was: new
+                for was, new in found.items()
+                if was not in {port.layer for port in place.ports if port}
+            }
+    raw = [{sanitise(layer): layer for layer in _layers(side.table)} for side in (golden, run)]
+    return {raw[0][was]: raw[1][now] for was, now in found.items()}
+
+
+class _Place(NamedTuple):
+    """A layer without its name: the operator's type and digests, its tensors, and what feeds it."""
+
+    op_type: str
+    digests: tuple[str, ...]
+    tensors: tuple[tuple[str, str, str], ...]
+    ports: tuple[Port | None, ...]
+
+    @property
+    def known(self) -> bool:
+        return bool(self.op_type) and not {UNKNOWN, SEVERAL}.intersection(self.ports)
+
+
+def _placed(record: Record, edges: Edges) -> dict[str, _Place]:
+    """Return the layers by their names in file names."""
+    tensors: defaultdict[str, list[tuple[str, str, str]]] = defaultdict(list)
+    table = record.table
+    for text, dtype, shape in zip(table.keys, table.dtypes, table.shapes, strict=True):
+        key = TensorKey.parse(text)
+        tensors[key.layer].append((str(replace(key, layer="")), dtype, shape))
+    feeds, lines, found = edges.restricted(tensors).feeds, by_name(record.blocks[MODELS]), dict[str, _Place]()
+    for layer, held in tensors.items():
+        words = lines.get(_word(layer), "").split(" ")[1:]
+        op_type = words.pop(0)[1:] if words and words[0][0] == TYPED else implied_type(_word(layer))
+        ports = feeds.get(sanitise(layer), (UNKNOWN,))
+        own = (port and replace(port, layer=sanitise(port.layer)) for port in ports)
+        found[sanitise(layer)] = _Place(op_type, tuple(words), tuple(held), tuple(own))
+    return found
+
+
 def with_own_copies(golden: Record, run: Record) -> tuple[Record, frozenset[str]]:
     """Return a golden with the run's first copy in place of those that only the run has, and their keys.
 
@@ -471,7 +551,8 @@ def _with_names(golden: Record, renamed: Mapping[str, str]) -> Record:
     names = {_word(old): _word(new) for old, new in renamed.items()}
     blocks = dict(golden.blocks)
     for block in {EDGES, MODELS}.intersection(blocks) if names else ():
-        lines = [_renamed_words(line.split(" "), names) for line in blocks[block].splitlines()]
+        keys = block == EDGES
+        lines = [_renamed_words(line.split(" "), names, keys=keys) for line in blocks[block].splitlines()]
         blocks[block] = "".join(f"{' '.join(words)}\n" for words in lines)
     return replace(golden, blocks=blocks)
 
@@ -480,18 +561,16 @@ def _word(layer: str) -> str:
     return TensorKey(layer, "", 0).name_text
 
 
-def _renamed_words(words: Sequence[str], names: Mapping[str, str]) -> list[str]:
-    """Return a line of a block with other names: it begins with one, and keys of tensors have one."""
+def _renamed_words(words: Sequence[str], names: Mapping[str, str], *, keys: bool) -> list[str]:
+    """Return a line of a block with other names: it begins with one, and so do ports, if it has such."""
 
     def renamed(text: str) -> str:
         name, sign, turn = text.partition("#")
         return f"{names.get(name, name)}{sign}{turn}"
 
-    keys = [word.rpartition(":") for word in words[1:]]
-    return [
-        renamed(words[0]),
-        *(f"{renamed(name)}{colon}{slot}" if colon else slot for name, colon, slot in keys),
-    ]
+    ends = [word.rpartition(":") for word in words[1:]]
+    ports = (f"{renamed(name)}:{slot}" if colon else renamed(slot) for name, colon, slot in ends)
+    return [renamed(words[0]), *(ports if keys else words[1:])]
 
 
 def _layers(table: StatsTable) -> dict[str, None]:

@@ -210,7 +210,7 @@ def _changed_alone(golden: Record, run: Record, terms: Terms, comparison: Compar
     if not (own and told and comparison.differing):
         return frozenset()
     change = change_of_models(golden.blocks.get(MODELS, ""), run.blocks.get(MODELS, ""))
-    if change is None or change.attributes or change.operators or change.graph:
+    if change is None or change.attributes or change.types or change.operators or change.graph:
         return frozenset()
     if change.read != ALL and not (change.read == WEIGHTS and change.weights):
         return frozenset()

@@ -22,6 +22,7 @@ from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.store import KEY, SOURCES
 from pytest_npudump.golden.variants import VARIANTS
 from pytest_npudump.record import rows
+from pytest_npudump.record.edges import key_of_port
 from pytest_npudump.record.model_lines import FILE
 from pytest_npudump.record.noise import CALIBRATION, REPEATS, Repeats, repeats_of
 from pytest_npudump.record.record import (
@@ -367,7 +368,7 @@ class _Merge:
         for layer in dict.fromkeys([*kept, *blocks.ours, *blocks.theirs]):
             line = joined(*_at(blocks, layer))
             told = f"{line.ours} {line.theirs}" if isinstance(line, Conflict) else line or ""
-            if gone.isdisjoint(map(_layer, (f"{layer}:", *told.split()))):
+            if gone.isdisjoint(map(_layer, (f"{layer}:", *map(key_of_port, told.split())))):
                 yield layer, line
 
     def _models(self) -> Iterator[tuple[str, Any]]:

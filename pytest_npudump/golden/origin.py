@@ -243,8 +243,9 @@ def _models(before: Record, after: Record) -> str:
     found = change_of_models(before.blocks[MODELS], after.blocks[MODELS])
     if found is None:
         return MODELS
-    parts = (("weights", found.weights), ("attributes", found.attributes), ("operators", found.operators))
-    told = [f"{what} of {first_of(names)}" for what, names in (*parts, ("inputs", found.fed)) if names]
+    parts = ("weights", "attributes", "types", "operators")
+    told = [f"{what} of {first_of(names)}" for what in parts if (names := getattr(found, what))]
+    told += [f"inputs of {first_of(found.fed)}"] if found.fed else []
     words = "; ".join(told) or first_of(found.files)
     return f"{MODELS}: {words}" if words else MODELS
 

@@ -31,7 +31,7 @@ from pytest_npudump.graph.model_files import MODEL_DEF, fields, partitions, vari
 from pytest_npudump.onnxmodels.graph import branches, names_of
 from pytest_npudump.onnxmodels.loaded_files import model_digest
 from pytest_npudump.onnxmodels.sessions import onnx, read_model
-from pytest_npudump.record.model_lines import FILE, NONE, PARAMETERS
+from pytest_npudump.record.model_lines import FILE, NONE, PARAMETERS, TYPED, implied_type
 from pytest_npudump.record.rows import by_name
 from pytest_npudump.storage.regular_file import open_regular
 
@@ -72,7 +72,7 @@ def model_lines(paths: Sequence[Path], known: str = "") -> str:
         with suppress(NpudumpError, RecursionError):
             graph, found = _of_model(path, digest)
         model = f"{FILE}model={_word(path.stem)}" if len(digests) > 1 else ""
-        files.append(f"{names[path]} {digest} {graph}\n")
+        files.append(f"{names[path]} {digest} {graph}{TYPED * (graph != NONE)}\n")
         operators += [f"{_word(name)}{model} {words}\n" for name, words in found]
     return "".join(line for line in (*files, *operators) if line[:-1].isprintable())
 
@@ -116,15 +116,15 @@ def _long(*parts: Buffer) -> bytes:
 
 @lru_cache(maxsize=16)
 def _of_model(path: Path, digest: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Return the digest of a model's graph, and the name and digests of each operator that has any."""
+    """Return the digest of a model's graph, and each operator's name and the rest of its line."""
     del digest  # of the content that is read
     if path.suffix == ".om":
         graph, found = _of_om(path)
     else:
         model = read_model(path)
         graph, found = _OnnxContent(model, path.parent).digests()
-    lines = [(name, _operator_words(one)) for name, one in found]
-    return graph, tuple((name, words) for name, words in lines if words != NONE)
+    lines = [(name, _words(name, one)) for name, one in found]
+    return graph, tuple((name, words) for name, words in lines if words)
 
 
 class _Weight(NamedTuple):
@@ -135,11 +135,19 @@ class _Weight(NamedTuple):
 
 
 class _Content(NamedTuple):
-    """Content of an operator: all but weights as bytes, its weights, and how a compiler put these."""
+    """Content of an operator: all but weights as bytes, weights, how a compiler put these; its type."""
 
     others: tuple[bytes, ...] = ()
     weights: tuple[_Weight, ...] = ()
     forms: tuple[bytes, ...] = ()
+    kind: str = ""
+
+
+def _words(name: str, content: _Content) -> str:
+    """Return what a line has of an operator behind its name."""
+    digests, kind = _operator_words(content), _word(content.kind)
+    kind = f"{TYPED}{kind}" if kind and kind != implied_type(_word(name)) else ""
+    return " ".join(filter(None, (kind, digests if digests != NONE else "")))
 
 
 def _operator_words(content: _Content) -> str:
@@ -249,7 +257,7 @@ class _OnnxContent:
             ports += sorted(made[name] for name in reached if name in made)
             structure = _long(_domain(node).encode(), node.op_type.encode(), *ports)
             made |= {name: structure + str(slot).encode() for slot, name in enumerate(node.output) if name}
-            yield structure, _Content(tuple(others), tuple(weights))
+            yield structure, _Content(tuple(others), tuple(weights), kind=node.op_type)
 
     def _bodies(
         self, node: Any, constants: Mapping[str, Any], outside: set[str]
@@ -469,12 +477,17 @@ class _OmContent:
             others = [*self._plain(attributes)]
             outputs = (repr(self._form(place)).encode() for place in parts[34])
             made[name] = _long(kind, *outputs, *ports, *(others if kind == _DATA else ()))
-            if weights or (others and kind != _DATA):
+            if kind != _DATA or weights:
                 text = name.decode("utf-8", "replace")
                 forms, tensors = zip(*weights, strict=True) if weights else ((), ())
                 # A static part stands in the whole graph, too.
-                both = zip(found.get(text, _Content()), (tuple(others), tensors, forms), strict=True)
-                found[text] = _Content(*(tuple(dict.fromkeys(before + own)) for before, own in both))
+                before = found.get(text, _Content())
+                found[text] = _Content(
+                    tuple(dict.fromkeys(before.others + tuple(others))),
+                    tuple(dict.fromkeys(before.weights + tensors)),
+                    tuple(dict.fromkeys(before.forms + forms)),
+                    kind.decode("utf-8", "replace"),
+                )
         return _long(*sorted(made.values()))
 
     def _read(self, place: Place, *wanted: int) -> Mapping[int, list[Place]]:

@@ -274,6 +274,8 @@ def _unknown_from(
     }
 
 
+_FIRST = ":output.0"
+"""End of a key that lines leave out, unless the rest is a mark, or ends as keys do."""
 _MARKS: Mapping[Port | None, str] = MappingProxyType({None: "-", UNKNOWN: "?", SEVERAL: "*"})
 _MEANT: Mapping[str, Port | None] = MappingProxyType({word: port for port, word in _MARKS.items()})
 
@@ -292,12 +294,22 @@ def lines_of(edges: Edges, layers: Collection[str]) -> str:
             ports = (
                 _MARKS[port]
                 if port is None or port in _MARKS
-                else str(TensorKey(port.layer, "output", port.slot, port.turn))
+                else _shortened(str(TensorKey(port.layer, "output", port.slot, port.turn)))
                 for port in found[name]
             )
             key = TensorKey(layer, "", 0, 0 if name in raw else int(name.partition(_TURN)[2]))
             lines.append(" ".join([key.name_text + key.qualifiers_text, SIGN, *ports]))
     return "".join(f"{line}\n" for line in lines if line.isprintable())
+
+
+def _shortened(key: str) -> str:
+    name = key.removesuffix(_FIRST)
+    return key if ":" in name or name in _MEANT else name
+
+
+def key_of_port(word: str) -> str:
+    """Return the key of an output in the line of an operator that reads it."""
+    return word if ":" in word else f"{word}{_FIRST}"
 
 
 @lru_cache(maxsize=1)
@@ -311,7 +323,7 @@ def edges_of_lines(text: str, told_by: str) -> Edges:
     nodes = []
     for line in text.splitlines():
         name, _, *words = line.split(" ")
-        keys = [word if word in _MEANT else TensorKey.parse(word) for word in words]
+        keys = [word if word in _MEANT else TensorKey.parse(key_of_port(word)) for word in words]
         ports = [_MEANT[one] if isinstance(one, str) else Port(one.layer, one.slot, one.turn) for one in keys]
         key = TensorKey.parse(f"{name}:output.0")
         nodes.append(GraphNode(key.layer, "", tuple(ports), key.turn))

@@ -3,12 +3,16 @@
 A line of a file has its name behind ``#``, the digest of all its bytes, and one of which operator feeds
 which, ``-`` where nothing of the file is known but its bytes. A line of an operator has digests of its
 attributes and of its weights, and of the weights without the order along their first and second axis, so that
-channels in another order are told from other weights. Operators without attributes and weights have no line::
+channels in another order are told from other weights. A type stands behind ``=`` where the operator's name
+does not imply it (:func:`implied_type`). An operator of which there is nothing to say has no line::
 
-    #classifier.onnx 1xJ0cYb2l8sQfA9z 7QmT3r
+    #classifier.onnx 1xJ0cYb2l8sQfA9z 7QmT3r=
     Conv@21 Ab3d Qz81kP x7Yt kL0m
     BatchNormalization@22 - 4fWq0e p-Zr
     MaxPool@4 9s_Q
+    activation =Relu
+
+The line of a file ends with ``=`` if types are known: they are not in goldens of earlier versions.
 
 Of an om, whose attributes are told in part, a second digest stands behind the first one without a space, of
 types, shapes and layouts of the weights: those that the compiler has put otherwise are not compared. Of torch
@@ -40,10 +44,14 @@ FED = ".fed"
 SEVERAL = 16 * "-"
 """Digest of a file where a golden's layers are of several."""
 ALL, WEIGHTS, NOTHING = "all", "weights", "nothing"
-_FILE_LINE = re.compile(r"#\S+ [\w-]{16} (?:-|[\w-]{6})")
+TYPED = "="
+"""Precedes the type of an operator, and ends the line of a file whose operators' types are known."""
+_FILE_LINE = re.compile(r"#\S+ [\w-]{16} (?:-|[\w-]{6}=?)")
 _OPERATOR_LINE = re.compile(
-    r"[^\s#]+(?:#model=[^\s#]+)? (?:-|(?:[\w-]{4}){1,2})(?: [\w-]{6}(?: [\w-]{4}){0,2})?"
+    r"[^\s#]+(?:#model=[^\s#]+)?(?= )(?: =[^\s#]+)?"
+    r"(?: (?:-|(?:[\w-]{4}){1,2})(?: [\w-]{6}(?: [\w-]{4}){0,2})?)?"
 )
+_CAPITALISED = re.compile(r"(?<![A-Za-z0-9])[A-Z][A-Za-z0-9]*")
 _ATTRIBUTES, _FORM = slice(4), slice(4, None)
 """Places of digests in the first word of an operator."""
 _EXACT, _BY_AXIS = slice(1, 2), slice(2, None)
@@ -75,10 +83,11 @@ class ModelChange:
         weights: operators whose weights are others.
         permuted: those of them whose weights are in another order along an axis, each with the axis.
         attributes: operators whose attributes are others.
+        types: operators of another type, each with the golden's and its own.
         operators: operators that are new or gone.
         removed: those of them that are gone.
         rewired: operators that other ones feed, each with the removed or added operator of these, or itself.
-        graph: whether operators feed others, or are of other types or versions, and none is new or gone.
+        graph: whether operators feed others, or are of other versions or types, and none of these is named.
         weighted: number of operators with weights in the run.
         read: what the files tell besides their bytes: :data:`ALL`; :data:`WEIGHTS`, with the graph and some
             attributes, of oms; :data:`PARAMETERS` of a model in no file; or :data:`NOTHING`.
@@ -90,6 +99,7 @@ class ModelChange:
     weights: tuple[str, ...] = ()
     permuted: Mapping[str, int] = field(default_factory=dict)
     attributes: tuple[str, ...] = ()
+    types: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     operators: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     rewired: Mapping[str, str] = field(default_factory=dict)
@@ -100,19 +110,20 @@ class ModelChange:
     mixed: bool = False
 
     def names(self, operator: str) -> bool:
-        """Return whether the weights, attributes or connections of an operator are others."""
-        return operator in self.weights or operator in self.attributes or operator in self.rewired
+        """Return whether the weights, attributes, type or connections of an operator are others."""
+        return any(operator in told for told in (self.weights, self.attributes, self.types, self.rewired))
 
     @property
     def altered(self) -> Mapping[str, str]:
         """Return each operator that changed, or that such a one feeds, with the one that changed."""
         added = (name for name in self.operators if name not in self.removed)
-        return {**{name: name for name in (*self.weights, *self.attributes, *added)}, **self.rewired}
+        own = (*self.weights, *self.attributes, *self.types, *added)
+        return {**{name: name for name in own}, **self.rewired}
 
     @property
     def changed(self) -> bool:
         """Return whether the models are known to compute something else: other files alone may not."""
-        told = (self.weights, self.attributes, self.operators, self.rewired, self.graph)
+        told = (self.weights, self.attributes, self.types, self.operators, self.rewired, self.graph)
         return any(told) or (bool(self.files) and self.read == NOTHING)
 
     @property
@@ -122,9 +133,9 @@ class ModelChange:
 
     def summary(self) -> dict[str, Any]:
         """Return the numbers of what differs, and the first operator or file that does."""
-        names = ("weights", "permuted", "attributes", "operators")
+        names = ("weights", "permuted", "attributes", "types", "operators")
         counts = {name: len(getattr(self, name)) for name in names}
-        named = (*self.weights, *self.attributes, *self.operators, *self.rewired, *self.files)
+        named = (*self.weights, *self.attributes, *self.types, *self.operators, *self.rewired, *self.files)
         first = next(iter(named), None)
         told = {"same_file": self._same_file, "changed": self.changed, "first": first}
         return {**told, "graph": self.graph, **counts, "fed": len(self.fed)}
@@ -150,6 +161,41 @@ def change_of_models(golden: str, run: str) -> ModelChange | None:
     return replace(found, fed=fed)
 
 
+def is_typed(block: str) -> bool:
+    """Return whether a block knows the types of its models' operators."""
+    files = [line for line in parted(block)[0].splitlines() if line[0] == FILE]
+    return bool(files) and all(line.endswith(TYPED) for line in files)
+
+
+def implied_type(name: str) -> str:
+    """Return the type that an operator's name implies: its last word with a capital; "" without any."""
+    words: list[str] = _CAPITALISED.findall(name.partition(FILE)[0])
+    return words[-1] if words else ""
+
+
+def types_between(golden: str, run: str, *, certain: bool = False) -> dict[str, tuple[str, str]]:
+    """Return the operators of other types, each with the golden's and the run's; none where some are unknown.
+
+    Names that are numbers stand for others once an operator is added: they are not told.
+
+    Args:
+        golden: the golden's block.
+        run: the run's.
+        certain: whether to leave out operators of which a block has no line: that side's model may lack them.
+    """
+    sides = [by_name(block) for block in (golden, run)]
+    if not (is_typed(golden) and is_typed(run)):
+        return {}
+    found = {}
+    for name in (name for name in {**sides[1], **sides[0]} if name[0] != FILE):
+        words = [side[name].split(" ")[1] if name in side else "" for side in sides]
+        was, now = (word[1:] if word[:1] == TYPED else implied_type(name) for word in words)
+        if was and now and was != now and not (certain and "" in words):
+            found[name] = was, now
+    before, after = (Counter(pair[at] for pair in found.values()) for at in (0, 1))
+    return found if (before - after).total() == len(found) else {}
+
+
 def fed_otherwise_in(before: str, after: str) -> tuple[str, ...]:
     """Return the models that were given other values, of the lines of what both sides' were given."""
     given = [by_name(before), by_name(after)]
@@ -172,7 +218,8 @@ def fed_line(name: str, digests: Iterable[bytes]) -> str:
 
 def _change_of_files(golden: str, run: str) -> ModelChange | None:
     sides = [by_name(block) for block in (golden, run)]
-    split = [{name: line.split(" ")[1:] for name, line in side.items()} for side in sides]
+    types = types_between(golden, run, certain=True)
+    split = [{name: _digests(line) for name, line in side.items()} for side in sides]
     files = [{name[1:]: words for name, words in side.items() if name[0] == FILE} for side in split]
     formats = {name.rpartition(".")[2] for side in files for name in side}
     if not all(files) or len(formats) > 1:
@@ -188,8 +235,9 @@ def _change_of_files(golden: str, run: str) -> ModelChange | None:
     read = PARAMETERS if formats == {PARAMETERS[1:]} else ALL
     if not others:
         return ModelChange(read=read)
-    old, new = ({name: words for name, words in side.items() if name[0] != FILE} for side in split)
-    graphs = [sorted(graph for _, graph in side.values()) for side in files]
+    old, new = ({name: words for name, words in side.items() if words and name[0] != FILE} for side in split)
+    graphs = [sorted(graph.rstrip(TYPED) for _, graph in side.values()) for side in files]
+    types = types if graphs[0] != graphs[1] else {}
     common = dict.fromkeys(name for name in new if name in old)
     changed = [name for name in common if old[name] != new[name]]
     # Where the graph is another one, operators without names of their own go by others' names.
@@ -225,12 +273,13 @@ def _change_of_files(golden: str, run: str) -> ModelChange | None:
     attributes = [name for name, (was, now) in pairs.items() if was[0][_ATTRIBUTES] != now[0][_ATTRIBUTES]]
     known = tuple(name for name in others if files[0].get(name, ("",))[0] != SEVERAL)
     weighted = sum(bool(words[_EXACT]) for words in new.values())
-    attributes += given
+    attributes = [name for name in (*attributes, *given) if name not in types]
+    operators = [[name for name in names if name not in types] for names in operators]
     found = ModelChange(known, weighted=weighted, mixed=known != others)
     if NONE in (*graphs[0], *graphs[1]):
         return found
     read = WEIGHTS if formats == {"om"} else read
-    found = replace(found, read=read, graph=graphs[0] != graphs[1] and not any(operators))
+    found = replace(found, read=read, graph=graphs[0] != graphs[1] and not any((*operators, types)))
     permuted = {
         name: axis
         for name in reversed(weights)
@@ -242,9 +291,14 @@ def _change_of_files(golden: str, run: str) -> ModelChange | None:
         weights=tuple(weights),
         permuted={name: permuted[name] for name in weights if name in permuted},
         attributes=tuple(attributes),
+        types=types,
         operators=tuple(dict.fromkeys(operators[0] + operators[1])),
         removed=tuple(operators[0]),
     )
+
+
+def _digests(line: str) -> list[str]:
+    return [word for word in line.split(" ")[1:] if word[0] != TYPED]
 
 
 def model_files_of(block: str) -> tuple[str, ...]:
@@ -271,7 +325,8 @@ def model_lines_of(before: str, run: str, layers: Collection[str]) -> str:
         if name.endswith(FED):
             del kept[name]
         else:
-            kept[name] = " ".join((name, SEVERAL, kept[name].rpartition(" ")[2]))
+            graph, own = (side.get(name, "").rpartition(" ")[2] for side in (kept, sides[1]))
+            kept[name] = " ".join((name, SEVERAL, graph if own[-1:] == TYPED else graph.rstrip(TYPED)))
     return "".join(
         f"{line}\n" for line in ({**kept, **{n: sides[1][n] for n in sides[1] if n in chosen[1]}}).values()
     )

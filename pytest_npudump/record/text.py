@@ -230,7 +230,10 @@ def _bad_golden(path: Path, line: int, reason: str) -> GoldenError:
     )
 
 
-_LINE = re.compile(r"[^\s#]+(?:#turn=\d{1,9})? <(?: (?:[-?*]|[^\s#]+(?:#turn=\d{1,9})?:output\.\d{1,9}))*")
+_LINE = re.compile(
+    r"[^\s#]+(?:#turn=\d{1,9})? <"
+    r"(?: (?:[-?*]|[^\s#:]+(?:#turn=\d{1,9})?|[^\s#]+(?:#turn=\d{1,9})?:output\.\d{1,9}))*"
+)
 
 
 def check_edge_lines(block: str) -> None:
@@ -242,7 +245,7 @@ def check_edge_lines(block: str) -> None:
     found = block.splitlines()
     for row, line in enumerate(found):
         if not _LINE.fullmatch(line):
-            raise RowError(row, f"{line[:120]!r} is no edge, expected such as: relu1 < conv1:output.0")
+            raise RowError(row, f"{line[:120]!r} is no edge, expected such as: relu1 < conv1")
     names = [line.partition(" ")[0] for line in found]
     if len(set(names)) < len(names):
         row = next(row for row, name in enumerate(names) if name in names[:row])

@@ -1,7 +1,7 @@
 """Choice between tensors and statistics for a golden where the test has none: small ones, at little time.
 
 A recording runs the test with statistics. If its tensors fit a budget it runs with these too, and that run is
-the one that is recorded, unless it took much longer, and so did a second one. Its statistics are kept in as
+the one that is recorded, unless it took 1.3 times as long and a second more, and so did a second one. Its statistics are kept in as
 many digits as a device prints, with rounded projections in a short column. What was chosen stands in the
 golden, for all runs to come; an update does not choose anew.
 """
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 
 _SLOWER, _SECONDS = 1.3, 1.0
-"""A run with tensors may take this many times as long as one with statistics, and so many seconds more."""
+"""A run with tensors may take this many times as long as one with statistics, and so many seconds more.
+
+Tests that pass pay it in each run. The seconds are for what a process does once, such as imports.
+"""
 
 
 def may_take_tensors(case: Case, first: Result) -> bool:

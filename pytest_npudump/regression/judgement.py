@@ -25,7 +25,7 @@ from pytest_npudump.golden.stored_tensors import (
 from pytest_npudump.golden.variants import foreign, unsaid
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, layer_at
-from pytest_npudump.record.model_lines import ModelChange, change_of_models
+from pytest_npudump.record.model_lines import FILE, ModelChange, change_of_models, types_between
 from pytest_npudump.record.record import EMPTY, MODELS, Record, left_out_of
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, RunModels
@@ -110,6 +110,14 @@ def judge_run(
     )
     sides = replace(golden, tensors=at_golden), replace(run, tensors=run.tensors if at_golden else ())
     comparison = judge(*sides, terms)
+    renamed: Mapping[str, str] = {}
+    if comparison.count(MISSING) and comparison.count(EXTRA) and terms.names is None and not terms.layers:
+        from pytest_npudump.compare.correspondence import renamed_layers, with_names  # noqa: PLC0415 - rare
+
+        after = at_hand(comparison.actual)[0] if at_hand is not None else edges_of(run)
+        if renamed := renamed_layers(golden, run, (edges_of(golden), after)):
+            golden, sides = with_names(golden, renamed), (with_names(sides[0], renamed), sides[1])
+            comparison = judge(*sides, terms)
     for at, (unread, *_) in comparison.unreadable.items():
         here, there = comparison.alignment.golden[at], comparison.alignment.actual[at]
         key = key_at(comparison.golden, comparison.actual, int(here), int(there))
@@ -127,6 +135,7 @@ def judge_run(
         *problems_of(terms, judged, known),
         *_not_approved(terms, comparison),
         *lost,
+        *_renamed(renamed),
         *_changes(comparison, changes, following),
     )
     if not problems and comparison.nothing_judged:
@@ -135,7 +144,8 @@ def judge_run(
     if lacking and verdict == status.PASSED:
         verdict = status.ERROR
     models = _change_of_models(terms, golden, run)
-    if models is not None and (models.graph or models.operators) and comparison.failing and not terms.layers:
+    named = models is not None and (models.graph or models.operators or models.types)
+    if models is not None and named and comparison.failing and not terms.layers:
         models = _named_changes(models, golden, run, comparison, at_hand)
     sources, unread = sources_of(golden, comparison, at_hand, models)
     why = (terms.why,) if terms.why else ()
@@ -154,6 +164,14 @@ def judge_run(
         idle_rules=_idle_rules(terms, comparison),
         models=models,
     )
+
+
+def _renamed(layers: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the problem that layers of other names are."""
+    if not layers:
+        return ()
+    names = first_of(f"{layer} -> {name}" for layer, name in layers.items())
+    return (said("renamed in the model, and compared under the new name: {names}", names=names),)
 
 
 def _change_of_models(terms: Terms, golden: Record, run: Record) -> ModelChange | None:
@@ -200,10 +218,14 @@ def _named_changes(
             ports = [sanitise(port.layer) for port in (*was, *now) if port is not None]
             text = TensorKey.parse(key).name_text
             rewired[text] = next((shown[port] for port in ports if port in shown), text)
-    told = bool(names[0] or names[1] or rewired)
+    types = types_between(*(side.blocks.get(MODELS, "") for side in (golden, run)))
+    types = {name: pair for name, pair in types.items() if sanitise(name.partition(FILE)[0]) in both}
+    told = bool(names[0] or names[1] or rewired or types)
+    attributes = dict.fromkeys((*models.attributes, *kept))
     return replace(
         models,
-        attributes=(*models.attributes, *(name for name in kept if name not in models.attributes)),
+        attributes=tuple(name for name in attributes if name not in types),
+        types=types,
         operators=(*names[0], *names[1]),
         removed=tuple(names[0]),
         rewired=rewired,

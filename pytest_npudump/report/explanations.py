@@ -250,7 +250,7 @@ def _possible(models: ModelChange | None, *, call: bool, matched: bool) -> list[
     """
     found = [] if matched else [mark("inputs")]
     read = models.read if models is not None else NOTHING
-    graph = models is None or models.graph or bool(models.operators or models.rewired)
+    graph = models is None or models.graph or bool(models.types or models.operators or models.rewired)
     if call or graph or read not in {ALL, WEIGHTS}:
         found.append(mark("type"))
     if read == NOTHING:

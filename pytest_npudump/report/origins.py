@@ -206,6 +206,8 @@ def _alteration(models: ModelChange, operator: str) -> str:
     """Describe in a word or two how an operator changed."""
     if operator in models.operators:
         return _("removed") if operator in models.removed else _("added")
+    if operator in models.types:
+        return _("type changed")
     if operator in models.weights:
         return _("weights changed")
     return _("attributes changed") if operator in models.attributes else _("connections changed")
@@ -234,6 +236,8 @@ def _model_changes(models: ModelChange, most: int | None, *, counts: bool) -> It
     moved = [axis.format(name=name, axis=at) for name, at in models.permuted.items()]
     gone, added = models.removed, [name for name in models.operators if name not in models.removed]
     rewired = [name for name, cause in models.rewired.items() if cause == name]
+    typed = _("{name} ({before}, now {now})")
+    types = [typed.format(name=name, before=was, now=now) for name, (was, now) in models.types.items()]
     share = ngettext(
         " ({count} of {weighted} operator with weights)",
         " ({count} of {weighted} operators with weights)",
@@ -242,6 +246,7 @@ def _model_changes(models: ModelChange, most: int | None, *, counts: bool) -> It
     for names, words in (
         (weights, _("the weights of {names} changed{share}")),
         (moved, _("the weight channels of {names} are permuted{share}")),
+        (types, _("the operator type of {names} changed")),
         (models.attributes, _("the attributes of {names} changed")),
         (gone, ngettext("operator {names} was removed", "operators {names} were removed", len(gone))),
         (added, ngettext("operator {names} was added", "operators {names} were added", len(added))),

@@ -356,7 +356,12 @@ def _chosen_rows(
 
 
 _NOTHING = "-"
-_ANEW = said("--npudump-update-golden, or =calibrate, measures it")
+
+
+def _anew(before: Record) -> str:
+    """Return the way to measure what is not known: an update without a calibration would remove one."""
+    option = "--npudump-update-golden" + "=calibrate" * (CALIBRATION in before.extra)
+    return said("{option} measures it", option=option)
 
 
 def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple[str, ...]]:
@@ -391,26 +396,27 @@ def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple
         no_repeats = len(changed_rows)
         kept = [key for key in table.keys if key not in changed_rows and key not in anew]
         head[REPEATS] = _of_the_rest(repeats, kept, len(before.table), len(table)).to_head()
-    note = said(
-        "noise unknown for {count} of {total} accepted tensors; {anew}",
-        count=len(anew),
-        total=len(table),
-        anew=_ANEW,
-    )
+    note = _unknown(len(anew), len(table), before)
     of_before = said(
-        "the golden's noise, measured before the change, is kept for {count} of {total} tensors; {anew}",
+        "noise measured before the change is kept for {count} of {changed} changed tensors; {anew}",
         count=old_noise,
-        total=len(table),
-        anew=_ANEW,
+        changed=len(changed_rows),
+        anew=_anew(before),
     )
     lost = said(
         "the determinism data of changed tensors ({count} of {total}) is dropped; {anew}",
         count=no_repeats,
         total=len(table),
-        anew=_ANEW,
+        anew=_anew(before),
     )
     told = ((anew, note), (old_noise, of_before), (no_repeats, lost))
     return replace(golden, table=table, extra={**golden.extra, **head}), tuple(n for at, n in told if at)
+
+
+def _unknown(count: int, total: int, before: Record) -> str:
+    return said(
+        "noise unknown for {count} of {total} tensors; {anew}", count=count, total=total, anew=_anew(before)
+    )
 
 
 def _of_statistics(golden: Record) -> tuple[str, ...]:
@@ -433,7 +439,7 @@ def _dropped(before: Record, changed: Sequence[str]) -> str:
         "recorded from a single run{why}; the golden's {lost} was removed; {anew}",
         why=said(", and {facts} changed", facts=", ".join(changed)) if changed else "",
         lost="calibration" if CALIBRATION in before.extra else "noise data",
-        anew=_ANEW,
+        anew=_anew(before),
     )
 
 
@@ -476,12 +482,7 @@ def after_some_rows(golden: Record, before: Record, taken: Collection[int]) -> t
     if repeats is not None and repeats.runs > 1:
         kept = [key for at, key in enumerate(golden.table.keys) if at not in taken]
         head = {REPEATS: _of_the_rest(repeats, kept, len(before.table), len(golden.table)).to_head()}
-    note = said(
-        "noise unknown for {count} of {total} accepted tensors; {anew}",
-        count=len(taken),
-        total=len(golden.table),
-        anew=_ANEW,
-    )
+    note = _unknown(len(taken), len(golden.table), before)
     return replace(golden, table=table, extra={**golden.extra, **head}), (note,) if taken else ()
 
 

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from pytest_npudump.demo import MODEL
 from pytest_npudump.graph.model_digests import model_lines
 from pytest_npudump.onnxmodels import loaded_files
-from pytest_npudump.record.model_lines import ModelChange, change_of_models, check_model_lines
+from pytest_npudump.record.model_lines import ModelChange, change_of_models, check_model_lines, types_between
 
 
 def replaced(tensor: Any, array: Any) -> None:
@@ -117,6 +117,21 @@ def test_what_changed_in_a_real_model_is_named(
     assert found.changed is bool(expected)
     assert change_of_models(golden, golden) == ModelChange(read="all")
     assert model_lines([MODEL], golden) is golden
+
+
+@pytest.mark.each("name", ["act", "Relu_1", "layer/Relu"])
+def test_another_type_is_named_with_both(name: str, tmp_path: Path) -> None:
+    lines = []
+    for op_type in ("Relu", "Neg"):
+        node = helper.make_node(op_type, ["x"], ["y"], name)
+        ends = [helper.make_tensor_value_info(end, TensorProto.FLOAT, [2]) for end in "xy"]
+        graph = helper.make_graph([node], "g", ends[:1], ends[1:])
+        onnx.save(helper.make_model(graph), str(tmp_path / "m.onnx"))
+        lines.append(model_lines([tmp_path / "m.onnx"]))
+        check_model_lines(lines[-1])
+    assert ("=Relu" in lines[0]) is (name == "act")
+    assert types_between(*lines) == {name: ("Relu", "Neg")}
+    assert types_between(lines[0], lines[1].replace("=\n", "\n")) == {}
 
 
 def test_weights_in_another_file_are_the_same_and_their_change_is_seen(tmp_path: Path) -> None:
@@ -353,7 +368,7 @@ SCALED = replace(SAME, weights=("conv",))
         (om(VALUES.tobytes(), mode="VALID", numbered=NUMBERS), replace(SAME, attributes=("conv",))),
         (om((VALUES * 2).tobytes(), mode="VALID"), replace(SCALED, attributes=("conv",))),
         (om(VALUES.tobytes(), layout="FRACTAL_Z"), replace(SAME, graph=True)),
-        (om(VALUES.tobytes(), op_type="Conv2DV2"), replace(SAME, graph=True)),
+        (om(VALUES.tobytes(), op_type="Conv2DV2"), replace(SAME, types={"conv": ("Conv2D", "Conv2DV2")})),
         (om(VALUES.tobytes(), behind=OM[256:]), replace(SAME, graph=True)),
         (om(VALUES.tobytes(), behind=om((VALUES * 2).tobytes())[256:]), replace(SCALED, graph=True)),
         (om(VALUES.tobytes(), behind=bytes(64)), ModelChange(("m.om",), weighted=0)),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from pytest_npudump.dump.records import ARGMAX, TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.stats.tensor import tensor_stats
@@ -58,10 +58,10 @@ def test_raw_names_are_those_of_the_layers_asked_for() -> None:
 
 TURNS = """\
 a < -
-relu < a:output.0
-b < relu:output.0
-out < relu:output.0 relu#turn=1:output.0
-relu#turn=1 < b:output.0
+relu < a
+b < relu
+out < relu relu#turn=1
+relu#turn=1 < b
 """
 
 
@@ -70,8 +70,8 @@ def test_executions_that_are_fed_by_others_each_are_told_apart() -> None:
     edges = edges_of_lines(TURNS, "golden")
     assert lines_of(edges, ["a", "relu", "b", "out"]) == TURNS
     assert lines_of(edges, ["a", "b", "out"]).splitlines()[1:] == [
-        "b < a:output.0",
-        "out < a:output.0 b:output.0",
+        "b < a",
+        "out < a b",
     ]
     names = ("a", "relu", "b", "relu#turn=1", "out", "a#step=1", "relu#step=1", "out#step=1")
     keys = [TensorKey.parse(f"{name}:output.0") for name in names]
@@ -156,8 +156,8 @@ EDGES = Edges(
 )
 TEXT = """\
 x <
-conv < x:output.0 -
-split < conv:output.0
+conv < x -
+split < conv
 add < * ? split:output.1
 """
 
@@ -168,6 +168,8 @@ def test_lines_are_in_the_order_of_the_layers() -> None:
 
 def test_lines_are_read_back() -> None:
     assert edges_of_lines(TEXT, GOLDEN) == Edges(EDGES.feeds, GOLDEN)
+    earlier = TEXT.replace(" x -", " x:output.0 -").replace(" conv\n", " conv:output.0\n")
+    assert edges_of_lines(earlier, GOLDEN) == Edges(EDGES.feeds, GOLDEN)
 
 
 def test_layers_of_which_nothing_is_known_have_no_line() -> None:
@@ -176,9 +178,11 @@ def test_layers_of_which_nothing_is_known_have_no_line() -> None:
 
 
 @given(st.lists(st.text(min_size=1, max_size=8), min_size=2, max_size=2, unique=True))
+@example(["-", "a"])
+@example(["a:output.1", "?"])
 def test_any_name_is_read_back_or_left_out(names: list[str]) -> None:
     first, second = names
-    edges = Edges({sanitise(first): (), sanitise(second): (Port(first, 2),)}, "")
+    edges = Edges({sanitise(first): (), sanitise(second): (Port(first, 2), Port(first))}, "")
     text = lines_of(edges, names)
     assert all(line.isprintable() for line in text.splitlines())
     found = edges_of_lines(text, GOLDEN).feeds

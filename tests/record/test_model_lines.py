@@ -20,6 +20,7 @@ FILE = "#m.onnx " + "A" * 16 + " graph1\n"
 OTHER = "#m.onnx " + "B" * 16 + " graph1\n"
 MIXED = "#m.onnx " + SEVERAL + " graph1\n"
 FED, OTHERS = (fed_line("m", digests) for digests in ([b"1", b"2"], [b"1"]))
+NEW, NEWER = FILE.replace("1\n", "1=\n"), OTHER.replace("1\n", "2=\n")
 CONV, POOL = "conv AAAA wwwwww 0000 1111\n", "pool BBBB\n"
 
 
@@ -84,6 +85,25 @@ CONV, POOL = "conv AAAA wwwwww 0000 1111\n", "pool BBBB\n"
             {"weights": ("c1",), "graph": True, "weighted": 2},
         ),
         (FILE + CONV, "#m.onnx " + "B" * 16 + " -\n", ModelChange(("m.onnx",))),
+        # A golden of an earlier version knows no types, and the same graph has the same ones.
+        (FILE + CONV, OTHER.replace("1\n", "1=\n") + CONV + "act =Relu\n", {"weighted": 1}),
+        (FILE + "act AAAA\n", NEWER + "act =Gelu AAAA\n", {"graph": True}),
+        (NEW + "act =Relu\n", NEWER + "act =Gelu\n", {"types": {"act": ("Relu", "Gelu")}}),
+        (NEW + "act =Relu\n", NEWER + "act =Elu AAAA\n", {"types": {"act": ("Relu", "Elu")}}),
+        (NEW + "act =Relu AAAA\n", NEWER + "act =Elu BBBB\n", {"types": {"act": ("Relu", "Elu")}}),
+        (NEW + "Add_1 BBBB\n", NEWER + "Add_1 =Sub CCCC\n", {"types": {"Add_1": ("Add", "Sub")}}),
+        (
+            NEW + CONV.replace("AAAA", "=Conv AAAA"),
+            NEWER + "conv =Deconv BBBB vvvvvv 2222 3333\n",
+            {"types": {"conv": ("Conv", "Deconv")}, "weights": ("conv",), "weighted": 1},
+        ),
+        (NEW + "act =Relu\n", NEW.replace("A" * 16, "B" * 16) + "n =Relu\n", {}),
+        # Names that are numbers, behind a further operator: each has the type of the one before.
+        (
+            NEW + "n1 =Conv\nn2 =Relu\nn3 =Conv\n",
+            NEWER + "n1 =Relu\nn2 =Conv\nn3 =Relu\nn4 =Conv\n",
+            {"graph": True},
+        ),
         (FILE + CONV + FED, FED + FILE + CONV, ModelChange(read="all")),
         (FILE + CONV + FED, FILE + CONV, ModelChange(read="all")),
         (FILE + CONV + FED, FILE + CONV + OTHERS, ModelChange(read="all", fed=("m",))),
@@ -118,7 +138,19 @@ def test_two_blocks_tell_what_changed(golden: str, run: str, expected: Any) -> N
 
 @pytest.mark.each(
     "line",
-    ["conv", "conv AAA", "conv AAAA wwwww", "#m.onnx AAAA -", "conv AAAA wwwwww 1 2", " x AAAA", "a b AAAA"],
+    [
+        "conv",
+        "conv =",
+        "conv AAAA =Conv",
+        "conv =Conv  AAAA",
+        "#m.onnx AAAAAAAAAAAAAAAA AAAAA=",
+        "conv AAA",
+        "conv AAAA wwwww",
+        "#m.onnx AAAA -",
+        "conv AAAA wwwwww 1 2",
+        " x AAAA",
+        "a b AAAA",
+    ],
 )
 def test_what_is_no_line_is_refused(line: str) -> None:
     with pytest.raises(RowError):
@@ -136,6 +168,9 @@ def test_layers_that_are_accepted_have_the_lines_of_the_run() -> None:
     assert model_lines_of(golden, run, {"conv"}) == MIXED + CONV.replace("w", "v") + POOL
     assert model_lines_of(golden, run, {"pool", "new"}) == MIXED + CONV + "new CCCC\n"
     assert model_lines_of(golden, "", {"conv"}) == golden
+    typed = MIXED.replace("1\n", "1=\n")
+    assert model_lines_of(NEW + "act =Relu\n", NEWER + "act =Elu\n", {"act"}) == typed + "act =Elu\n"
+    assert model_lines_of(NEW + "act =Relu\n", OTHER, {"act"}) == MIXED
     found = change_of_models(
         model_lines_of(golden, OTHER + CONV.replace("w", "v") + POOL, {"conv"}),
         OTHER + CONV.replace("w", "v") + POOL,

@@ -235,7 +235,7 @@ def test_lines_of_edges_are_good() -> None:
         (TEXT + "conv x:output.0\n", 3, "is no edge"),
         (TEXT + "< x:output.0\n", 3, "is no edge"),
         (TEXT + "conv#step=1 < x:output.0\n", 3, "is no edge"),
-        (TEXT + "conv < x\n", 3, "is no edge"),
+        (TEXT + "conv < x:output\n", 3, "is no edge"),
         (TEXT + "conv < x:input.0\n", 3, "is no edge"),
         (TEXT + "conv < x#step=1:output.0\n", 3, "is no edge"),
         (TEXT + "conv <  x:output.0\n", 3, "is no edge"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +43,7 @@ def side(
     edges = Edges.of(
         [GraphNode(name, "", tuple(map(Port, ports.split()))) for name, ports in fed.items()], "m"
     )
-    models = f"#m.onnx {str(graph) * 16} graph{graph}\n{digests}"
+    models = f"#m.onnx {str(graph) * 16} graph{graph}=\n{digests}"
     blocks = {EDGES: lines_of(edges, fed), MODELS: models}
     return Record("t.py::t", {}, table, Path("t.yaml"), blocks=blocks), edges
 
@@ -77,6 +78,18 @@ OTHERWISE = {**FED, "add": "pool relu"}
         (OTHERWISE, "add", DIGESTS, "the connections of add changed", "add:output.0"),
         (FED, "pool add", DIGESTS, "the model's graph changed: ", "pool:output.0"),
         (
+            {
+                **{name: FED[name] for name in ("x", "conv")},
+                "Sub_1": "conv",
+                "pool": "Sub_1",
+                "add": "pool conv",
+            },
+            "pool add",
+            DIGESTS + "Sub_1 =Add QQQQ\n",
+            "operator relu was removed; operator Sub_1 was added",
+            "relu (removed), upstream of pool:output.0",
+        ),
+        (
             WITHOUT,
             "pool add",
             "conv AAAA wwwwww 0000\n",
@@ -105,6 +118,31 @@ def test_what_changed_in_a_graph_is_named(
     assert " mismatch: pool:output.0" in headline or " mismatch: add:output.0" in headline
 
 
+@pytest.mark.each(
+    ("lines", "changed", "source"),
+    [
+        ("Relu_1 =Elu\n", "the operator type of Relu_1 (Relu, now Elu) changed", "Relu_1:output.0; "),
+        ("Relu_1 =Elu QQQQ\n", "the operator type of Relu_1 (Relu, now Elu) changed", "Relu_1:output.0; "),
+        ("Relu_1 QQQQ\n", "the attributes of Relu_1 changed", "Relu_1:output.0; "),
+    ],
+)
+@pytest.mark.parametrize("named", [True, False])
+def test_another_type_is_told_from_other_attributes(
+    make_table: Callable[..., Any], lines: str, changed: str, source: str, *, named: bool
+) -> None:
+    name = "Relu_1" if named else "act"
+    golden, edges = side(
+        make_table, {"x": "", name: "x", "add": f"{name} x"}, "", "" if named else "act =Relu\n"
+    )
+    lines = lines.replace("Relu_1", name) if "=" in lines or named else "act =Relu QQQQ\n"
+    run, _ = side(make_table, {"x": "", name: "x", "add": f"{name} x"}, f"{name} add", lines, 2)
+    result = judge_run(Terms(), golden, run, at_hand=lambda _table: (edges, ()))
+    assert what_changed(result).startswith(changed.replace("Relu_1", name))
+    assert ("type" in changed) is (";" not in what_changed(result))
+    (line,) = (line for line in full_lines(result) if line.startswith("source: "))
+    assert line.removeprefix("source:     ").startswith(source.replace("Relu_1", name))
+
+
 def test_an_attribute_upstream_that_no_statistic_shows_is_the_source(make_table: Callable[..., Any]) -> None:
     golden, edges = side(make_table, FED, "", DIGESTS)
     run, _ = side(make_table, FED, "add", DIGESTS.replace("PPPP", "QQQQ"))
@@ -122,3 +160,55 @@ def test_a_layer_that_the_marker_no_longer_names_is_not_said_to_be_removed(
     for terms, known in ((Terms(layers=("x", "conv", "pool", "add")), edges), (Terms(), Edges())):
         result = judge_run(terms, golden, run, at_hand=lambda _table, known=known: (known, ()))  # type: ignore[misc]
         assert ("removed" in what_changed(result)) is not terms.layers
+
+
+WITH_TYPES = DIGESTS.replace("conv ", "conv =Conv ") + "relu =Relu\nadd =Add\nabs =Abs\n"
+
+
+def named(
+    names: dict[str, str], off: str = "", digests: str = WITH_TYPES, fed: dict[str, str] = FED
+) -> tuple[Any, ...]:
+    """Return what :func:`side` takes of a graph with other names."""
+    new = [" ".join(names.get(word, word) for word in text.split(" ")) for text in (*fed, *fed.values(), off)]
+    lines = re.sub(r"(?m)^\w+", lambda found: names.get(found[0], found[0]), digests)
+    return dict(zip(new[: len(fed)], new[len(fed) : -1], strict=True)), new[-1], lines
+
+
+@pytest.mark.parametrize("live", [True, False])
+@pytest.mark.each(
+    ("run", "renamed", "failing"),
+    [
+        (named({"relu": "act"}), "relu -> act", 0),
+        (named({"relu": "act", "conv": "c"}), "conv -> c, relu -> act", 0),
+        (named({"relu": "act"}, "relu pool add"), "relu -> act", 3),  # their values are compared
+        # Removed and added, as before: another type, weights or attributes, other inputs or readers.
+        (named({"relu": "act"}, digests=WITH_TYPES.replace("=Relu", "=Elu")), "", 2),
+        (named({"conv": "c"}, digests=WITH_TYPES.replace("wwwwww", "vvvvvv")), "", 2),
+        (named({"relu": "act"}, digests=WITH_TYPES.replace("=Relu", "=Relu AAAA")), "", 2),
+        (named({"relu": "act"}, fed={**FED, "relu": "x"}), "", 2),
+        (named({"relu": "act"}, fed=OTHERWISE | {"pool": "conv"}), "", 2),
+        (named({"x": "image"}), "", 2),  # of which no type is known
+    ],
+)
+def test_a_layer_of_another_name_is_compared_and_fails(
+    make_table: Callable[..., Any], *, live: bool, run: tuple[Any, ...], renamed: str, failing: int
+) -> None:
+    golden, _ = side(make_table, FED, "", WITH_TYPES)
+    record, edges = side(make_table, *run, 2)
+    result = judge_run(Terms(), golden, record, at_hand=(lambda _table: (edges, ())) if live else None)
+    assert result.status == "failed"
+    assert result.comparison is not None
+    assert len(result.comparison.failing) == failing
+    assert [problem.rpartition(": ")[2] for problem in result.problems] == [renamed] * bool(renamed)
+    if renamed:
+        assert not what_changed(result).startswith("operator")
+
+
+def test_layers_that_are_alike_are_not_told_to_be_renamed(make_table: Callable[..., Any]) -> None:
+    fed = {"x": "", "a": "x", "b": "x"}
+    golden, _ = side(make_table, fed, "", "a =Abs\nb =Abs\n")
+    for names, count in (({"a": "c", "b": "d"}, 4), ({"a": "c"}, 0)):
+        run, edges = side(make_table, *named(names, "", "a =Abs\nb =Abs\n", fed), 2)
+        result = judge_run(Terms(), golden, run, at_hand=lambda _table, edges=edges: (edges, ()))  # type: ignore[misc]
+        assert result.comparison is not None
+        assert len(result.comparison.failing) == count

@@ -58,9 +58,17 @@ def test_other_values_keep_their_noise_unless_another_machine_gave_them(stale: d
     after = golden([2.0], **stale)
     found, notes = after_all_rows(after, before)
     assert (found.table.noise, dict(found.extra)) == (before.table.noise, {"repeats": {"runs": 1}})
-    assert "the golden's noise, measured before the change, is kept for 1 of 1 tensors" in notes[0]
-    assert "the determinism data of changed tensors (1 of 1) is dropped" in notes[1]
-    assert len(notes) == 2
+    anew = "--npudump-update-golden measures it"
+    assert notes == (
+        f"noise measured before the change is kept for 1 of 1 changed tensors; {anew}",
+        f"the determinism data of changed tensors (1 of 1) is dropped; {anew}",
+    )
+    measured = replace(before, extra={**before.extra, "calibration": CALIBRATION})
+    found, notes = after_all_rows(after, measured)
+    assert (found.table.noise, found.extra["calibration"]) == (before.table.noise, CALIBRATION)
+    assert [note.rpartition("; ")[2] for note in notes] == [
+        "--npudump-update-golden=calibrate measures it"
+    ] * 2
     bare = golden([1.0], repeats={"runs": 2})
     found, notes = after_all_rows(after, bare)
     assert dict(found.extra) == {"repeats": {"runs": 1}}
@@ -80,7 +88,7 @@ def test_a_tensor_that_is_new_or_of_another_shape_has_no_noise() -> None:
     found, notes = after_all_rows(replace(golden([1.0]), table=table), before)
     assert found.table.noise == ("-", "1e-6,-,-,-", "-")
     assert dict(found.extra) == {"repeats": {"runs": 3, "compared": 1}}
-    assert "for 2 of 3 accepted tensors" in notes[0]
+    assert "noise unknown for 2 of 3 tensors" in notes[0]
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=6), st.data())

@@ -168,7 +168,7 @@ def test_a_run_of_the_same_numerics_keeps_the_noise_of_all_that_is_alike(
 ) -> None:
     repository.approve("test_one", BEFORE, noise=CELLS, **MEASURED)
     repository.keep("test_one", AFTER)
-    note = "note: noise unknown for 1 of 4 accepted tensors"
+    note = "note: noise unknown for 1 of 4 tensors"
     assert note in golden_command("diff").out
     done = golden_command("accept", "--layers", "conv", "--layers", "new")
     assert (done.code, done.err) == (0, "")

@@ -106,7 +106,7 @@ def test_what_a_golden_loses_is_said_once_around_a_decision(repository: Reposito
         repository.approve(name, GOLDEN, noise=("1e-5,-,-,-", "-"), repeats={"runs": 2})
         repository.keep(name, AFTER)
     shown = review("a", "A").out
-    assert shown.count("noise, measured before the change, is kept") == 3
+    assert shown.count("noise measured before the change is kept") == 3
 
 
 @pytest.mark.parametrize(

@@ -319,28 +319,28 @@ def test_what_feeds_a_module_is_seen_through_what_is_computed_between(tmp_path: 
     assert dict(line.split(" < ") for line in lines) == {
         "a": "-",
         "b": "-",
-        "c": "b:output.0",
-        "d": "a:output.0 b:output.0",
-        "e": "d:output.0",
-        "relu": "e:output.0",
-        "f": "relu:output.0",
+        "c": "b",
+        "d": "a b",
+        "e": "d",
+        "relu": "e",
+        "f": "relu",
         "g": "?",
-        "h": "c:output.0 g:output.0",
-        "Woven": "h#turn=1:output.0 relu:output.0",
-        "h#turn=1": "h:output.0",
+        "h": "c g",
+        "Woven": "h#turn=1 relu",
+        "h#turn=1": "h",
     }
     assert read_module_edges(capture.path / MODULE_EDGES).feeds["d"] == (Port("a"), Port("b"))
     model = models.transformer(1)
     with Capture(model, tmp_path / "inputs", inputs=True) as capture:
         model(models.words())
     assert (capture.path / MODULE_EDGES).read_text("utf-8").splitlines()[4:] == [
-        "blocks.0.mlp.0 < * embed:output.0 blocks.0.out:output.0",
-        "blocks.0.mlp.1 < blocks.0.mlp.0:output.0",
-        "blocks.0.mlp.2 < blocks.0.mlp.1:output.0",
-        "blocks.0.mlp < * embed:output.0 blocks.0.out:output.0 blocks.0.mlp.2:output.0",
-        "blocks.0 < embed:output.0 blocks.0.out:output.0 blocks.0.mlp:output.0",
-        "head < blocks.0:output.0",
-        "Transformer < - head:output.0",
+        "blocks.0.mlp.0 < * embed blocks.0.out",
+        "blocks.0.mlp.1 < blocks.0.mlp.0",
+        "blocks.0.mlp.2 < blocks.0.mlp.1",
+        "blocks.0.mlp < * embed blocks.0.out blocks.0.mlp.2",
+        "blocks.0 < embed blocks.0.out blocks.0.mlp",
+        "head < blocks.0",
+        "Transformer < - head",
     ]
     (capture.path / MODULE_EDGES).write_bytes(b"embed < \xff")
     with pytest.raises(FormatError, match=r"module_edges.txt: holds a line that is no edge"):
