@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 if sys.dont_write_bytecode:
     # Hundreds of sessions and child processes within the tests, and workers of pytest-xdist, would compile
@@ -26,6 +27,11 @@ os.environ.pop("COLUMNS", None)
 with contextlib.suppress(ImportError):
     import readline  # noqa: F401
 os.unsetenv("COLUMNS")
+
+# Workers of pytest-xdist take the cores; threads of numpy's BLAS, which begin with its import, would spin on
+# them. What tests start has as many as anywhere.
+with mock.patch.dict(os.environ, OPENBLAS_NUM_THREADS="1"):
+    import numpy as np  # noqa: F401
 
 from hypothesis import HealthCheck, settings
 
