@@ -162,7 +162,8 @@ OPTIONS: tuple[Option, ...] = (
         "update-golden",
         default="",
         help="write golden files instead of comparing: of all tests that run, of tests that fail (=failed), "
-        "of tests without a golden (=new); =calibrate measures tolerances; refused in CI",
+        "of tests without a golden (=new); =calibrate measures tolerances; in CI only with "
+        "-o npudump_allow_in_ci=true",
         standing=False,
         typed=True,
         modes=(ALL, FAILED, NEW),

@@ -218,7 +218,7 @@ _GOLDEN_VERBS = {
         "Show the number of tensors of a golden file, its recording environment, and whether its runs were "
         "deterministic. Exit codes: 0; 2 a file cannot be read, or a rule matches nothing.",
         (
-            _path("golden", "GOLDEN", "golden file"),
+            _path("golden", "GOLDEN", "golden file, or the test that it is of: test_a.py::test_b"),
             _text(
                 "layer",
                 "LAYER",
@@ -282,8 +282,8 @@ _GOLDEN_VERBS = {
             _path(
                 "golden",
                 "GOLDEN",
-                "golden file, or a folder; default: npudump_golden_dir of pytest's configuration, else "
-                "golden",
+                "golden file, its test (test_a.py::test_b), or a folder; default: npudump_golden_dir of "
+                "pytest's configuration, else golden",
                 nargs="?",
             ),
             _of("layer", "layer name or glob; default: all", metavar="LAYER", nargs="?"),

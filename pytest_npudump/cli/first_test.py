@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from glob import glob
 from importlib.util import find_spec
+from math import prod
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -298,9 +299,9 @@ def _of_model(found: Survey, model: Path) -> tuple[str, tuple[str, ...]]:
     text = _MODEL.format(arrays="\n".join(map(_array, inputs)), name=name, path=path)
     others = len(found.models) - 1
     unknown = tuple(
-        f"{model}: the size of axis {axis} of the input {one.name!r}: the test takes {one.shape[axis]}"
+        f"{model}: the shape of the input {one.name!r}: the test takes {one.shape}"
         for one in inputs
-        for axis in one.guessed
+        if one.guessed
     )
     if not runs:
         unknown += (f"{model}: whether it runs with these inputs: it was not tried",)
@@ -330,7 +331,11 @@ def _array(one: ModelInput) -> str:
 _SIZES = (1, 2, 3, 4, 7, 8, 16, 32, 48, 64, 96, 112, 128, 160, 192, 224, 256, 299, 320, 384, 416, 512, 640)
 """Sizes of axes that a model leaves open, in the order in which they are tried."""
 _SECONDS = 120
+_MOST_ELEMENTS = 2**24
+"""Elements of the inputs of a try after the first: the largest sizes are for models of few open axes."""
 _FORWARDED = {"Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Expand"}
+_ELEMENTWISE = {"Cast", "Identity", "Add", "Sub", "Mul", "Div", "QuantizeLinear", "DequantizeLinear"}
+_RECURRENT = {"LSTM", "GRU", "RNN"}
 _TABLES = {("Gather", 1): 0, ("EmbedLayerNormalization", 0): 2, ("EmbedLayerNormalization", 1): 4}
 """By an operator and the input that has indices, the input that these are of."""
 
@@ -404,7 +409,8 @@ def _main(model: Path, *, run: bool) -> None:
         return
     session = sessions.plain_session(model)
     error = ""
-    for inputs in (first, *tries):
+    few = (more for more in tries if sum(prod(one.shape) for one in more) <= _MOST_ELEMENTS)
+    for inputs in (first, *few):
         try:
             session.run(None, _arrays(inputs))
         except Exception as failure:  # noqa: BLE001, PERF203 - whatever onnxruntime says of inputs that do not fit
@@ -471,8 +477,9 @@ def _tries(graph: Any) -> Iterator[tuple[ModelInput, ...]]:
             shape[axis] = shape[axis] or size
         tables = [*_tables(graph, value.name, constants)] if dtype.kind in "iu" else []
         told, why = None, "" if tables or dtype.kind not in "iu" else "values"
-        if why and shape in ([], [1]) and (told := _compared(graph, value.name, tensors)) is not None:
-            why = "what the model compares it with"
+        if why and shape in ([], [0], [1]):  # a length or a count, of which 0 would leave nothing
+            told = _compared(graph, value.name, tensors)
+            told, why = (1, why) if told is None else (told, "what the model compares it with")
         known.append((value.name, shape, (dtype.name, min(tables, default=high), told, why)))
     if not any(0 in shape for _, shape, _ in known):
         yield tuple(ModelInput(name, tuple(shape), *of, ()) for name, shape, of in known)
@@ -537,18 +544,29 @@ def _tables(graph: Any, name: str, constants: Mapping[str, tuple[int, ...]]) -> 
 def _sizes_by_weights(
     graph: Any, name: str, rank: int, constants: Mapping[str, tuple[int, ...]]
 ) -> Iterator[tuple[int, int]]:
-    """Yield axes of an input, and their sizes by the weights that it is multiplied with."""
-    for node in graph.node:
-        if not node.input or node.input[0] != name:
+    """Yield axes of an input, and their sizes by the weights that it is multiplied with.
+
+    So is an input of which each value is changed first, or whose axes are, as images of 8 bits are.
+    """
+    forms = {name: [*range(rank)]}
+    for node in graph.node:  # in the order of execution
+        axes = forms.get(node.input[0]) if node.input else None
+        if axes is None:
             continue
         weights = constants.get(node.input[1], ()) if len(node.input) > 1 else ()
-        told = {one.name: one.i for one in node.attribute}
-        if node.op_type == "Conv" and len(weights) == rank > 1:
-            yield 1, weights[1] * told.get("group", 1)
+        told = {one.name: one.ints or one.i for one in node.attribute}
+        if node.op_type in _ELEMENTWISE:
+            forms[node.output[0]] = axes
+        elif node.op_type == "Transpose" and len(order := told.get("perm") or range(rank)[::-1]) == rank:
+            forms[node.output[0]] = [axes[axis] for axis in order]
+        elif node.op_type == "Conv" and len(weights) == rank > 1:
+            yield axes[1], weights[1] * told.get("group", 1)
         elif node.op_type == "MatMul" and len(weights) == 2 <= rank:  # noqa: PLR2004 - a matrix
-            yield rank - 1, weights[0]
+            yield axes[-1], weights[0]
+        elif node.op_type in _RECURRENT and len(weights) == rank == 3:  # noqa: PLR2004 - by directions
+            yield axes[2], weights[2]
         elif node.op_type == "Gemm" and len(weights) == rank == 2 and not told.get("transA"):  # noqa: PLR2004
-            yield 1, weights[1 if told.get("transB") else 0]
+            yield axes[1], weights[1 if told.get("transB") else 0]
 
 
 if __name__ == "__main__":

@@ -12,9 +12,10 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
+from contextlib import suppress
+from functools import cache, lru_cache, partial
 from pathlib import Path
-from types import MappingProxyType, ModuleType
+from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any, Final
 
 import pytest
@@ -156,8 +157,8 @@ def unread_marks(
 ) -> Iterator[str]:
     """Describe each use of the marker that nothing reads.
 
-    That is a name that is nearly ``pytestmark``, in a module or class or one that it inherits from, and
-    ``pytestmark`` in the package around the module.
+    That is a name that is nearly ``pytestmark``, in a module or class or one that it inherits from,
+    ``pytestmark`` in the package around the module, and a marked function within a test that is not marked.
     """
     if not any(isinstance(node, (pytest.Function, pytest.Class)) for node in collected):
         return
@@ -165,6 +166,13 @@ def unread_marks(
     for one in owner.__mro__ if isinstance(owner, type) else [owner]:
         others = (name for name in _names_of_marker(one) if name != "pytestmark")
         yield from (said("{name} marks no test: pytest reads pytestmark", name=name) for name in others)
+    for node in collected:
+        if isinstance(node, pytest.Function) and not _marks_now(node) and _wraps_marked(node.obj):
+            yield said(
+                "{name} is not marked: a decorator hides the marks of the function that it wraps; use "
+                "functools.wraps in it, or put the marker above it",
+                name=node.name,
+            )
     package = "" if isinstance(owner, type) else str(getattr(owner, "__name__", ""))
     while package := package.rpartition(".")[0]:
         yield from _unread_in(sys.modules.get(package), collector.config)
@@ -175,6 +183,19 @@ def unread_in_conftests(config: pytest.Config) -> Iterator[str]:
     for plugin in config.pluginmanager.get_plugins():
         if isinstance(plugin, ModuleType) and Path(plugin.__file__ or "").name == "conftest.py":
             yield from _unread_in(plugin, config)
+
+
+def _wraps_marked(function: Any, depth: int = 8) -> bool:
+    """Return whether a function calls one that has the marker, as decorators and ``functools.partial`` do."""
+    inner = [getattr(function, "func", None)]
+    for cell in getattr(function, "__closure__", None) or ():
+        with suppress(ValueError):  # empty as yet
+            inner.append(cell.cell_contents)
+    return any(
+        _has_marker(getattr(one, "pytestmark", None)) or (depth > 0 and _wraps_marked(one, depth - 1))
+        for one in inner
+        if isinstance(one, (FunctionType, partial))
+    )
 
 
 def _unread_in(module: ModuleType | None, config: pytest.Config) -> Iterator[str]:
@@ -194,10 +215,15 @@ def _names_of_marker(owner: object) -> Iterator[str]:
         if type(value) not in _KINDS_OF_MARKS or not isinstance(name, str):
             continue
         # What begins otherwise and is two edits away is a name of its own, such as test_mark.
-        if _distance(name, "pytestmark") <= (_NEAR if name[:2].lower() == "py" else 1):
-            marks = value if isinstance(value, (list, tuple)) else [value]
-            if any(getattr(mark, "name", None) in MARKERS for mark in marks):
-                yield name
+        edits = _NEAR if name[:2].lower() == "py" else 1
+        if _distance(name, "pytestmark") <= edits and _has_marker(value):
+            yield name
+
+
+def _has_marker(marks: Any) -> bool:
+    """Return whether the marker is among what ``pytestmark`` holds: one mark, or some."""
+    some = marks if isinstance(marks, (list, tuple)) else [marks]
+    return any(getattr(mark, "name", None) in MARKERS for mark in some)
 
 
 def for_all_spellings(expression: str) -> str:
@@ -218,7 +244,7 @@ _NAME_IN_EXPRESSION = re.compile(
 """A word of an expression of ``-m``; a mark, with the arguments that it is to have (pytest 8.3)."""
 _KINDS_OF_MARKS = frozenset({pytest.MarkDecorator, pytest.Mark, list, tuple})
 _NEAR = 2
-_LETTERS = Counter(MARKERS[1])
+_LETTERS = Counter(f"{MARKERS[1]}s")
 _WORDS = ("npu", "dump")
 _PLATFORMS = ("npu", "ascend", "cann", "acl")
 _OTHER_PROCESSORS = ("apu", "cpu", "dpu", "gpu", "hpu", "ipu", "lpu", "mlu", "tpu", "vpu", "xpu")

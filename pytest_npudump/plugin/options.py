@@ -163,14 +163,15 @@ def _add_typed(group: Any, option: Option) -> None:
 
 
 def shorten_help(config: pytest.Config) -> None:
-    """Have ``pytest --help`` name the ini keys, which it describes with ``-v``."""
+    """Have ``pytest --help`` name the page of the ini keys, which it describes with ``-v``."""
     verbose = {"-v", "-vv", "--verbose"} & {*_given(config)}  # pytest parses nothing behind --help
     keys = [option for option in all_options() if option.standing and not option.typed]
     hidden = {option.dest for option in all_options() if not verbose or option not in keys}
     words = said(
-        "further settings, for one run with -o npudump_NAME=VALUE, described in {page}: {names}",
+        "{count} further settings, for one run with -o npudump_NAME=VALUE: "
+        "docs/reference/options.md, or {page}",
+        count=len(keys),
         page=_HELP,
-        names=", ".join(option.field for option in keys),
     )
     _compat.show_ini_keys_as_one(config, {*hidden, *map(_key, _GONE)}, "npudump_*", words)
 

@@ -101,7 +101,7 @@ def test_the_smallest_model_is_run_with_inputs_of_its_shapes(
     assert "'../models/small-net.onnx'" in text
     assert "rng.uniform(0, 1, (1, 4)).astype('float32'),  # 'image'; guessed: axis 0\n" in text
     assert "rng.integers(0, 2, (4,)).astype('int64'),  # 'mask'; guessed: values\n" in text
-    assert "models/small-net.onnx: the size of axis 0 of the input 'image': the test takes 1" in done.out
+    assert "models/small-net.onnx: the shape of the input 'image': the test takes (1, 4)" in done.out
     assert "which of 2 models matter" in done.out
     assert "1 recorded" in run_pytest(repository, "--npudump-update-golden", "tests")
     run_pytest(repository, "tests")
@@ -173,7 +173,41 @@ def test_inputs_are_those_with_which_the_model_runs(
         times=np.array(2),
         yes=np.array(1, bool),
     )
+    graph(
+        repository / "bytes" / "net.onnx",
+        [
+            node("Cast", ["x"], ["a"], name="cast", to=TensorProto.FLOAT),
+            node("Sub", ["a", "mean"], ["b"], name="sub"),
+            node("Transpose", ["b"], ["c"], name="nchw", perm=[0, 3, 1, 2]),
+            node("Conv", ["c", "w"], ["out"], name="conv", strides=[2, 2]),
+        ],
+        [value("x", TensorProto.UINT8, ["n", "h", "w_", "c"])],
+        mean=np.ones(3, np.float32),
+        w=np.ones((4, 3, 2, 2), np.float32),
+    )
+    graph(
+        repository / "lengths" / "net.onnx",
+        [
+            node("LSTM", ["x", "w", "r", "", "lengths"], ["a"], name="lstm", hidden_size=2),
+            node("Squeeze", ["a", "axis"], ["b"], name="squeeze"),
+            node("TopK", ["b", "k"], ["out", "index"], name="topk"),
+        ],
+        [
+            value("x", TensorProto.FLOAT, ["t", "n", None]),
+            value("lengths", TensorProto.INT32, ["n"]),
+            value("k", TensorProto.INT64, [1]),
+        ],
+        w=np.ones((1, 8, 6), np.float32),
+        r=np.ones((1, 8, 2), np.float32),
+        axis=np.array([1]),
+    )
     expected = {
+        "bytes": ["rng.integers(0, 256, (1, 64, 64, 3)).astype('uint8')"],
+        "lengths": [
+            "rng.uniform(0, 1, (1, 1, 6)).astype('float32')",
+            "np.full((1,), 1, 'int32')",
+            "np.full((1,), 1, 'int64')",
+        ],
         "tokens": [
             "rng.integers(0, 50, (1, 8)).astype('int64')",
             "rng.integers(0, 3, (1, 8)).astype('int32')",
@@ -193,18 +227,19 @@ def test_inputs_are_those_with_which_the_model_runs(
         assert "none of those that were tried" not in done.out
         assert "1 recorded" in run_pytest(repository / folder, "--npudump-update-golden")
         assert "of 1 tests passed" in run_pytest(repository / folder)
-    assert "net.onnx: the size of axis 2 of the input 'x': the test takes 64" in done.out
+    assert "net.onnx: the shape of the input 'x': the test takes (1, 3, 64, 64)" in done.out
 
 
 def test_a_model_that_runs_with_none_of_the_inputs_is_told(
     repository: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])
     reshape = helper.make_node("Reshape", ["x", "shape"], ["out"], name="reshape")
-    graph(repository / "net.onnx", [reshape], [x], shape=np.array([1009]))
-    done = run("init", "--dry-run")
-    assert "net.onnx: inputs with which it runs: none of those that were tried: " in done.out
-    assert "Reshape" in done.out
+    for shape in (["n"], ["n", "a", "b", "c"]):  # of these most tries would take hundreds of GiB
+        x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+        graph(repository / "net.onnx", [reshape], [x], shape=np.array([1009]))
+        done = run("init", "--dry-run")
+        assert "net.onnx: inputs with which it runs: none of those that were tried: " in done.out
+        assert "Reshape" in done.out
     monkeypatch.setattr(first_test, "find_spec", lambda name: name == "onnx")
     assert "net.onnx: whether it runs with these inputs: it was not tried" in run("init", "--dry-run").out
 

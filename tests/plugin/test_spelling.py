@@ -26,12 +26,20 @@ WAYS = {
     "module_late": f"{TEST}\npytestmark = pytest.mark.NAME\n",
     "by_getattr": f"@getattr(pytest.mark, 'NAME')\n{TEST}",
     "with_args": f"@pytest.mark.NAME.with_args()\n{TEST}",
+    "classmethod": f"class TestIt:\n    {MARK}    @classmethod\n{METHOD.replace('self', 'cls')}",
+    "staticmethod": f"class TestIt:\n    @staticmethod\n    {MARK}{METHOD.replace('self', '')}",
+    "wrapped": "import contextlib\n\n@contextlib.contextmanager\ndef around():\n    yield\n\n@around()\n"
+    + MARK
+    + TEST,
     "own_name": f"dumped = pytest.mark.NAME\n\n@dumped\n{TEST}",
     "parameter": "@pytest.mark.parametrize('a', [pytest.param(1, marks=pytest.mark.NAME)])\n"
     "def test_it(a):\n    pass\n",
     "parameters": "MARKS = [pytest.mark.slow, pytest.mark.NAME]\n\n"
     "@pytest.mark.parametrize('a', [pytest.param(1, marks=MARKS)])\n"
     "def test_it(a):\n    pass\n",
+    "fixture_parameter": "@pytest.fixture(params=[pytest.param(1, marks=pytest.mark.NAME)])\n"
+    "def a(request):\n    pass\n\ndef test_it(a):\n    pass\n",
+    "no_list": f"{TEST}\ntest_it.pytestmark = pytest.mark.NAME\n",
     "unittest": f"{MARK}class TestIt(unittest.TestCase):\n{METHOD}",
     "unittest_method": f"class TestIt(unittest.TestCase):\n    {MARK}{METHOD}",
     "unittest_inherited": f"{MARK}class Base(unittest.TestCase):\n    pass\n\nclass TestIt(Base):\n{METHOD}",
@@ -153,7 +161,8 @@ ERRORS = {
         "np_dump"
     ),
     "two edits away": (
-        "npu_dumped | npu_dumper | npu_dmps | np_dumps | npu_dmps(['conv*']) | npu_temp | nup_dmp | nu_dmp"
+        "npu_dumped | npu_dumper | npu_dmps | np_dumps | npu_dmps(['conv*']) | npu_temp | nup_dmp | nu_dmp | "
+        "nup_dumps | nu_dumps"
     ),
     "the marker's words, with others or in another order": (
         "npu_dumping | npu_dumping(layers=['a']) | npu_dump_test(layers=['a']) | needs_npu_dump | "
@@ -277,6 +286,29 @@ def test_a_misspelt_pytestmark_with_the_marker_is_an_error(loose: Project, name:
         result.stdout.fnmatch_lines(
             [f"npu_dump: test_{owner}: {name} marks no test: pytest reads pytestmark"]
         )
+
+
+DECO = "def deco(f):\n    def inner(*args):\n        f(*args)\n    return inner\n\n"
+HIDING = {
+    "decorator": f"{DECO}@deco\n{MARK}{TEST}",
+    "two": f"{DECO}@deco\n@deco\n{MARK}{TEST}",
+    "method": f"{DECO}class TestIt:\n    @deco\n    {MARK}{METHOD}",
+    "partial": MARK + "def marked(a):\n    pass\n\ntest_it = functools.partial(marked, 1)\n",
+}
+"""Wrappers that leave out the marks of what they wrap, so that pytest sees none."""
+
+
+@pytest.mark.each("name", MARKERS)
+def test_a_marker_that_a_decorator_hides_is_an_error(loose: Project, name: str) -> None:
+    for way, source in HIDING.items():
+        loose.test_file(f"import functools\n\n{source}".replace("NAME", name), f"test_{way}.py")
+    loose.test_file(
+        "def make():\n    def test():\n        assert test\n    return test\n\ntest_it = make()\n"
+    )
+    loose.test_file(f"{DECO}@deco\n@pytest.mark.slow\n{TEST}", "test_other.py")
+    result = loose.run("-W", "ignore", "--continue-on-collection-errors", passed=2, errors=len(HIDING))
+    told = "test_it is not marked: a decorator hides the marks of the function that it wraps"
+    assert result.stdout.str().count(f": {told}") >= len(HIDING)
 
 
 @pytest.mark.each("options", [(), ("-n2",), ("--collect-only",)])

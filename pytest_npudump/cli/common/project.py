@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import complain
-from pytest_npudump.doctor.pytest_config import output_folder
+from pytest_npudump.doctor.pytest_config import golden_folder, output_folder
 from pytest_npudump.errors import RequestError
+from pytest_npudump.golden.path import golden_path
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.results.entry import LAST, LINES, ResultsError, results_in
@@ -116,6 +117,22 @@ def last_if_any() -> Path | None:
                 complain([words.format(path=shown(newest), count=count)])
             return newest
     return None
+
+
+def golden_named(named: Path) -> Path:
+    """Return a golden file that is named by its path, or as its test is: ``tests/test_a.py::test_b[c]``.
+
+    Raises:
+        ConfigError: pytest's configuration, which names the folder of goldens, cannot be read.
+    """
+    test, bracket, parameters = str(named).partition("[")
+    if "::" not in test or named.exists():
+        return named
+    file, *classes, name = test.split("::")
+    case = parameters.removesuffix("]") if bracket else None
+    return golden_path(
+        golden_folder(Path.cwd()), test_file=Path(file), classes=classes, name=name, param_id=case
+    )
 
 
 def golden_files(paths: Sequence[Path]) -> list[Path]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_npudump.cli.common.output import present
+from pytest_npudump.cli.common.project import golden_named
 from pytest_npudump.doctor.pytest_config import golden_folder
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import layer_of
@@ -36,13 +37,13 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         RequestError: git does not know the file, or no tensor of the history is of the layer.
     """
-    golden = arguments.golden or golden_folder(Path.cwd())
+    golden = golden_named(arguments.golden) if arguments.golden else golden_folder(Path.cwd())
     if golden.is_dir() or arguments.golden is None:
         return _run_for_folder(arguments, golden)
-    told = [*_told(arguments.golden, arguments.layer)]
+    told = [*_told(golden, arguments.layer)]
     if not told:
         layers = f"; no revision touches {arguments.layer}" if arguments.layer else ""
-        raise RequestError(f"{arguments.golden}: no history{layers}: name a golden that is committed")
+        raise RequestError(f"{golden}: no history{layers}: name a golden that is committed")
     lines = (line for one in told for line in _lines(*one, arguments.limit))
     present(arguments, lambda: [_as_json(*one) for one in told], lines)
     return 0

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pytest_npudump.cli.common.output import columns, present
-from pytest_npudump.cli.common.project import last_results
+from pytest_npudump.cli.common.project import golden_named, last_results
 from pytest_npudump.cli.common.tolerance_options import chosen_tolerances
 from pytest_npudump.compare.judge import fed_as_before, with_upstream
 from pytest_npudump.compare.stats.allowances import Allowance, allowances
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         RequestError: a rule or a layer is of nothing in the golden.
     """
-    golden = read_golden(arguments.golden)
+    golden = read_golden(golden_named(arguments.golden))
     measured = calibrated_of(golden)
     bounds: list[Allowance] | None = None
     asked = (arguments.layer, arguments.preset, arguments.producer, arguments.results)

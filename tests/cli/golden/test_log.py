@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_npudump.golden.path import golden_path
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -70,6 +72,32 @@ def test_one_layer_has_the_commits_that_touch_it(
         ("conv", ["conv:output.0"]),
         ("first", ["conv:output.0"]),
     ]
+
+
+@pytest.mark.each("name", ["test_x", "TestA::test_x", "TestA::TestB::test_x[a-b]", "test_x[c::d/e]"])
+def test_a_golden_is_named_as_its_test_is(
+    repository: Repository, commit: Callable[..., None], run: Run, name: str
+) -> None:
+    test, bracket, case = name.partition("[")
+    *classes, function = test.split("::")
+    path = golden_path(
+        Path("golden"),
+        test_file=Path("test_a.py"),
+        classes=classes,
+        name=function,
+        param_id=case.removesuffix("]") if bracket else None,
+    )
+    repository.approve("test_x", {"conv": 1.0})
+    text = repository.golden("test_x").read_text("utf-8")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+    commit("first", {"conv": 1.0})
+    for verb in ("show", "log"):
+        told = run("golden", verb, f"test_a.py::{name}")
+        assert (told.code, told.out) == (0, run("golden", verb, path).out)
+        missing = run("golden", verb, f"test_b.py::{name}")
+        assert missing.code == 2
+        assert "golden/test_b/" in missing.err
 
 
 def test_a_layer_that_was_there_is_meant_alone_though_its_name_is_a_glob_of_another(

@@ -176,6 +176,23 @@ def test_a_bar_of_the_strip_leads_to_its_tensor(shown: Callable[..., Any], sessi
     assert driver.find_elements("css selector", ".detail")
 
 
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("width", [1280, 400])
+def test_a_row_has_golden_run_and_tolerance_and_does_not_scroll_sideways(
+    shown: Callable[..., Any], session: SessionView, width: int, language: str
+) -> None:
+    driver = shown(session, width, language)
+    numbers = driver.execute_script(
+        "return [...document.querySelector('.list > tbody > tr').querySelectorAll('.number')]"
+        ".map(e => e.innerText.length * e.offsetWidth)"
+    )
+    assert len(numbers) == 4
+    assert all(numbers)
+    assert driver.execute_script(
+        "const e = document.querySelector('.rows'); return e.scrollWidth <= e.clientWidth"
+    )
+
+
 @pytest.mark.parametrize("width", [1280, 400])
 def test_no_window_is_too_narrow(shown: Callable[..., Any], session: SessionView, width: int) -> None:
     driver = shown(session, width)

@@ -52,7 +52,7 @@
     [t("Statistic"), (data, at) => data.words[data.decided[at]], "wide"],
     [t("Golden"), (data, at) => Number(data.words[data.pair[2 * at]]), ""],
     [t("This run"), (data, at) => Number(data.words[data.pair[2 * at + 1]]), ""],
-    [t("Tolerance"), (data, at) => Number(data.words[data.allowed[at]].slice(2)), "wide"],
+    [t("Tolerance"), (data, at) => Number(data.words[data.allowed[at]].slice(2)), ""],
     [t("x tol"), (data, at) => -shareRank(data.share[at]), ""],
   ];
 
@@ -158,7 +158,7 @@
         make("td", { className: "wide", textContent: data.words[data.decided[at]] }),
         make("td", { className: "number", textContent: data.words[data.pair[2 * at]] }),
         make("td", { className: "number", textContent: data.words[data.pair[2 * at + 1]] }),
-        make("td", { className: "number wide", textContent: data.words[data.allowed[at]] }),
+        make("td", { className: "number", textContent: data.words[data.allowed[at]] }),
         make("td", { className: "number", textContent: shareText(data.share[at]) }));
       row.dataset.at = at;
       return row;
