@@ -243,9 +243,9 @@ _GOLDEN_VERBS = {
             _FACTS,
             _path(
                 "--results",
-                "RESULTS",
-                "with --tolerances: results of a session, which have the types of operators (for rules with "
-                "op_type) and the environment of the test's last run; default: the recording environment",
+                "DIR",
+                "with --tolerances: output folder of a session: for rules with op_type, and the "
+                "environment of the test's last run; default: the recording environment",
             ),
             _JSON,
         ),

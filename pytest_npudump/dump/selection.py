@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from pytest_npudump.dump.records import Dump, Stats, TensorKey, sanitise
-from pytest_npudump.errors import DumpError, FormatError
-from pytest_npudump.language.text import first_of, number_of
+from pytest_npudump.errors import DumpError, FormatError, said
+from pytest_npudump.language.text import first_of
 from pytest_npudump.request import DumpRequest, KnownNames, is_glob
 from pytest_npudump.storage.regular_file import open_regular, read_small
 
@@ -161,14 +161,14 @@ def by_file_names(layers: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return {name: tuple(told) for name, told in names.items()}
 
 
-def suggest(name: str, layers: Iterable[str], where: str = "the dump") -> str:
+def suggest(name: str, layers: Iterable[str], where: str = said("the dump")) -> str:
     """Return a hint which layers' names come close to ``name``, or how many there are, and where."""
     known = list(dict.fromkeys(layers))
     likely = nlargest(_COMPARED, known, key=partial(_shared_ends, sanitise(name)))
     close = get_close_matches(name, likely, n=3, cutoff=0.6) or get_close_matches(sanitise(name), likely, n=3)
     if close:
-        return f"did you mean {', '.join(close)}?"
-    return f"{where} has {number_of(len(known), 'layer')}: {first_of(known)}"
+        return said("did you mean {names}?", names=", ".join(close))
+    return said("{where} has {names}", where=where, names=first_of(known) or said("no layers"))
 
 
 def _shared_ends(name: str, layer: str) -> int:

@@ -13,7 +13,7 @@ from pytest_npudump.compare.tolerances.presets import AUTO
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES, ReferenceTolerances, reference_tolerances
 from pytest_npudump.compare.tolerances.tolerance import REFERENCE, Rule, Tolerances
 from pytest_npudump.dump.records import TensorRecord, sanitise
-from pytest_npudump.errors import NpudumpError
+from pytest_npudump.errors import NpudumpError, said
 from pytest_npudump.explain.comparison import (
     LAYOUT,
     OVERFLOW,
@@ -39,12 +39,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.record.edges import Edges
-
-
-_HF32 = (
-    'reference {name}: compared as float32; where the device may compute in HF32, set preset="hf32" in the '
-    "marker, or --preset hf32 for npudump compare"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,15 +194,22 @@ class Reference:
             return self._compared(records, flat), flat, (), ()
         compared = self._compared(records, same)
         if not default:
-            advise = compared.comparison.failing and not self.tolerances.hf32
-            return compared, same, (), (_HF32.format(name=self.path.name),) if advise else ()
+            if self.tolerances.hf32 or not compared.comparison.failing:
+                return compared, same, (), ()
+            words = said(
+                'the reference is in float32; if the device may compute in HF32, set preset="hf32" in the '
+                "marker (npudump compare: --preset hf32)"
+            )
+            return compared, same, (), (words,)
         assert self._model is not None  # noqa: S101 - comparing has read it
         try:
             compared, blames, notes = three_ways(compared, self._model, self._twin, default, same)
         except ModelError as error:
-            note = (
-                f"reference {self.path.name}: compared by the preset {flat.preset}, as it cannot be run "
-                f"rounded to {default}: {error}"
+            note = said(
+                "the reference was compared by the preset {preset}: it cannot run in {dtype}: {error}",
+                preset=flat.preset,
+                dtype=str(default),
+                error=str(error),
             )
             return self._compared(records, flat), flat, (), (note,)
         return compared, same, blames, notes

@@ -116,6 +116,8 @@ def padded(text: str, columns: int) -> str:
     return text + " " * (columns - width(text))
 
 
+HANG = " " * 12
+"""What the lines of a report begin with behind the first, which has a label there."""
 _NARROWEST = 60
 """Columns that a terminal is taken to have at least."""
 

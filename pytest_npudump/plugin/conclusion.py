@@ -242,7 +242,7 @@ def body_failed(
             raise pytest.fail.Exception(inert("\n".join([text, *at, *heard])), pytrace=False) from None
         if test.case.request.scene == "check_op":
             # What the body raised says more than the last wrong operator.
-            for name in ("short", "spoken", "subject"):
+            for name in ("short", "spoken"):
                 item.stash[RESULT].pop(name, None)
         item.add_report_section("call", "npudump", text)
         return False
@@ -292,14 +292,9 @@ def conclude(item: pytest.Item, test: CaseSession) -> None:
     _keep_result(item, test, result, result_json(result, None))
 
 
-_SUMMARY = 60
-"""Columns that pytest's short summary has for a layer and words about it, beside the test."""
-
-
 def _recorded_failure(item: pytest.Item, test: CaseSession) -> str:
     """Write the report files of a failing test, keep its result, and return its text."""
-    from pytest_npudump.report.layer_names import LayerNames  # noqa: PLC0415 - for failures
-    from pytest_npudump.report.terminal import failure_lines, named  # noqa: PLC0415 - the same
+    from pytest_npudump.report.terminal import failure_lines  # noqa: PLC0415 - for failures
 
     result, verbose = test.result, item.config.option.verbose > 0
     details = write_details(result)
@@ -307,10 +302,6 @@ def _recorded_failure(item: pytest.Item, test: CaseSession) -> str:
     reporter = item.config.pluginmanager.get_plugin(REPORTER)
     asked = {"verbose": verbose, "spent": reporter is not None and reporter.spent}
     lines, item.stash[RESULT]["short"] = failure_lines(result, details, **asked)
-    for layer in named(result)[:1]:
-        names = LayerNames.of(result.comparison, _SUMMARY)
-        names.fit([layer], names.room)
-        item.stash[RESULT]["subject"] = layer, names.short(layer)
     text = "\n".join(lines)
     item.stash[RESULT].update(spoken_failure(result, details, text, test.case.settings.lang, **asked))
     item.stash[BAD] = text

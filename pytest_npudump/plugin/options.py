@@ -308,6 +308,7 @@ def _refuse_unknown(config: pytest.Config) -> None:
     """Refuse a key that is nobody's: what it was to check would go unchecked."""
     for key in _compat.unknown_keys(config, "npudump_"):
         names = [option.field for option in all_options() if option.standing or not option.typed]
+        names += [name.replace("-", "_") for name in _GONE]
         if near := nearest(key[len(_key("")) :].replace("-", "_").strip().lower(), names):
             raise RequestError(
                 said("there is no ini key {key}: did you mean {near}?", key=key, near=_key(near))

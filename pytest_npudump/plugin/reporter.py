@@ -216,13 +216,12 @@ class Reporter:
     def _speak(self) -> None:
         """Have the terminal show failures in its reader's language: all other readers have had theirs."""
         if self._spoken:
-            from pytest_npudump.plugin.terminal import name_in_summary, speak  # noqa: PLC0415 - for failures
+            from pytest_npudump.plugin.terminal import cause_in_summary, speak  # noqa: PLC0415 - for failures
 
             terminal = self.config.pluginmanager.get_plugin("terminalreporter")
             for report, lines in self._spoken:
                 speak(report, lines, terminal)
-                if subject := vars(report).get("npudump", {}).get("subject"):
-                    name_in_summary(report, *subject)
+                cause_in_summary(report)
 
     def _ended(self) -> str:
         """Report that the session was ended in a test, which was not compared."""

@@ -10,7 +10,7 @@ import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from itertools import accumulate
+from itertools import takewhile
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -19,7 +19,7 @@ import pytest
 
 from pytest_npudump.errors import said
 from pytest_npudump.language import ENGLISH, chosen
-from pytest_npudump.language.text import cut, hung, inert, terminal_columns, width
+from pytest_npudump.language.text import HANG, cut, hung, inert, terminal_columns
 from pytest_npudump.language.translation import gettext as _, is_english, ngettext, speaking, spoken
 from pytest_npudump.regression.result import GOOD, Result, is_not_dumped
 from pytest_npudump.report.files import ReportFiles
@@ -209,41 +209,23 @@ def speak(report: pytest.CollectReport | pytest.TestReport, lines: list[str], re
     report.longrepr = failure
 
 
-_SUBJECT, _CAUSE, _END = 24, 20, 8
-"""Characters in a line of pytest's summary: a layer's at least, its cause's, and those of a layer's end."""
-
-
-def _before_dots(text: str, room: int) -> str:
-    """Return what pytest shows of a text in so many columns: Chinese letters take two."""
-    if width(text) <= room:
-        return text
-    ends = accumulate(map(width, text))
-    return "".join(letter for letter, end in zip(text, ends, strict=True) if end <= room - 3)
-
-
-def name_in_summary(report: pytest.CollectReport | pytest.TestReport, layer: str, short: str) -> None:
-    """Have the line of pytest's short summary begin with a layer where it ends before that name.
+def cause_in_summary(report: pytest.CollectReport | pytest.TestReport) -> None:
+    """Have the line of pytest's short summary begin with the cause, in one line however many that takes.
 
     Args:
-        report: of a test that failed.
-        layer: which its text is about.
-        short: its name where that is too long.
+        report: of a failure that is ours.
     """
     failure: Any = report.longrepr
     crash = getattr(failure, "reprcrash", None)
-    told = str(failure if crash is None else crash.message).partition("\n")[0]
-    room = terminal_columns() - width(f"FAILED {report.nodeid} - ")
-    words = told.removeprefix("Failed: ").removeprefix("npudump: ")
-    end = layer.rpartition("/")[2][-_END:]
-    in_told, in_words = (end in _before_dots(text, room) for text in (told, words))
-    if in_told:
-        return
-    name = plain(layer if len(layer) <= max(_SUBJECT, room - _CAUSE) else short)
-    message = words if in_words else f"{name}: {words}"
+    told = str(failure if crash is None else crash.message)
+    first, *others = told.removeprefix("Failed: ").removeprefix("npudump: ").splitlines()
+    for line in takewhile(lambda line: line.startswith(HANG), others):
+        blank = " " if first.isascii() or line.isascii() else ""
+        first += blank + line.strip()
     if crash is None:
-        report.longrepr = _Failure(str(failure).splitlines(), _Failure([message], None))  # type: ignore[assignment]
+        report.longrepr = _Failure(str(failure).splitlines(), _Failure([first], None))  # type: ignore[assignment]
     else:
-        crash.message = message
+        crash.message = first
 
 
 _NOTES = 5

@@ -17,7 +17,7 @@ from pytest_npudump.compare.stats.allowances import Deviations, deviations, stru
 from pytest_npudump.compare.stats.tables import blind_keys, describe_blind
 from pytest_npudump.compare.stats.verdict import EXTRA, GRAPH_INPUT, Comparison
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, StatsTable, sanitised_key
-from pytest_npudump.errors import DumpError, GoldenError, joined
+from pytest_npudump.errors import DumpError, GoldenError, joined, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, PLAIN, THREADS, Variation
 from pytest_npudump.record.noise import CALIBRATION, FACTOR, LARGEST_FACTOR, MEASURABLE, Calibrated
@@ -143,9 +143,9 @@ def _begun_otherwise(
 
 def fed_words(names: Iterable[str]) -> str:
     """Report inputs without data of the test's own."""
-    return (
-        f"the test feeds its model other values in each run: {first_of(sorted(names))}; give these a seed, "
-        f"or make them inside of the test, so that each run has the same"
+    return said(
+        "the test feeds its model other values in each run: {names}; give these a seed",
+        names=first_of(sorted(names)),
     )
 
 

@@ -75,7 +75,7 @@ def explain_empty(request: DumpRequest, activity: Activity, dump_path: Path, see
     cause = next(_causes(request, activity, dump_path))
     if (beside := activity.evidence.beside) and not (activity.executions or activity.released):
         cause = said("{others}; {cause}", others=beside_words(beside), cause=cause)
-    return said("the dump holds nothing{detail}: {cause}", detail=detail, cause=cause)
+    return said("the dump is empty{detail}: {cause}", detail=detail, cause=cause)
 
 
 def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterator[str]:
@@ -222,7 +222,7 @@ def _nearest(layers: Sequence[str], models: Iterable[Path]) -> tuple[int, list[s
     unknown = [layer for layer in layers if known and layer not in known]
     named: dict[str, list[str]] = {}
     for layer in unknown[:_NAMED]:
-        named.setdefault(suggest(layer, known, "the model"), []).append(layer)
+        named.setdefault(suggest(layer, known, said("the model")), []).append(layer)
     hints = [said("{layer} ({hint})", layer=", ".join(names), hint=hint) for hint, names in named.items()]
     return len(unknown), hints
 

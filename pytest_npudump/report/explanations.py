@@ -17,7 +17,7 @@ from pytest_npudump.explain.operator_alone import (
 )
 from pytest_npudump.explain.rounding import DEVICE, DTYPE
 from pytest_npudump.language import mark
-from pytest_npudump.language.text import first_of
+from pytest_npudump.language.text import HANG, first_of
 from pytest_npudump.language.translation import gettext as _, spoken
 from pytest_npudump.record.model_lines import ALL, NOTHING, WEIGHTS, ModelChange
 from pytest_npudump.report.layer_names import LayerNames
@@ -67,14 +67,15 @@ def finding_lines(finding: Finding, *, brief: bool) -> list[str]:
         (finding.difference, finding.pattern, mark("golden")),
         (finding.reference, finding.reference_pattern, mark("reference")),
     ):
-        if difference is not None:
+        if difference is not None and not (brief and pattern is not None):
             lines += _difference_lines(difference, side, brief=brief)
-        if pattern is not None:
-            lines.append(_("pattern: {pattern}").format(pattern=spoken(str(pattern))))
+        told = side == "reference" and finding.pattern is not None and pattern is not None
+        if pattern is not None and not (told and finding.pattern.what == pattern.what):
+            lines.append(spoken(str(pattern)))
     tensor = finding.description
     odd = tensor is not None and (tensor.first_nan is not None or tensor.first_inf is not None)
     if tensor is not None and finding.reference is None and (odd or not brief):
-        lines.append(tensor_words(tensor) + ("" if brief else f", {_(_NO_GOLDEN)}"))
+        lines.append(tensor_words(tensor))
     if finding.note and not brief:
         lines.append(spoken(finding.note))
     return [_("elements:   {key}: {line}").format(key=finding.key, line=line) for line in lines]
@@ -91,21 +92,18 @@ def _difference_lines(difference: TensorDifference, side: str, *, brief: bool) -
     measures = _("max abs error {max_abs}, max rel error {max_rel}, cosine similarity {cosine}").format(
         max_abs=number(d.max_abs), max_rel=number(d.max_rel), cosine=number(d.cosine)
     )
-    share = _("{share:.4g} % of {count} within tolerance of the {side} tensor; {measures}")
+    share = _("{outside} of {count} out of tolerance of the {side} tensor; {measures}")
     if not d.outside:  # what fails is held to another tolerance than the elements
         share = _("all {count} within rtol={rtol:g} atol={atol:g} of the {side} tensor; {measures}")
     measures = places[0] if brief and places else measures
     lines = [
         share.format(
-            share=100 * d.within, count=d.count, rtol=d.rtol, atol=d.atol, side=words, measures=measures
+            outside=d.outside, count=d.count, rtol=d.rtol, atol=d.atol, side=words, measures=measures
         )
     ]
     if not d.special_equal:
         lines.append(_("NaN or Inf differ: {words}").format(words=d.special_text().replace("golden", words)))
     return lines if brief else lines + places
-
-
-_NO_GOLDEN = mark("no golden tensor (golden_tensors= in the marker keeps one)")
 
 
 def tensor_words(tensor: TensorDescription) -> str:
@@ -182,10 +180,8 @@ def isolated_lines(
         lines[-1] += _("; to tell which, set {option} in the marker").format(option=_INPUTS)
     if len(convicted) > len(shown) > 0:
         lines[-1] += _(" (and {left} more)").format(left=len(convicted) - len(shown))
-    for one in shown:
-        if one.pattern is not None:
-            line = _("pattern: {pattern}").format(pattern=spoken(str(one.pattern)))
-            lines.append(_("elements:   {key}: {line}").format(key=one.key, line=line))
+    words, seen = _("elements:   {key}: {line}"), (one for one in shown if one.pattern is not None)
+    lines += [words.format(key=one.key, line=spoken(str(one.pattern))) for one in seen]
     return [*lines, *others[:most]]
 
 
@@ -306,18 +302,17 @@ def conviction(isolated: Sequence[JudgedOperator], most: int = 2) -> str:
         kind = _("{kind} or overwritten tensor").format(kind=kind)
     if first.alone.near:
         kind = _("possible {kind}").format(kind=kind)
-    words = _("{kind} in {key}: {off}").format(kind=kind, key=first.key, off=_off(first))
+    words = _("{key}: {kind}, {off}").format(kind=kind, key=first.key, off=_off(first))
     if not most:
         return words + (_(" (and {left} more)").format(left=len(others)) if others else "")
     return words + (
-        _("; and in {named}").format(named=first_of((one.key for one in others), most)) if others else ""
+        _("; also {named}").format(named=first_of((one.key for one in others), most)) if others else ""
     )
 
 
 _REMARKS = 2
 """Remarks shown without ``-v``."""
 _COLUMNS = tuple("reference" if name == "golden" else name for name in COLUMNS)
-_INDENT = " " * 12
 
 
 def reference_sentence(result: ReferenceResult, sources: Sources | None = None) -> str:
@@ -368,20 +363,20 @@ def reference_lines(
         if first.op_type != GRAPH_INPUT:
             reason = explain_first(found, feeds_seen=feeds_are_seen(sources, first))
         words = _("first: {key}; {reason}").format(key=first.key, reason=reason)
-        lines += [] if brief else [f"{_INDENT}{words}"]
+        lines += [] if brief else [f"{HANG}{words}"]
         lines += source_lines(sources, brief=rows is not None)
         names = LayerNames.of(found, columns)
         laid = table([row(verdict) for verdict in failing[:rows]], _COLUMNS, names) if rows != 0 else []
         lines = [*(one for line in lines for one in names.lines(line)), *names.legend(), *laid]
-    if rows is not None and len(failing) > rows:
+    if rows and len(failing) > rows:
         lines.append("  " + _("... and {left} more").format(left=len(failing) - rows))
-    lines += [f"{_INDENT}{line}" for line in whose_error(result)]
+    lines += [f"{HANG}{line}" for line in whose_error(result)]
     if brief:
         return lines
     if rule := deciding_rule(found.first):
-        lines.append(_INDENT + _("tolerance: {rule}").format(rule=rule))
+        lines.append(HANG + _("tolerance: {rule}").format(rule=rule))
     remarks = result.remarks if rows is None else result.remarks[:_REMARKS]
-    return [*lines, *(f"{_INDENT}{remark}" for remark in remarks)]
+    return [*lines, *(f"{HANG}{remark}" for remark in remarks)]
 
 
 def whose_error(result: ReferenceResult) -> list[str]:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.table import layer_of
-from pytest_npudump.language.text import width, wrapped
+from pytest_npudump.language.text import HANG, width, wrapped
 from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ _PREFIX = 8
 """Characters of a common prefix that is worth a line of its own."""
 _PLACE, _CELLS = 12, 50
 """Characters that a name leaves to its place, as ``:output.0``, in a line, and to other cells in a table."""
-_INDENT = 12
-"""Columns of a label, and of what lines behind the first begin with."""
 _ALIKE = 100
 """Layers with all parts of a name, among which its order of parts is looked for."""
 _GAPS = {"/": "/.../", ".": "...", "_": "_..._"}
@@ -46,7 +44,7 @@ class LayerNames:
     def __init__(self, keys: Iterable[str] = (), columns: int | None = None) -> None:
         """Take the keys of a test's tensors, as tables have them."""
         self._keys, self.columns = keys, columns
-        self._most = columns - _INDENT - _PLACE if columns is not None else 0
+        self._most = columns - len(HANG) - _PLACE if columns is not None else 0
         self.room = max(0, columns - _CELLS) if columns is not None else 0
         self._dotted = self._used = self._told = False
         self._meant: dict[tuple[tuple[str, bool], ...], set[str]] = {}
@@ -167,9 +165,9 @@ class LayerNames:
             return [text]
         columns = self.columns - margin
         found = re.match(r"[^:：]*[:：] *", text)
-        label = found[0] if found and width(found[0]) <= _INDENT else ""
-        first, *rest = wrapped(text[len(label) :], columns - width(label), columns - _INDENT)
-        return [f"{label}{first}", *(" " * _INDENT + one for one in rest)]
+        label = found[0] if found and width(found[0]) <= len(HANG) else ""
+        first, *rest = wrapped(text[len(label) :], columns - width(label), columns - len(HANG))
+        return [f"{label}{first}", *(HANG + one for one in rest)]
 
     def legend(self, *, again: bool = False) -> list[str]:
         """Say once, where it has been used, what ``.../`` stands for; a prefix is never broken.

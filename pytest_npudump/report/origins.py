@@ -41,12 +41,14 @@ _SEVERAL = 2
 def mismatches(comparison: Comparison) -> str:
     """Count the mismatching tensors, missing ones included, and the new ones."""
     new, failing = comparison.count(EXTRA), once(comparison)
-    again = len(comparison.failing) - len(failing)
-    return _("mismatches: {count} of {expected} tensors{new}{again}").format(
+    return ngettext(
+        "mismatches: {count} of {expected} tensor{new}",
+        "mismatches: {count} of {expected} tensors{new}",
+        comparison.expected,
+    ).format(
         count=len(failing) - new,
         expected=comparison.expected,
         new=_(", {new} new").format(new=new) if new else "",
-        again=_(", {again} more of the same input").format(again=again) if again else "",
     )
 
 
@@ -227,7 +229,7 @@ def what_changed(result: Result, most: int | None = _SHOWN, *, counts: bool = Tr
 
 def _model_changes(models: ModelChange, most: int | None, *, counts: bool) -> Iterator[str]:
     if models.fed:
-        yield _("the inputs of model {names} changed").format(names=first_of(models.fed, most))
+        yield _("model {names}: inputs changed").format(names=first_of(models.fed, most))
     if models.files and models.read == NOTHING:
         words = _("the model {names} is another file than the golden's (operators not compared)")
         yield words.format(names=first_of(models.files, most))
@@ -243,18 +245,19 @@ def _model_changes(models: ModelChange, most: int | None, *, counts: bool) -> It
         " ({count} of {weighted} operators with weights)",
         models.weighted,
     )
-    for names, words in (
-        (weights, _("the weights of {names} changed{share}")),
-        (moved, _("the weight channels of {names} are permuted{share}")),
-        (types, _("the operator type of {names} changed")),
-        (models.attributes, _("the attributes of {names} changed")),
-        (gone, ngettext("operator {names} was removed", "operators {names} were removed", len(gone))),
-        (added, ngettext("operator {names} was added", "operators {names} were added", len(added))),
-        (rewired, _("the connections of {names} changed")),
+    for names, change, of in (
+        (weights, _("weights changed"), share),
+        (moved, _("weight channels permuted"), share),
+        (types, _("type changed"), ""),
+        (models.attributes, _("attributes changed"), ""),
+        (gone, _("removed"), ""),
+        (added, _("added"), ""),
+        (rewired, _("connections changed"), ""),
     ):
         if names:
-            told = share.format(count=len(names), weighted=models.weighted) if counts else ""
-            yield words.format(names=first_of(names, most), share=told)
+            told = of.format(count=len(names), weighted=models.weighted) if counts else ""
+            words = _("{names}: {change}{share}")
+            yield words.format(names=first_of(names, most), change=change, share=told)
     if models.graph:
         yield _("the model's graph changed: connections, types or versions of operators")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING
 from pytest_npudump.errors import mapped
-from pytest_npudump.language.text import cut
+from pytest_npudump.language.text import cut, terminal_columns
 from pytest_npudump.language.translation import speaking
 from pytest_npudump.record.run_folder import REPORT
 from pytest_npudump.regression.result import GOOD, Result
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 _NOTES = 5
 _NOTE = 300
-_COLUMNS = 80
-"""Columns of the line of a session, for which names of layers are cut."""
 _INNER = {"idle_rules", "cut_names"}
 _TEXT = 1000
 """Characters of a text in a JUnit file: names in a dump may have any length."""
@@ -51,7 +49,8 @@ def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
         told["first"] = str(first.key) if first else None
         told["first_change"] = str(comparison.first_change) if comparison.differing else None
         told["first_within"] = str(comparison.first_within) if comparison.changed else None
-        names = LayerNames.of(comparison, _COLUMNS)
+        names = LayerNames.of(comparison, terminal_columns())
+        names.fit(names.layers, names.room)  # as in the text of a failure
         keys = filter(None, (told["first"], told["first_within"]))
         if short := {key: text for key in keys if (text := names.text(key)) != key}:
             told["cut_names"] = short

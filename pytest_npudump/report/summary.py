@@ -8,12 +8,12 @@ from typing import Any
 
 from pytest_npudump.language import mark, plural
 from pytest_npudump.language.text import first_of
-from pytest_npudump.language.translation import counted, gettext as _
-from pytest_npudump.regression.result import DIED, ERROR, GOOD, MISSING_GOLDEN, PASSED, is_not_dumped
+from pytest_npudump.language.translation import counted, gettext as _, ngettext
+from pytest_npudump.regression.result import DIED, ERROR, FAILED, GOOD, MISSING_GOLDEN, PASSED, is_not_dumped
 
 PAGE = "npudump --explain"
 """The command that shows what a failure and this line mean."""
-_SEVERAL = {MISSING_GOLDEN: mark("goldens missing"), ERROR: mark("errors"), DIED: mark("processes died")}
+_SEVERAL = {MISSING_GOLDEN: mark("goldens missing"), DIED: mark("processes died")}
 """Statuses as they are called of more tests than one."""
 
 
@@ -26,7 +26,8 @@ def summary_line(results: Sequence[Mapping[str, Any]], *, approval: str = "", pa
             ``-q``.
         page: what says more of failures, which a line that tells of one names; "" for none.
     """
-    counts = Counter(str(result["status"]) for result in results)
+    statuses = (str(result["status"]) for result in results)
+    counts = Counter(FAILED if status == ERROR else status for status in statuses)  # as pytest counts them
     passed = sum(counts[word] for word in GOOD)
     tests = _("{passed} of {count} tests passed").format(passed=passed, count=len(results))
     others = [
@@ -37,7 +38,9 @@ def summary_line(results: Sequence[Mapping[str, Any]], *, approval: str = "", pa
     parts = [_(", ").join([tests, *others])]
     compared, expected = (sum(result.get(name, 0) for result in results) for name in ("compared", "expected"))
     if expected:
-        words = _("{compared} of {expected} tensors compared")
+        words = ngettext(
+            "{compared} of {expected} tensor compared", "{compared} of {expected} tensors compared", expected
+        )
         parts.append(words.format(compared=compared, expected=expected))
     against = [result["reference"] for result in results if result.get("reference")]
     if against:

@@ -12,7 +12,6 @@ from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import joined
 from pytest_npudump.explain.operator_alone import CONVICTED
-from pytest_npudump.language import mark
 from pytest_npudump.language.text import cut, first_of, terminal_columns, typed
 from pytest_npudump.language.translation import carrying, gettext as _, ngettext, spoken
 from pytest_npudump.onnxmodels.graph import drawing_words, draws_random
@@ -273,7 +272,7 @@ def _body(
     named = (what_changed(result, most, counts=False) for most in (1, None))
     untold = detail < _ALL - 1 and len({*named}) > 1
     words = _comparison_lines(result, rows, names, rest, brief=brief, untold=untold) if compared else []
-    head += [line for one in _listed(mark("also"), problems, limit) for line in names.lines(one)]
+    head += [line for one in _listed(_("also:       {text}"), problems, limit) for line in names.lines(one)]
     head += _scene_lines(result.findings, _DETAILS if brief else None)
     head += _code_lines(result, brief=brief)
     lines = [(BOTH, line) for line in head]
@@ -286,7 +285,8 @@ def _body(
         lines += _rows(result.changes, rows, names, rest)  # where the test fails for changes
     behind, sources = len(lines), None if compared else result.sources
     most = rows if rows < MOST_ROWS else None
-    for kind, shown_rows, few in ((WHOLE, most, brief and compared), (SHORT, 0, True)):
+    beside = brief and compared  # the golden's table names the layers
+    for kind, shown_rows, few in ((WHOLE, 0 if beside else most, beside), (SHORT, 0, True)):
         told = reference_lines(result.reference, shown_rows, sources, brief=few, columns=columns)
         lines += [(kind, line) for line in told]
     if result.escalation is not None:
@@ -296,7 +296,7 @@ def _body(
     rows_at = next((at for at, (_text, line) in enumerate(lines) if _ROW.match(line)), behind)
     legends = ((WHOLE, names.legend()), (SHORT, names.legend(again=True) if begun else []))
     lines[rows_at:rows_at] = [(kind, line) for kind, legend in legends for line in legend]
-    notes = _listed(mark("note"), result.notes, limit)
+    notes = _listed(_("note:       {text}"), result.notes, limit)
     return lines + [(WHOLE, line) for note in notes for line in names.lines(note)]
 
 
@@ -335,11 +335,10 @@ def _scene_lines(findings: Sequence[SceneFinding], limit: int | None) -> list[st
     return [*details, *lines]
 
 
-def _listed(label: str, items: Sequence[str], limit: int | None) -> list[str]:
-    label = _(label)
-    lines = [_("{value}: {text}").format(value=label, text=spoken(item)) for item in items[:limit]]
+def _listed(words: str, items: Sequence[str], limit: int | None) -> list[str]:
+    lines = [words.format(text=spoken(item)) for item in items[:limit]]
     if limit and len(items) > limit:
-        lines.append(_("{label}: ... and {left} more").format(label=label, left=len(items) - limit))
+        lines.append(words.format(text=_("... and {left} more").format(left=len(items) - limit)))
     return lines
 
 
@@ -388,7 +387,7 @@ def _escalation_lines(
         return []  # the headline says it
     if escalation.problem:
         return [(BOTH, _("second run: {problem}").format(problem=spoken(escalation.problem)))]
-    behind = [(WHOLE, line) for line in _listed(mark("note"), escalation.notes, notes)]
+    behind = [(WHOLE, line) for line in _listed(_("note:       {text}"), escalation.notes, notes)]
     if not escalation.findings and not result.failing_keys:
         words = _("second run: {layers} dumped as tensors, to be kept with the golden on an update")
         return [(BOTH, words.format(layers=_layers(escalation))), *behind]
@@ -410,6 +409,10 @@ def _escalation_lines(
     # The golden's tensor may show the pattern that recomputation shows.
     lines = dict.fromkeys((line for lines in found for line in lines), WHOLE) | dict.fromkeys(alone, BOTH)
     place = shown(escalation.directory, result.origin.here)
+    bare = [one.key for one in telling if one.description is not None and one.reference is None]
+    if bare and not brief:
+        words_of_bare = _("elements:   no golden tensor of {keys} (golden_tensors= in the marker keeps one)")
+        lines |= {words_of_bare.format(keys=first_of(bare)): WHOLE}
     behind += [] if brief else [(WHOLE, _("tensors:    {directory}").format(directory=place))]
     fed = [(BOTH, line) for line in _fed_lines(escalation)]
     return [(BOTH, words), *fed, *((kind, line) for line, kind in lines.items()), *behind]
@@ -417,8 +420,9 @@ def _escalation_lines(
 
 def _fed_lines(escalation: Escalation) -> list[str]:
     """Report that a test feeds its model other values in each run, which recording refuses."""
-    words = _("inputs:     the test feeds its model other values in each run: {names}; give these a seed")
-    return [words.format(names=first_of(escalation.fed, _LISTED))] if escalation.fed else []
+    words = _("the test feeds its model other values in each run: {names}; give these a seed")
+    fed = words.format(names=first_of(escalation.fed, _LISTED))
+    return [_("inputs:     {words}").format(words=fed)] if escalation.fed else []
 
 
 def _reproduction(result: Result, escalation: Escalation) -> str:

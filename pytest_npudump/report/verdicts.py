@@ -121,12 +121,10 @@ def row(verdict: Verdict) -> tuple[str, ...]:
         comparable = _is_number(reason.golden) and _is_number(reason.actual)
         ratio = times(excess(reason)) if comparable else ""
     values = numbers(reason.golden, reason.actual)
-    if reason.statistic == PROJECTIONS and reason.golden == 0:
-        values = (
-            "-",
-            f"Δ≈{reason.actual:.2g}",
-        )  # an estimate of how far off the elements are, no value of either
-    return (*head, statistic(reason) + more, *values, allowed, ratio)
+    name = statistic(reason)
+    if reason.statistic == PROJECTIONS and reason.golden == 0:  # how far off the elements are, estimated
+        name, values = _("difference"), ("0", f"~{reason.actual:.2g}")
+    return (*head, name + more, *values, allowed, ratio)
 
 
 def sentence(verdict: Verdict, *, against: str = "golden", short: bool = False) -> str:

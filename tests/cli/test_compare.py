@@ -439,7 +439,7 @@ def test_where_inside_a_tensor_it_differs_is_told(run: Run, tmp_path: Path, dump
             dump_file(tmp_path / side, f"layer_{number}", array, number=number)
     done = run("compare", tmp_path / "golden", tmp_path / "actual", "--json", tmp_path / "found.json")
     assert done.code == 1
-    words = "the last 12 of 512 columns: 0, expected other values (explains all of the difference)"
+    words = "the last 12 of 512 columns: 0, expected other values (100 % of the difference)"
     assert f"\npattern: {words}\n" in done.out
     assert "pattern of layer_1:output.0: every element: the sign is flipped (explains all " in done.out
     told = json.loads((tmp_path / "found.json").read_text())["verdicts"]

@@ -68,7 +68,7 @@ FILES = {
 }
 VERSIONS = {"torch": "2.5.1+cpu", "torch_npu": "2.5.1.post1", "onnx": "1.17.0", "onnxruntime": "1.21.1"}
 ACL = Probe(works=True, why="2 devices answer", devices=2, soc="Ascend910B4")
-NO_ACL = Probe(works=False, why="no module 'acl' (CANN's pyACL) can be imported")
+NO_ACL = Probe(works=False, why="no module 'acl'")
 NOT_INSTALLED = Probe(works=False, why="not installed")
 EMULATOR = Probe(works=True, why="onnxruntime 1.21.1, onnx 1.17.0")
 NO_EMULATOR = Probe(works=False, why="the emulator needs the package 'onnx', which is not installed")

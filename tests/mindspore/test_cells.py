@@ -43,9 +43,9 @@ def test_cells_and_operators_have_goldens_and_a_fault_is_named_by_both(project: 
     project.run().stdout.fnmatch_lines(["npudump: 2 of 2 tests passed; 13 of 13 tensors compared (modules)"])
     project.run(change="fc2.weight=0.25").stdout.fnmatch_lines(
         [
-            "npudump: the weights of fc2 changed (1 of 2 *); first mismatch: fc2:output.0 *",
+            "npudump: fc2: weights changed (1 of 2 *); first mismatch: fc2:output.0 *",
             "second run: reproduced; 2 layers dumped as tensors",
-            "npudump: the weights of fc2 changed (1 of 2 *); first mismatch: fc2/MatMul:output.0 *",
+            "npudump: fc2: weights changed (1 of 2 *); first mismatch: fc2/MatMul:output.0 *",
             "second run: reproduced; 4 layers dumped as tensors",
         ]
     )
@@ -73,7 +73,7 @@ def test_what_hooks_cannot_see_fails_with_what_to_do(project: Project) -> None:
     project.run("--npudump-update-golden").stdout.fnmatch_lines(
         [
             "*Small ran in GRAPH_MODE, which calls no cell within it: *PYNATIVE_MODE*MS_JIT=0*",
-            "npudump: the dump holds nothing: modules of Small not recorded: 4 of 4 (not called, or *",
+            "npudump: the dump is empty: modules of Small not recorded: 4 of 4 (not called, or *",
             "*beside the runtime mindspore it needs modules=True in the marker*",
         ]
     )

@@ -33,7 +33,7 @@ def test_a_dump_that_holds_nothing_names_its_cause(project: Project) -> None:
         """)
     result = project.run()
     result.assert_outcomes(failed=4)
-    nothing = "npudump: the dump holds nothing: "
+    nothing = "npudump: the dump is empty: "
     result.stdout.fnmatch_lines(
         [
             "*_ test_pynative _*",

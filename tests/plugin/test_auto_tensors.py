@@ -188,7 +188,7 @@ def test_weights_that_changed_by_more_than_rounding_fail_though_all_tensors_are_
 ) -> None:
     small.run("--npudump-update-golden", passed=1)
     scaled(small, size)
-    shows = "npudump: the weights of first changed *first mismatch: first:output.0 *"
+    shows = "npudump: first: weights changed *first mismatch: first:output.0 *"
     small.run(failed=1, shows=(shows, "*preset same: its inputs are the golden's*"))
     small.run("-o", "npudump_preset=same", passed=1)  # which is what was asked for
 
@@ -233,7 +233,7 @@ def test_a_change_that_a_single_number_only_scales_fails(project: Project, op_ty
     project.run(passed=1)
     plant = "from pytest_npudump.emulator.faults import distort; distort('net', 'last', factor=1 + 3e-6)"
     project.marked(body=f"\n    {plant}{BODY}")
-    shows = "npudump: possible kernel error or overwritten tensor in last:output.0: *; the golden matches"
+    shows = "npudump: last:output.0: possible kernel error or overwritten tensor, *; the golden matches"
     project.run(failed=1, shows=(shows, "*preset same: its inputs are the golden's*"))
 
 

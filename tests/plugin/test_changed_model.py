@@ -39,9 +39,9 @@ def test_what_changed_is_the_first_line_and_in_every_report(project: Project) ->
     assert "models: |\n  #small.onnx " in project.golden.read_text("utf-8")
     project.run(passed=1)
     cases = {
-        "the weights of fc changed (1 of 1 operator with weights); first": {"weight": WEIGHT * 1.01},
-        "the weight channels of fc (axis 0) are permuted (1": {"weight": np.roll(WEIGHT, 1, 0)},
-        "the attributes of relu changed; first": {"weight": WEIGHT, "alpha": 0.5},
+        "fc: weights changed (1 of 1 operator with weights); first": {"weight": WEIGHT * 1.01},
+        "fc (axis 0): weight channels permuted (1": {"weight": np.roll(WEIGHT, 1, 0)},
+        "relu: attributes changed; first": {"weight": WEIGHT, "alpha": 0.5},
     }
     for words, changes in cases.items():
         written(project, **changes)
@@ -58,7 +58,7 @@ def test_a_failure_with_the_goldens_model_says_so(project: Project) -> None:
     project.record()
     project.marked(body=BODY.replace("-1, 1", "-1, 2"))
     told = "model:      identical to the golden's"
-    project.run(failed=1, shows=["npudump: the inputs of model small changed; first mismatch: x:*", told])
+    project.run(failed=1, shows=["npudump: model small: inputs changed; first mismatch: x:*", told])
     written(project, WEIGHT, doc="for people")
     project.run(failed=1, shows="model: *onnx differs, its weights and attributes do not")
 
@@ -82,7 +82,7 @@ def test_an_approval_has_the_lines_of_what_it_accepts(project: Project) -> None:
     before = project.golden.read_text("utf-8").splitlines()
     written(project, WEIGHT * 1.01, alpha=0.5)
     project.run(
-        "--npudump-output=out", failed=1, shows="*the weights of fc changed * attributes of relu changed*"
+        "--npudump-output=out", failed=1, shows="*fc: weights changed *relu: attributes changed*"
     )
     assert main(["golden", "accept", "--results", "out", "--layers", "fc"]) == 0
     at = next(row for row, line in enumerate(before) if line.startswith("models:"))
@@ -96,7 +96,7 @@ def test_an_approval_has_the_lines_of_what_it_accepts(project: Project) -> None:
         True,
     ]
     assert SEVERAL in lines[1]
-    project.run("--npudump-output=out", failed=1, shows="npudump: the attributes of relu changed; first *")
+    project.run("--npudump-output=out", failed=1, shows="npudump: relu: attributes changed; first *")
     assert main(["golden", "accept", "--results", "out"]) == 0
     project.run(passed=1, hides="*changed model*")
 

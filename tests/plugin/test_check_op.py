@@ -171,7 +171,7 @@ def test_op(npu_dump, x):
         [
             "npudump: Relu: output 0[[]16[]] is 0.5, expected 1: error 1024 ULP, tolerance 2",
             "input 0:    float16 [[]17[]], 1 there",
-            "note: * of * checks failed; this is the last one",
+            "note:       * of * checks failed; this is the last one",
             "    npu_dump=npu_dump,",
         ]
     )

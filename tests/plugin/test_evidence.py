@@ -67,7 +67,7 @@ def test_a_program_has_to_read_its_configuration_and_to_end_well(application: Pr
     write_tests(application, (RUN, UNREAD), SCENES[1])
     application.run(passed=1, failed=1, shows=unread)
     write_tests(application, (UNREAD,), "")
-    words = "*the dump holds nothing: *ran and dumped nothing: *never read acl.json; *"
+    words = "*the dump is empty: *ran and dumped nothing: *never read acl.json; *"
     application.run(failed=1, shows=words)
 
 

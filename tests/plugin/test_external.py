@@ -113,7 +113,7 @@ def test_an_application_that_fails_and_is_passed_over_is_not_said_to_ignore_its_
         npu_dump.run([sys.executable, "-c", {program!r}], acl_json="acl.json", timeout={limit})
     """
         write_test(application, body)
-        shows = f"npudump: the dump holds nothing: *{words}*; what *printed is in *"
+        shows = f"npudump: the dump is empty: *{words}*; what *printed is in *"
         application.run(failed=1, shows=shows, hides="*it has to hand*")
 
 

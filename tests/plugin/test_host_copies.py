@@ -109,7 +109,7 @@ def test_outputs_and_inputs_are_told_apart_by_elements(
         "test_logits",
         failed=1,
         shows=[
-            "npudump: the inputs of model logits changed; first mismatch: x:output.0 *",
+            "npudump: model logits: inputs changed; first mismatch: x:output.0 *",
             "source: *x:output.0; an input of the graph: the test feeds it other values*",
         ],
     )

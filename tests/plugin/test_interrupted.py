@@ -17,7 +17,7 @@ from pytest_npudump.regression import explanation
 from tests.plugin.conftest import Project, is_gone, wait_for
 
 pytestmark = pytest.mark.e2e
-FOUND = "npudump: the weights of block/conv.2 changed *block/conv.2:output.0 *"
+FOUND = "npudump: block/conv.2: weights changed *block/conv.2:output.0 *"
 DUMPS = "--npudump-output=."
 AGAIN = """
 def again():
@@ -67,7 +67,7 @@ def told(project: Project, *, killed: bool = False) -> str:
     report = project.report()
     texts = [path.read_text() for path in (project.path / "dumps").rglob("report.txt")]
     assert len(texts) == (not killed)
-    assert all(text.startswith("npudump: the weights of block/conv.2 changed ") for text in texts)
+    assert all(text.startswith("npudump: block/conv.2: weights changed ") for text in texts)
     assert json.loads(json.dumps(report))["comparison"]["summary"]["failed"] == 2
     return str(report["escalation"]["problem"])  # type: ignore[index]
 
@@ -217,7 +217,7 @@ def test_signal_to_pytest_in_the_second_run(project: Project, number: signal.Sig
         assert process.returncode == pytest.ExitCode.INTERRUPTED
         words = "ended by Ctrl-C" if number is signal.SIGINT else "ended by SIGTERM"
         assert told(project) == words
-        assert "npudump: the weights of block/conv.2 changed " in out
+        assert "npudump: block/conv.2: weights changed " in out
         assert f"second run: {words}" in out
     wait_for(lambda: is_gone(int((project.path / "pid").read_text())))
 

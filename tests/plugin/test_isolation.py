@@ -229,8 +229,8 @@ def test_death_behind_the_body_keeps_what_the_body_showed(project: Project) -> N
     project.run(
         failed=1,
         shows=[
-            "npudump: the weights of block/conv.2 changed *block/conv.2:output.0 *",
-            "also: the test's process was ended by SIGKILL, during the test's teardown",
+            "npudump: block/conv.2: weights changed *block/conv.2:output.0 *",
+            "also:       the test's process was ended by SIGKILL, during the test's teardown",
         ],
     )
 

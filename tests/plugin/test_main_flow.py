@@ -183,9 +183,9 @@ def test_an_empty_dump_says_why(project: Project) -> None:
         """
     )
     shows = [
-        "npudump: the dump holds nothing: *",
-        "npudump: the dump holds nothing: *earlier (in a module or session fixture*",
-        "npudump: the dump holds nothing: *small.onnx was loaded but never run*",
+        "npudump: the dump is empty: *",
+        "npudump: the dump is empty: *earlier (in a module or session fixture*",
+        "npudump: the dump is empty: *small.onnx was loaded but never run*",
         "*no single operator ran*dump_level='kernel' (it switches *",
     ]
     project.run("--npudump-update-golden", passed=2, failed=5, shows=shows)
@@ -238,7 +238,7 @@ def test_a_rule_or_layer_with_brackets_is_for_the_layer_that_has_them_alone(proj
     assert [*load_tensors(project.golden.with_suffix(".safetensors"))] == ["blk[1]:output.0"]
     relu_and_add(project, 1.5)
     project.run(
-        "--npudump-output=.", failed=1, shows=["npudump: the weights of blk1 changed *", "*(preset same*"]
+        "--npudump-output=.", failed=1, shows=["npudump: blk1: weights changed *", "*(preset same*"]
     )
     assert main(["check", str(project.path / "results"), "--root", str(project.path)]) == 1
     project.recorded('layers=["blk[1]"]', body)
@@ -395,11 +395,11 @@ def test_a_golden_of_nan_is_told_at_each_decision(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     project.marked(body=BODY)
-    project.run("--npudump-output=.", failed=1, shows=f"note: {WORDS}")
+    project.run("--npudump-output=.", failed=1, shows=f"note:       {WORDS}")
     for words in (("diff", *KEPT), ("accept", *KEPT), ("show", "golden/test_small/test_small.yaml")):
         capsys.readouterr()
         main(["golden", *words])
-        assert f"note: {WORDS}" in capsys.readouterr().out, words
+        assert f"note:       {WORDS}" in capsys.readouterr().out, words
     project.run(
         "--npudump-update-golden", passed=1, shows=f"npudump: *note: test_small.py::test_small: {WORDS}"
     )

@@ -20,7 +20,7 @@ def test_renamed_layers_are_compared_explained_and_checked_again_by_the_markers_
         "--npudump-output=out",
         failed=1,
         shows=[
-            "npudump: the weights of block/second changed *; first mismatch: block/second:output.0 avg *",
+            "npudump: block/second: weights changed *; first mismatch: block/second:output.0 avg *",
             "second run: reproduced*",
             "recomputed:*block/second*",
         ],

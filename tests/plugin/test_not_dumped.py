@@ -257,4 +257,4 @@ def test_only_operators_that_were_asked_for_are_missed(inner: Project) -> None:
         inner.run(option, passed=1, hides="*not dumped*")
     for layers in ('"a/mul.1"', '"a/*.1"'):
         inner.test_file(VECTOR.format(marker=f"layers=[{layers}]"))
-        inner.run(failed=1, shows="note: operators not dumped by the emulator: 1, inside if (nested)")
+        inner.run(failed=1, shows="note:       operators not dumped by the emulator: 1, inside if (nested)")

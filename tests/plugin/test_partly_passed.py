@@ -175,7 +175,7 @@ def test_soft_assertion_that_fails_the_report_approves_nothing(project: Project)
     assert project.golden.read_bytes() == golden
     project.model()
     project.run(
-        failed=1, shows="npudump: 0 of 1 tests passed, 1 error; 5 of 5 tensors compared (emulator); *"
+        failed=1, shows="npudump: 0 of 1 tests passed, 1 failed; 5 of 5 tensors compared (emulator); *"
     )
 
 

@@ -387,6 +387,6 @@ def test_small(npu_dump):
 """
         )
         result = project.run(
-            failed=1, shows=f"*the dump holds nothing: other processes ran during the test (true): {WORDS}; *"
+            failed=1, shows=f"*the dump is empty: other processes ran during the test (true): {WORDS}; *"
         )
         assert result.stdout.str().partition("short test summary")[0].count(WORDS) == 1

@@ -309,7 +309,7 @@ def test_devices_of_one_dump_share_a_golden(several: Project, monkeypatch: pytes
     monkeypatch.setenv("CHANGED", "1")
     shows = [
         "npudump: device 1: head/softmax:output.0 *",
-        "note: mismatches in device 1, of 2 compared with one golden; shown is device 1",
+        "note:       mismatches in device 1, of 2 compared with one golden; shown is device 1",
     ]
     several.run(failed=1, shows=shows)
     words = "npudump: nothing was recorded: ranks='same', and device 1 differs from device 0 in *"

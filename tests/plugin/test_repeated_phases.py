@@ -139,7 +139,7 @@ def test_body_that_failed_by_itself_is_compared_when_it_is_repeated(project: Pro
     once.unlink()
     project.model(change=0.01)
     shows = [
-        "npudump: the weights of block/conv.2 changed *block/conv.2:output.0 *",
+        "npudump: block/conv.2: weights changed *block/conv.2:output.0 *",
         "second run: not run: the test had failed by itself before*",
         SUMMARY,
     ]

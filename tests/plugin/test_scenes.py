@@ -108,7 +108,7 @@ def test_an_overflow_is_approved_by_its_operator_and_forgotten_when_it_is_gone(h
     half.marked("scene='overflow'", OVERFLOW_BODY.format(value=300))
     shows = [
         "npudump: block/square.1 (Mul) overflowed: *",
-        "note: the golden lists block/square.2, which did not overflow this time",
+        "note:       the golden lists block/square.2, which did not overflow this time",
     ]
     half.run(failed=1, shows=shows)
     half.marked("scene='overflow'", OVERFLOW_BODY.format(value=2) + "    assert npu_dump.records == ()\n")
@@ -129,7 +129,7 @@ def test_an_overflow_that_is_listed_in_one_capture_is_none_in_another(half: Proj
     half.run(failed=1)
     half.record()
     half.marked("scene='overflow'", CAPTURES.format(a=30, b=2))
-    half.run(failed=1, shows="note: block/square.2#capture=a: the golden lists the operator without *")
+    half.run(failed=1, shows="note:       block/square.2#capture=a: the golden lists the operator without *")
 
 
 MODELS = """

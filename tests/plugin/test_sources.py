@@ -54,10 +54,10 @@ def test_two_faults_in_independent_branches_are_both_named(project: Project) -> 
     write(project, left_a=0.1, right_b=0.1)
     failed(project, "-rf").stdout.fnmatch_lines(
         [
-            "npudump: the weights of left/a, right/b changed *: left/a:output.0 *; 1 other source: right/b",
+            "npudump: left/a, right/b: weights changed *: left/a:output.0 *; 1 other source: right/b",
             "first:      left/a:output.0; all statistics before it match, including those of its inputs",
             "sources:    2: left/a:output.0 (at least 3 mismatches downstream), right/b:output.0 (at least *",
-            "FAILED * npudump: the weights of left/a, right/b changed *",
+            "FAILED * - left/a, right/b: weights changed *",
         ]
     )
     assert found(project) == [("left/a:output.0", 4), ("right/b:output.0", 3)]
@@ -88,7 +88,7 @@ def test_two_faults_off_the_reference_are_both_named_and_convicted(project: Proj
     project.marked("reference='reference.onnx'")
     failed(project, "-rf").stdout.fnmatch_lines(
         [
-            "npudump: operator error in left/a:output.0: *; and in right/b:output.0",
+            "npudump: left/a:output.0: operator error, *; also right/b:output.0",
             "            first: left/a:output.0; *",
             "sources:    2: left/a:output.0 (at least 3 mismatches downstream), right/b:output.0 (at least *",
             "recomputed: left/a:output.0 differs from *",
@@ -195,7 +195,7 @@ def test_a_tensor_that_tells_no_model_is_not_judged_by_any(project: Project) -> 
     for folder in ("here", "there"):
         (project.path / folder / source.name).write_bytes(source.read_bytes())
     failed(project, "-v").stdout.fnmatch_lines(
-        ["note: not recomputed: left/a:output.0*, as several models ran (small.onnx, small.onnx); *"]
+        ["note:       not recomputed: left/a:output.0*, as several models ran (small.onnx, small.onnx); *"]
     )
 
 

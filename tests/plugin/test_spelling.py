@@ -125,7 +125,7 @@ def test_however_a_spelling_of_the_marker_gets_on_a_test_it_is_judged(loose: Pro
     """They dump nothing, and pass where they are not judged."""
     write(loose, name)
     result = loose.run("-W", "ignore", failed=len(WAYS))
-    assert result.stdout.str().count("npudump: the dump holds nothing: ") >= len(WAYS)
+    assert result.stdout.str().count("npudump: the dump is empty: ") >= len(WAYS)
 
 
 LATE = {
@@ -248,7 +248,7 @@ def test_pytest_s_own_selection_takes_both_spellings_for_one_marker(loose: Proje
         result = loose.run(*strict, "--collect-only", "-q", "-m", chosen)
         assert result.stdout.str().count("::test_it") == count, chosen
     result = loose.run(*strict, "-m", "npu_dump", failed=5)
-    assert result.stdout.str().count("npudump: the dump holds nothing: ") >= 5
+    assert result.stdout.str().count("npudump: the dump is empty: ") >= 5
     loose.run(*strict, "-m", "npudump", "-n2", failed=5)
     loose.run(*strict, "-m", "not npudump", "-n2", passed=1)
 

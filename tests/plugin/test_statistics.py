@@ -60,7 +60,7 @@ def test_permuted_columns_fail_by_projections_and_name_the_layer(project: Projec
     project.run(
         failed=1,
         shows=[
-            "npudump: the weight channels of product1 (axis 1) are permuted * about *",
+            "npudump: product1 (axis 1): weight channels permuted * about *",
             "*product1*MatMul*output.0*projections *",
             "tolerance: *rtol=1.5e-05 *",
             "*first mismatch product1:output.0*",

@@ -130,7 +130,7 @@ def test_a_server_that_stops_within_a_check_passes_no_test_nor_does_one_that_can
     clear_cache(stored)
     shows = [
         UNREACHABLE.format(url=s3.url),
-        "npudump: 0 of 1 tests passed, 1 error; 5 of 5 tensors compared (emulator); *",
+        "npudump: 0 of 1 tests passed, 1 failed; 5 of 5 tensors compared (emulator); *",
     ]
     stored.run(failed=1, shows=shows)
     stored.model(change=0.5)

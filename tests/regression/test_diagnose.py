@@ -55,7 +55,7 @@ CASES: dict[str, tuple[Activity, dict[str, Any]]] = {
         Activity(programs=("./main (with x)",), evidence=Evidence(shown=["main read x"])),
         {},
     ),
-    "the dump holds nothing: ./main did not end within 3 seconds and was ended; what ./main (with x) *": (
+    "the dump is empty: ./main did not end within 3 seconds and was ended; what ./main (with x) *": (
         Activity(
             programs=("./main (with x)",),
             evidence=Evidence(unfinished=["./main did not end within 3 seconds and was ended"]),
@@ -96,7 +96,7 @@ CASES: dict[str, tuple[Activity, dict[str, Any]]] = {
 def test_likeliest_cause_comes_first(tmp_path: Path, cause: str) -> None:
     activity, request = CASES[cause]
     text = explain(tmp_path, activity, **request)
-    assert text.startswith("the dump holds nothing: ")
+    assert text.startswith("the dump is empty: ")
     position = -1
     for part in cause.split("*"):
         position = text.index(part, position + 1)
@@ -116,7 +116,7 @@ def test_filter_is_named_too_where_the_test_calls_acl_itself(tmp_path: Path) -> 
 def test_directory_that_is_gone_is_the_cause(tmp_path: Path) -> None:
     path = tmp_path / "dump"
     text = explain(path, Activity())
-    assert text.startswith(f"the dump holds nothing ({path} does not exist")
+    assert text.startswith(f"the dump is empty ({path} does not exist")
     assert f"its directory {path} is gone or cannot be written" in text
 
 

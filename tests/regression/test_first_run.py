@@ -140,7 +140,7 @@ def test_a_dump_that_lacks_something_fails_and_records_nothing(flow: Flow, updat
     (flow.folder / "empty").mkdir()
     empty = flow.first(flow.case(layers=(), update_golden=update), flow.folder / "empty")
     assert empty.status == status.ERROR
-    assert "the dump holds nothing" in empty.problems[0]
+    assert "the dump is empty" in empty.problems[0]
     assert "ACL was never initialised" in empty.problems[0]
     assert flow.golden.read_bytes() == before
 

@@ -71,11 +71,11 @@ OTHERWISE = {**FED, "add": "pool relu"}
             WITHOUT,
             "pool add",
             DIGESTS,
-            "operator relu was removed",
+            "relu: removed",
             "relu (removed), upstream of pool:output.0",
         ),
-        (BESIDE, "pool add", DIGESTS, "operator abs was added", "abs (added), upstream of pool:output.0"),
-        (OTHERWISE, "add", DIGESTS, "the connections of add changed", "add:output.0"),
+        (BESIDE, "pool add", DIGESTS, "abs: added", "abs (added), upstream of pool:output.0"),
+        (OTHERWISE, "add", DIGESTS, "add: connections changed", "add:output.0"),
         (FED, "pool add", DIGESTS, "the model's graph changed: ", "pool:output.0"),
         (
             {
@@ -93,7 +93,7 @@ OTHERWISE = {**FED, "add": "pool relu"}
             WITHOUT,
             "pool add",
             "conv AAAA wwwwww 0000\n",
-            "the attributes of pool changed; operator relu was removed",
+            "pool: attributes changed; relu: removed",
             "relu (removed), upstream of pool:output.0",
         ),
     ],
@@ -121,8 +121,8 @@ def test_what_changed_in_a_graph_is_named(
 @pytest.mark.each(
     ("lines", "changed", "source"),
     [
-        ("Relu_1 =Elu\n", "the operator type of Relu_1 (Relu, now Elu) changed", "Relu_1:output.0; "),
-        ("Relu_1 =Elu QQQQ\n", "the operator type of Relu_1 (Relu, now Elu) changed", "Relu_1:output.0; "),
+        ("Relu_1 =Elu\n", "Relu_1 (Relu, now Elu): type changed", "Relu_1:output.0; "),
+        ("Relu_1 =Elu QQQQ\n", "Relu_1 (Relu, now Elu): type changed", "Relu_1:output.0; "),
         ("Relu_1 QQQQ\n", "the attributes of Relu_1 changed", "Relu_1:output.0; "),
     ],
 )

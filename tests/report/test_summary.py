@@ -31,7 +31,7 @@ BAD = {**GOOD, "status": "failed", "compared": 8, "first": "net/conv:output.0"}
         ),
         (
             [{"status": "golden missing", "runtime": "acl"}, {"status": "error", "runtime": "acl"}],
-            "npudump: 0 of 2 tests passed, 1 golden missing, 1 error (acl)",
+            "npudump: 0 of 2 tests passed, 1 golden missing, 1 failed (acl)",
         ),
         (
             [

@@ -104,9 +104,9 @@ def test_a_reference_has_no_head_of_a_table_without_rows(failed: Callable[..., R
     found = {"good": False, "comparison": failed(2).comparison, "model": SimpleNamespace(name="m.onnx")}
     told: Any = SimpleNamespace(**found, compared=2, layers=2, blames=(), remarks=())
     lines = reference_lines(told, 0, brief=True, columns=80)
-    assert lines[-1] == "  ... and 2 more"
+    assert [line for line in lines if "more" in line] == []
     assert not [line for line in lines if "statistic " in line]
-    assert len(reference_lines(told, 1, brief=True, columns=80)) == len(lines) + 2
+    assert len(reference_lines(told, 1, brief=True, columns=80)) == len(lines) + 3
 
 
 TRANSFORMER = "/vision_model/encoder/layers.11/self_attn/out_proj/quantized_MatMul"
@@ -134,7 +134,7 @@ def test_every_line_fits_but_for_paths_and_commands(
         for lines in (text_of(test), text_of(test, verbose=True), short):
             free = [line for line in lines if not line.startswith(("report: ", "hand over: ", "to accept: "))]
             assert max(map(len, free)) <= columns, free
-            assert ("kernel error in" in lines[0]) is (len(isolated) == 2)
+            assert ("kernel error" in lines[0]) is (len(isolated) == 2)
             assert [line for line in lines if line.startswith("report: ")]
             assert lines[-1].startswith("to accept: ")
             assert "quantized_MatMul_0:output.0" in lines[0]
@@ -153,7 +153,7 @@ def test_an_operator_that_only_the_golden_tells_is_handed_over_where_it_is_out_o
     alone = Alone(CONVICTED, 4e-6, 4.8e-7, "the golden matches")
     one = JudgedOperator(TensorKey(name, "output", 0), "Tanh", "net.onnx", own=True, alone=alone)
     lines = text_of(failed(1, escalation=Escalation((), (name,), isolated=(one,))))
-    assert lines[0].startswith(f"npudump: possible kernel error in {name}:output.0: ")
+    assert lines[0].startswith(f"npudump: {name}:output.0: possible kernel error, ")
     assert any(line.startswith("hand over: ") for line in lines) is there
 
 
@@ -179,10 +179,10 @@ def test_the_first_line_is_where_the_change_begins(failed: Callable[..., Result]
 CHANGED = ModelChange(("m.onnx",), weights=("a", "b"), attributes=("c",), weighted=7, read="all")
 
 
-REMOVED = "operator n was removed; first mismatch: net/layer_0:output.0 max 1.5"
-REWIRED = "the connections of n changed; first mismatch: net/layer_0"
-WEIGHTS = "the weights of a, b changed (2 of 7 operators with weights); the attributes of c changed"
-MOVED = "the weight channels of a (axis 1) are permuted (1 of 7 operators with weights); "
+REMOVED = "n: removed; first mismatch: net/layer_0:output.0 max 1.5"
+REWIRED = "n: connections changed; first mismatch: net/layer_0"
+WEIGHTS = "a, b: weights changed (2 of 7 operators with weights); c: attributes changed"
+MOVED = "a (axis 1): weight channels permuted (1 of 7 operators with weights); "
 GRAPH = "the model's graph changed: connections, types or versions of operators; first mismatch: "
 
 
@@ -209,14 +209,14 @@ GRAPH = "the model's graph changed: connections, types or versions of operators;
             "the model m.om is another file than the golden's (operators not compared); ",
             "",
         ),
-        (CHANGED, f"{WEIGHTS}; first mismatch: net/layer_0", WEIGHTS),
+        (CHANGED, f"{WEIGHTS}; first mismatch: net/layer_0", ""),
         (replace(CHANGED, weights=("a",), permuted={"a": 1}, attributes=()), MOVED, ""),
         (ModelChange(("m.onnx",), operators=("n",), removed=("n",), read="all"), REMOVED, ""),
         (
             ModelChange(
                 ("m.onnx",), operators=("n", "o", "p"), removed=("p",), rewired={"q": "n"}, read="all"
             ),
-            "operator p was removed; operators n, o were added; first mismatch: net/layer_0",
+            "p: removed; n, o: added; first mismatch: net/layer_0",
             "",
         ),
         (ModelChange(("m.onnx",), rewired={"n": "n"}, read="all"), REWIRED, ""),
@@ -236,21 +236,22 @@ def test_what_changed_in_the_model_comes_first(
     assert len(verbose) == (models is not None)
 
 
+FIRST_OF_MANY = "/vision_model/.../quantized_MatMul_0"
 MANY = tuple(f"{TRANSFORMER}_{number}" for number in range(3)) + tuple(f"n{at}" for at in range(40))
 
 
 @pytest.mark.each(
     ("models", "convicted", "first", "line"),
     [
-        (replace(CHANGED, weights=MANY), 0, "the weights of ", "the weights of "),
+        (replace(CHANGED, weights=MANY), 0, FIRST_OF_MANY, ": weights changed "),
         (
             replace(CHANGED, weights=MANY, permuted=dict.fromkeys(MANY, 1)),
             0,
-            "the weight channels of ",
-            "the weight channels of ",
+            FIRST_OF_MANY,
+            ": weight channels permuted ",
         ),
-        (ModelChange(("m.onnx",), operators=MANY, removed=MANY, read="all"), 0, "operators ", "operators "),
-        (None, 9, "possible kernel error in", ""),
+        (ModelChange(("m.onnx",), operators=MANY, removed=MANY, read="all"), 0, FIRST_OF_MANY, ": removed "),
+        (None, 9, f"{FIRST_OF_MANY}:output.0: possible kernel error,", ""),
     ],
 )
 def test_the_first_line_is_two_lines_at_most_whatever_is_known(
@@ -288,7 +289,7 @@ def test_executions_of_an_operator_are_one_source(failed: Callable[..., Result])
     )
     lines = text_of(replace(failed(3, sources=sources), escalation=Escalation((), ("a",), isolated=alone)))
     text = " ".join(" ".join(lines).split())
-    assert "kernel error in net/layer_0:output.0: relative" in text
+    assert "net/layer_0:output.0: kernel error, relative" in text
     assert "in 3 executions" in text
     assert "#step" not in text
     assert text.count("recomputed: ") == 1
@@ -314,7 +315,7 @@ def test_an_input_that_is_dumped_with_each_reader_counts_once(
     test = replace(failed(1, sources=found), comparison=compare_tables(*sides, Tolerances()))
     lines = full_lines(test)
     assert [line.split()[0] for line in lines if line.startswith("  ")] == ["layer", "x", "a"]
-    assert "mismatches: 2 of 4 tensors, 2 more of the same input" in " ".join(lines)
+    assert "mismatches: 2 of 4 tensors " in " ".join(lines)
     assert "1 mismatch downstream" in " ".join(lines)
     other = make_table(*((key, "float32", (4,), {"max": len(key), "min": -1.0, "avg": 2}) for key, _ in rows))
     test = replace(
@@ -354,7 +355,7 @@ def test_a_wrong_kernel_and_a_changed_model_are_both_named(failed: Callable[...,
         TensorKey("net/layer_0", "output", 0), "Relu", "m.onnx", own=True, alone=Alone(CONVICTED, 1.0)
     )
     test = replace(failed(2, escalation=Escalation(isolated=(wrong,))), models=CHANGED)
-    assert headline(test).startswith("npudump: kernel error in net/layer_0:output.0")
+    assert headline(test).startswith("npudump: net/layer_0:output.0: kernel error,")
     assert headline(test).endswith(f"; {WEIGHTS}")
 
 
@@ -395,8 +396,8 @@ def test_ten_thousand_failing_layers_with_everything_else_stay_within_forty_line
     text = "\n".join(lines)
     assert "mismatches: 10000 of 10000 tensors" in text
     assert "more" in text
-    assert "also: ... and 998 more" in text
-    assert "note: ... and 998 more" in text
+    assert "also:       ... and 998 more" in text
+    assert "note:       ... and 998 more" in text
     assert ("second run: reproduced; 10000 layers dumped as tensors" in text) is reproduced
     assert "preset:     other: soc Ascend910B3 -> Ascend310P3" in text
     assert lines[-1] == "to accept:  pytest --npudump-update-golden test_a.py::test_b"
@@ -473,7 +474,7 @@ def test_worst_element_and_special_values_are_told_with_their_places(
     test = failed(1, escalation=Escalation(findings(2), ("a",)))
     text = " ".join(" ".join(text_of(test)).split())
     assert (
-        "elements: net/layer_0:output.0: 96.88 % of 64 within tolerance of the golden tensor; worst at [3]"
+        "elements: net/layer_0:output.0: 2 of 64 out of tolerance of the golden tensor; worst at [3]"
         in text
     )
     assert "NaN or Inf differ: golden has 0 NaN" in text
@@ -496,8 +497,8 @@ def test_missing_golden_names_the_command_that_creates_it(failed: Callable[..., 
 
 
 def test_error_offers_no_approval(failed: Callable[..., Result]) -> None:
-    lines = text_of(failed([], status=status.ERROR, problems=("the dump holds nothing: x", "and y")))
-    assert lines[:2] == ["npudump: the dump holds nothing: x", "also: and y"]
+    lines = text_of(failed([], status=status.ERROR, problems=("the dump is empty: x", "and y")))
+    assert lines[:2] == ["npudump: the dump is empty: x", "also:       and y"]
     assert not any("--npudump-update-golden" in line for line in lines)
 
 

@@ -78,7 +78,7 @@ def test_a_distance_by_projections_is_an_estimate_and_no_value_of_either_side() 
     assert "l2norm of the difference about 3.9, estimated from projections (3.93x tolerance)" in sentence(
         verdict
     )
-    assert row(verdict)[4:6] == ("-", "Δ≈3.9")
+    assert row(verdict)[3:6] == ("difference", "0", "~3.9")
     finding = Finding(KEY, reproduced=False, differences={"projections": (0, 3.9337)})
     assert finding_lines(finding, brief=True) == [
         f"elements:   {KEY}: first and second run differ: projections by about 3.9"

@@ -90,14 +90,9 @@ class Pattern:
     share: float
 
     def __str__(self) -> str:
-        if self.share == 1:
-            return said("{where}: {what} (explains all of the difference)", where=self.where, what=self.what)
-        share = min(100 * self.share, 99.9)
+        share = 100 if self.share == 1 else min(100 * self.share, 99.9)
         return said(
-            "{where}: {what} (explains {share:.3g} % of the difference)",
-            where=self.where,
-            what=self.what,
-            share=share,
+            "{where}: {what} ({share:.3g} % of the difference)", where=self.where, what=self.what, share=share
         )
 
     def to_json(self) -> dict[str, Any]:

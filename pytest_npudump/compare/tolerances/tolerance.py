@@ -370,7 +370,7 @@ def _pattern(glob: str) -> re.Pattern[str]:
 def _preset_rule(preset: str, dtype: str, statistic: str) -> Rule:
     rtol, atol = bound(preset, dtype, statistic)
     if is_count(statistic):
-        return Rule(rtol, atol, source="counts of NaN and infinities are exact")
+        return Rule(rtol, atol, source=said("exact"))
     if is_exact(dtype):
-        return Rule(rtol, atol, dtype=dtype, source="integers, bools and types of no float value are exact")
+        return Rule(rtol, atol, dtype=dtype, source=said("exact"))
     return Rule(rtol, atol, dtype=dtype, source=f"preset {preset}")

@@ -72,7 +72,7 @@ def probe_acl() -> tuple[Any | None, str]:
     try:
         acl = importlib.import_module("acl")
     except ModuleNotFoundError:
-        return None, said("no module 'acl' (CANN's pyACL) can be imported") + SOURCED
+        return None, said("no module 'acl'") + SOURCED
     except ImportError as error:
         return None, f"the module 'acl' (CANN's pyACL) cannot be imported: {error}"
     if acl.__name__ == _EMULATOR:

@@ -305,7 +305,7 @@ def test_a_pattern_is_plain_data() -> None:
     assert found is not None
     told = {"kind": "sign", "where": "every element", "what": "the sign is flipped", "share": 1.0}
     assert found.to_json() == told
-    assert str(found) == "every element: the sign is flipped (explains all of the difference)"
+    assert str(found) == "every element: the sign is flipped (100 % of the difference)"
 
 
 def test_a_sample_that_ends_before_the_tensor_does_is_no_place(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,7 +100,7 @@ def test_github_gets_a_summary_and_an_annotation_at_the_marker(
     result = regressed.run()
     place = f"{regressed.path.name}/test_small.py,line={MARKER}"
     result.stdout.fnmatch_lines(
-        [f"::error file={place},title=npudump%3A failed::npudump: the weights of block/conv.2 changed *"]
+        [f"::error file={place},title=npudump%3A failed::npudump: block/conv.2: weights changed *"]
     )
     marker = regressed.path.joinpath("test_small.py").read_text().splitlines()[MARKER - 1]
     assert marker == "@pytest.mark.npu_dump"
@@ -169,7 +169,7 @@ def test_junit_has_plain_properties_of_each_test(
     (suite,) = junitparser.JUnitXml.fromfile(str(regressed.path / "junit.xml"))
     (case,) = suite
     (failure,) = case.result
-    assert "npudump: the weights of block/conv.2 changed " in failure.message
+    assert "npudump: block/conv.2: weights changed " in failure.message
     properties = {found.name: found.value for found in case.child(junitparser.Properties)}
     assert properties["npudump.status"] == "failed"
     assert properties["npudump.source"] == "block/conv.2:output.0 (1 downstream)"

@@ -76,7 +76,7 @@ def test_one_golden_serves_eager_compiled_and_captured(
     """A fault is named by its layer, whichever way the model runs."""
     project.runpytest_inprocess("--npudump-update-golden").assert_outcomes(passed=1)
     told = {
-        "weight": "npudump: the weights of blocks.5.mlp.2 changed (1 of *",
+        "weight": "npudump: blocks.5.mlp.2: weights changed (1 of *",
         "kernel": "model: *its parameters are identical to the golden's; the code, a kernel*",
     }
     cases = [
@@ -108,7 +108,7 @@ def test_one_golden_serves_eager_compiled_and_captured(
             done.stdout.fnmatch_lines(["npudump: 1 of 1 tests passed; 198 of 198 tensors compared (modules)"])
     monkeypatch.setenv("FAULT", "input")
     for way, told in (
-        ("", "npudump: the inputs of model * changed; first mismatch: *"),
+        ("", "npudump: model *: inputs changed; first mismatch: *"),
         ("graph", "npudump: *"),
     ):
         monkeypatch.setenv("WAY", way)  # of a graph it is not known what it will be replayed with
