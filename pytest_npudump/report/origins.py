@@ -54,8 +54,9 @@ def once(comparison: Comparison) -> list[Verdict]:
     """Return the mismatches; an input of the graph that is dumped with each of its readers counts once."""
     seen, found = dict[TensorKey, Verdict](), []
     for verdict in comparison.failing:
-        first = seen.setdefault(replace(verdict.key.sanitised, turn=0), verdict)
-        if first is verdict or verdict.op_type != GRAPH_INPUT or verdict.reasons != first.reasons:
+        given = verdict.op_type == GRAPH_INPUT
+        first = seen.setdefault(replace(verdict.key.sanitised, turn=0), verdict) if given else verdict
+        if first is verdict or verdict.reasons != first.reasons:
             found.append(verdict)
     return found
 
