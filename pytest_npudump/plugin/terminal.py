@@ -217,6 +217,8 @@ def _before_dots(text: str, room: int) -> str:
     """Return what pytest shows of a text in so many columns: Chinese letters take two."""
     if width(text) <= room:
         return text
+    if text.isascii():
+        return text[: max(0, room - 3)]
     ends = accumulate(map(width, text))
     return "".join(letter for letter, end in zip(text, ends, strict=True) if end <= room - 3)
 

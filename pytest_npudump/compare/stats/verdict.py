@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.alignment import ABSENT, Alignment
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.table import PROJECTIONS, StatsTable
+from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import said
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.onnxmodels.graph import draws_random

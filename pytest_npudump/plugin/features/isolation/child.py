@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pytest_npudump.settings import Settings
 
 
-
 class Child:
     """Chooses the one test, and passes on its reports and warnings.
 
