@@ -339,6 +339,10 @@ class TensorTable(Sequence[TensorRecord]):
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __reduce__(self) -> tuple[type[TensorTable], tuple[FileColumns, TensorColumns]]:
+        """Leave records that were made out of what is pickled."""
+        return TensorTable, (self.files, self.columns)
+
     @cached_property
     def texts(self) -> tuple[str, ...]:
         """Texts of the keys."""

@@ -160,9 +160,10 @@ def wrapped(text: str, columns: int, later: int | None = None) -> list[str]:
         later: of all others; None for as many.
     """
     lines, later = [""], columns if later is None else later
+    columns_of = len if text.isascii() else width  # of thousands of words
     for piece in re.findall(_PIECE, " ".join(text.split())):
-        room, needed = columns if len(lines) == 1 else later, width(piece.rstrip())
-        if lines[-1] and width(lines[-1]) + needed > room and (needed <= later or piece[0] != "/"):
+        room, needed = columns if len(lines) == 1 else later, columns_of(piece.rstrip())
+        if lines[-1] and columns_of(lines[-1]) + needed > room and (needed <= later or piece[0] != "/"):
             lines[-1] = lines[-1].rstrip()
             lines.append("")
         lines[-1] += piece if lines[-1] else piece.lstrip()

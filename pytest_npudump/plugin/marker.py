@@ -311,7 +311,7 @@ def parse_marker(args: Sequence[object], kwargs: Mapping[str, object], base: Dum
                 values["reference_map" if name == "map" else name] = checked
     if problems:
         raise RequestError(joined("; ", problems))
-    return replace(base, **values)
+    return replace(base, **values) if values else base
 
 
 def _check(name: str, value: object, checks: Mapping[str, Callable[[object], Any]]) -> Any:

@@ -29,6 +29,7 @@ from base64 import urlsafe_b64encode
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
@@ -145,6 +146,7 @@ class ModelChange:
         return {"same_file": self._same_file, "changed": self.changed, **asdict(self)}
 
 
+@lru_cache(maxsize=1)
 def change_of_models(golden: str, run: str) -> ModelChange | None:
     """Compare a run's models and their inputs with the golden's; None where those of a side are not known.
 

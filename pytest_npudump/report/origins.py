@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_npudump.compare.stats.verdict import (
@@ -19,6 +18,7 @@ from pytest_npudump.compare.stats.verdict import (
 from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.selection import layers_meant
+from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import joined
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _, ngettext
@@ -56,8 +56,9 @@ def once(comparison: Comparison) -> list[Verdict]:
     """Return the mismatches; an input of the graph that is dumped with each of its readers counts once."""
     seen, found = dict[TensorKey, Verdict](), []
     for verdict in comparison.failing:
-        first = seen.setdefault(replace(verdict.key.sanitised, turn=0), verdict)
-        if first is verdict or verdict.op_type != GRAPH_INPUT or verdict.reasons != first.reasons:
+        given = verdict.op_type == GRAPH_INPUT
+        first = seen.setdefault(replace(verdict.key.sanitised, turn=0), verdict) if given else verdict
+        if first is verdict or verdict.reasons != first.reasons:
             found.append(verdict)
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING
@@ -16,6 +17,7 @@ from pytest_npudump.report.origins import small_sources
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.report.files import ReportFiles
 
 
@@ -125,7 +127,7 @@ def full_json(result: Result) -> dict[str, Any]:
         "measured": None if measured is None else {**measured.to_json(), "bounds": result.measured_bounds},
         "environment": {name: list(pair) for name, pair in result.environment.items()},
         "findings": [finding.to_json() for finding in result.findings],
-        "comparison": result.comparison.to_json() if result.comparison else None,
+        "comparison": _compared(result.comparison) if result.comparison else None,
         "changes": [verdict.to_json() for verdict in result.changes],
         "sources": result.sources.to_json() if result.sources else None,
         "model": result.models.to_json() if result.models else None,
@@ -134,6 +136,12 @@ def full_json(result: Result) -> dict[str, Any]:
         "escalation": result.escalation.to_json() if result.escalation else None,
         "runs": [*map(str, result.runs)],
     }
+
+
+@lru_cache(maxsize=1)
+def _compared(comparison: Comparison) -> dict[str, Any]:
+    """Return a comparison as JSON data, which is written before a second run and behind it."""
+    return comparison.to_json()
 
 
 def write_details(result: Result, *, ended: bool = True) -> ReportFiles:

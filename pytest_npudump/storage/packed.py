@@ -13,7 +13,9 @@ import shutil
 import tarfile
 import tempfile
 from functools import cache
+from operator import attrgetter
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from pytest_npudump.errors import DumpError
 from pytest_npudump.storage.regular_file import regular_descriptor
@@ -29,25 +31,27 @@ def pack(folder: Path, place: Path) -> None:
     Raises:
         OSError: something cannot be read, is no file, or is written meanwhile; or that cannot be written.
     """
-    above = len(os.fsencode(folder)) + 1
     with _file_of(place).open("xb") as packed:
-        for directory, folders, names in os.walk(folder, onerror=_refuse):
-            folders.sort()
-            for name in sorted([*names, *(one for one in folders if Path(directory, one).is_symlink())]):
-                path = os.path.join(directory, name)  # noqa: PTH118 - of many files
-                descriptor, size = regular_descriptor(path)
-                with os.fdopen(descriptor, "rb", buffering=0) as file:
-                    packed.write(_header(os.fsencode(path)[above:], size, int(os.fstat(descriptor).st_mtime)))
-                    end = packed.tell() + size
-                    shutil.copyfileobj(file, packed)
-                    if packed.tell() != end:
-                        raise OSError(errno.EBUSY, "the file is being written", path)
-                    packed.write(bytes(-size % _BLOCK))
+        _add(packed, os.fspath(folder), len(os.fsencode(folder)) + 1)
         packed.write(bytes(2 * _BLOCK))
 
 
-def _refuse(error: OSError) -> None:
-    raise error
+def _add(packed: BinaryIO, folder: str, above: int) -> None:
+    """Add a folder's files by name, then its folders; a name begins behind so many bytes of a path."""
+    with os.scandir(folder) as entries:
+        found = sorted(entries, key=attrgetter("name"))
+    folders = [entry.path for entry in found if entry.is_dir(follow_symlinks=False)]
+    for path in [entry.path for entry in found if not entry.is_dir(follow_symlinks=False)]:
+        descriptor, size = regular_descriptor(path)
+        with os.fdopen(descriptor, "rb", buffering=0) as file:
+            packed.write(_header(os.fsencode(path)[above:], size, int(os.fstat(descriptor).st_mtime)))
+            end = packed.tell() + size
+            shutil.copyfileobj(file, packed)
+            if packed.tell() != end:
+                raise OSError(errno.EBUSY, "the file is being written", path)
+            packed.write(bytes(-size % _BLOCK))
+    for path in folders:
+        _add(packed, path, above)
 
 
 def _header(name: bytes, size: int, time: int) -> bytes:

@@ -12,7 +12,7 @@ import pkgutil
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
@@ -245,7 +245,7 @@ def _no_acl(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 PREPARED = """
 import json, os, runpy, sys, tempfile
-runpy.run_path(sys.argv.pop())["warm_up"]("onnxruntime")
+runpy.run_path(os.environ["WARM"])["warm_up"]("onnxruntime")
 from pytest_npudump.plugin.features.isolation import server
 def run_task(file, descriptor, run=server.run_task):
     os.environ.clear()
@@ -258,7 +258,14 @@ server.main()
 
 
 class PreparedServer(server.ServerProcess):
-    """Forks the children of all sessions, the first one too; hands each the variables of its session."""
+    """Forks the children of all sessions; hands each the variables of its session."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._modules = []  # of which the tests' process has more than a session's
+
+    def learn(self, modules: Iterable[str]) -> None:
+        """Have nothing more imported than what ``warm.py`` names."""
 
     def is_ready(self, cwd: Path) -> bool:
         """Whether it lives; it is started where it does not."""
@@ -267,7 +274,9 @@ class PreparedServer(server.ServerProcess):
         self.close()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(server, "_MAIN", PREPARED)
-            return self._start(cwd)
+            patch.setenv("WARM", str(TESTS / "data/warm.py"))
+            self._start(cwd)
+        return self._prepare()
 
     def run(self, task: Path, *where: Any) -> int:
         """Leave the variables beside the task."""
@@ -288,7 +297,6 @@ def classify(project: Project, warm: Any, monkeypatch: pytest.MonkeyPatch) -> Pr
 @pytest.fixture(scope="session")
 def prepared() -> Iterator[PreparedServer]:
     children = PreparedServer()
-    children.learn([str(TESTS / "data/warm.py")])
     yield children
     children.close()
 

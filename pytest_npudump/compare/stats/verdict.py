@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.alignment import ABSENT, Alignment
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.table import PROJECTIONS, StatsTable
+from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import said
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.onnxmodels.graph import draws_random
@@ -455,15 +456,13 @@ def inputs_match(comparison: Comparison, *, feeds_seen: bool) -> bool:
 
 def _about(comparison: Comparison, key: TensorKey) -> tuple[set[int], set[int], set[int], set[int]]:
     """Return the positions of what moved, what was not compared, what is before a tensor, and its inputs."""
-    sides = zip(comparison.alignment.golden.tolist(), comparison.alignment.actual.tolist(), strict=True)
-    unseen = {at for at, pair in enumerate(sides) if ABSENT in pair}
+    sides = comparison.golden, comparison.actual
+    rows = [*zip(comparison.alignment.golden.tolist(), comparison.alignment.actual.tolist(), strict=True)]
+    unseen = {at for at, pair in enumerate(rows) if ABSENT in pair}
     unseen.update(*(doubt.unjudged for doubt in comparison.doubts))
-    keys, fed = [*_keys(comparison)], execution(key.sanitised)
-    own = {at for at, one in enumerate(keys) if one.io == "input" and execution(one.sanitised) == fed}
-    return {*comparison.differing, *comparison.within_noise}, unseen, {*range(keys.index(key))}, own
-
-
-def _keys(comparison: Comparison) -> Iterator[TensorKey]:
-    """Yield the keys of all tensors in execution order."""
-    rows = aligned_keys(comparison.golden, comparison.actual, comparison.alignment)
-    return (key for key, _op_type in rows)
+    first = next(at for at, pair in enumerate(rows) if key_at(*sides, *pair) == key)
+    texts = (sides[here == ABSENT].keys[there if here == ABSENT else here] for here, there in rows)
+    inputs = ((at, key_at(*sides, *rows[at])) for at, text in enumerate(texts) if ":input." in text)
+    fed = execution(key.sanitised)
+    own = {at for at, one in inputs if one.io == "input" and execution(one.sanitised) == fed}
+    return {*comparison.differing, *comparison.within_noise}, unseen, {*range(first)}, own

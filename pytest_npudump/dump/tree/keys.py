@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.names import Place
     from pytest_npudump.dump.tree.find import TableFolder
 
-    Slots = defaultdict[int, list[tuple[str, int]]]
+    Slots = defaultdict[int, tuple[tuple[str, int], ...]]
     """Directions and slots of the tensors of each file."""
 
 _GRAPH_INPUT = "Data"
@@ -120,9 +120,13 @@ def keyed(
         tensors: what they hold.
         present: those that could be read, which hold all tensors; None for those that hold any.
     """
-    slots: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
-    for file, one in zip(tensors.file, zip(tensors.io, tensors.slot, strict=True), strict=True):
-        slots[file].append(one)
+    ones = zip(tensors.io, tensors.slot, strict=True)
+    slots: Slots = defaultdict(tuple, zip(tensors.file, zip(ones, strict=True), strict=True))
+    if len(slots) < len(tensors):  # a file has several
+        several: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
+        for file, one in zip(tensors.file, zip(tensors.io, tensors.slot, strict=True), strict=True):
+            several[file].append(one)
+        slots = defaultdict(tuple, {file: tuple(held) for file, held in several.items()})
     order, notes = _give_keys(files, sorted(slots) if present is None else present, slots)
     rank = [0] * len(files.name)
     for at, file in enumerate(order):
@@ -170,7 +174,10 @@ def _give_keys(files: FileColumns, present: Sequence[int], slots: Slots) -> tupl
         return order, []
     if files.single.issuperset(order) and not files.call and not files.thread:
         # A file or row a tensor: if none of a layer comes again, and all are of one operator, it ran once.
-        tensors = [(layer, one) for at, layer in zip(order, layers, strict=True) for one in slots[at]]
+        found = list(map(slots.__getitem__, order))
+        tensors: list[object] = list(zip(layers, found, strict=True))
+        if max(map(len, found), default=0) > 1:
+            tensors = [(layer, (one,)) for layer, held in zip(layers, found, strict=True) for one in held]
         ids = (map(column.__getitem__, order) for column in (files.op_type, files.task, files.stream))
         operators = frozenset(zip(layers, *ids, strict=True))
         if len(frozenset(tensors)) == len(tensors) and len(operators) == len(frozenset(layers)):
@@ -232,7 +239,7 @@ def _in_order(files: FileColumns, present: Sequence[int], slots: Slots) -> list[
     for number, at in enumerate(present if inputs else ()):
         if at in inputs:
             begun[number] = min(times[at], consumed.get(tasks[at], times[at]))
-    first = [next(iter(slots[at]), ("input", 0)) for at in present]
+    first = [found[0] if found else ("input", 0) for found in map(slots.__getitem__, present)]
     keys = list(
         zip(
             begun,

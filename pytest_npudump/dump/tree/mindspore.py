@@ -75,10 +75,13 @@ def one_run(
     """
     directories: dict[int, list[int]] = {at: [] for at, place in enumerate(files.places) if place.mindspore}
     kept: list[int] = []
+    notes: list[str] = []
+    once = _PARAMETER not in files.op_type and max(repeats.values(), default=0) <= 1
+    if once and len(directories) == len(files.places) and len(files.single) == len(files.folder):
+        return sorted(range(len(files.folder)), key=files.folder.__getitem__), notes
     for at, folder in enumerate(files.folder):
         (directories[folder] if folder in directories and at in files.single else kept).append(at)
-    notes: list[str] = []
-    if _PARAMETER not in files.op_type and max(repeats.values(), default=0) <= 1:
+    if once:
         return kept + [at for found in directories.values() for at in found], notes
     slots = dict(zip(tensors.file, zip(tensors.io, tensors.slot, strict=True), strict=True))
     for folder, found in directories.items():

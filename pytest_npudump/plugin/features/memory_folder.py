@@ -150,18 +150,19 @@ def _settle(path: Path, link: Path) -> None:
 def _copy(folder: Path, target: Path) -> None:
     """Copy a folder, each dump below it as one file unless it has more than files."""
     target.mkdir()
-    for entry in folder.iterdir():
-        place = target / entry.name
-        if entry.is_symlink() or not entry.is_dir():
-            shutil.copy2(entry, place, follow_symlinks=False)
-        elif is_dump(entry):
-            try:
-                pack(entry, place)
-            except OSError:
-                place.with_name(f"{place.name}.tar").unlink(missing_ok=True)
-                shutil.copytree(entry, place, symlinks=True)
-        else:
-            _copy(entry, place)
+    with os.scandir(folder) as entries:
+        for found in entries:
+            entry, place = Path(found.path), target / found.name
+            if not found.is_dir(follow_symlinks=False):
+                shutil.copy2(entry, place, follow_symlinks=False)
+            elif is_dump(entry):
+                try:
+                    pack(entry, place)
+                except OSError:
+                    place.with_name(f"{place.name}.tar").unlink(missing_ok=True)
+                    shutil.copytree(entry, place, symlinks=True)
+            else:
+                _copy(entry, place)
     shutil.copystat(folder, target)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import sys
 from dataclasses import replace
 from shutil import copyfile
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import pytest
 
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.conclusion import INTERRUPTIONS
+from pytest_npudump.plugin.features.isolation.server import needed
 from pytest_npudump.plugin.item_case import BAD, KEPT, TEST, case_of, may_run_again
 from pytest_npudump.plugin.marker import Identity, indices_of
 from pytest_npudump.plugin.marks import is_marked
@@ -26,12 +26,6 @@ if TYPE_CHECKING:
 
     from pytest_npudump.plugin.features.isolation.task import Task
     from pytest_npudump.settings import Settings
-
-
-_NEEDED, _OTHERS = ("pytest_npudump.", "_pytest."), frozenset({"onnx", "asyncio"})
-"""Modules that other children need and that touch no device, by how their names begin, and by name."""
-_DEVICE = tuple(f"pytest_npudump.emulator.{name}" for name in ("acl", "install", "process"))
-"""Modules that stand for a device, belong to one process, and read its environment."""
 
 
 class Child:
@@ -176,8 +170,7 @@ class Child:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         """Report the child's needs, and that nothing is missing."""
-        known = [name for name in sys.modules if name.startswith(_NEEDED) or name in _OTHERS]
-        self._post("modules", [name for name in known if not name.startswith(_DEVICE)])
+        self._post("modules", needed())
         self._post("end", int(exitstatus))
 
 

@@ -2,17 +2,17 @@
 
 The fork server has imported what every child needs, and forks one for each task.
 
-It has imported what the first child had of this package, of pytest and onnx in the end, and neither a client
-(``acl``, ``torch``, ``mindspore``, onnxruntime) nor anything of the tests, so that no child inherits a
-device. Nor does one inherit a thread, or a lock that a thread holds: there is one thread at each fork, which
-is looked at before it. OpenBLAS, whose threads begin with numpy's import, ends them before a fork and begins
-its own in the child.
+It has imported what its parent has of this package and of pytest, behind the first child also what that had,
+and onnx, and neither a client (``acl``, ``torch``, ``mindspore``, onnxruntime) nor anything of the tests, so
+that no child inherits a device. Nor does one inherit a thread, or a lock that a thread holds: there is one
+thread at each fork, which is looked at before it. OpenBLAS, whose threads begin with numpy's import, ends
+them before a fork and begins its own in the child.
 
 ``multiprocessing`` has a fork server too. Its children run the main module of pytest's own process again, and
 leave by ``os._exit``: what a test registered with ``atexit``, to give its device back, would not run.
 
-Started with the second child of a session: ``python -c "from ... import main; main()" DESCRIPTOR MODULE...``;
-the first child is ``python -c "from ... import run; run()" TASK``.
+Started with the first child of a session: ``python -c "from ... import main; main()" DESCRIPTOR``; a child
+that is a program of its own is ``python -c "from ... import run; run()" TASK``.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ from pytest_npudump.runtime.programs import interrupt_on_termination, last_lines
 from pytest_npudump.storage.atomic import post
 
 _CLIENTS = frozenset({"acl", "torch", "torch_npu", "mindspore", "onnxruntime"})
+_NEEDED, _OTHERS = ("pytest_npudump.", "_pytest."), frozenset({"onnx", "asyncio"})
+"""Modules that children need and that touch no device, by how their names begin, and by name."""
+_DEVICE = tuple(f"pytest_npudump.emulator.{name}" for name in ("acl", "install", "process"))
+"""Modules that stand for a device, belong to one process, and read its environment."""
 _MAIN = "from pytest_npudump.plugin.features.isolation.server import main; main()"
 _START = 120.0
 """Seconds in which its imports are done, on a machine that is busy."""
@@ -49,16 +53,22 @@ _MEASURED = ("COV_CORE_SOURCE", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONF
 _OF_THIS_TEST = "PYTEST_CURRENT_TEST"
 
 
+def needed() -> list[str]:
+    """Return the modules of this process that every child needs, and that touch no device."""
+    known = [name for name in sys.modules if name.startswith(_NEEDED) or name in _OTHERS]
+    return [name for name in known if not name.startswith(_DEVICE)]
+
+
 class ServerProcess:
     """Fork server of the children of one session, where forking works.
 
-    The first child is started as a program of its own: it tells what others need, and for one alone nothing
-    has to be prepared. So is any whose environment is not that of the fork server: the interpreter and
-    libraries read theirs once.
+    A child whose environment is not that of the fork server is started as a program of its own: the
+    interpreter and libraries read theirs once.
     """
 
     def __init__(self) -> None:
-        self._modules: tuple[str, ...] = ()
+        self._modules = needed()
+        self._imported, self._learnt = 0, False
         self._usable = not any(os.environ.get(name) for name in _MEASURED)
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
@@ -73,17 +83,19 @@ class ServerProcess:
         return config.stash[_SERVER]
 
     def learn(self, modules: Iterable[str]) -> None:
-        """Take over what a child had imported of this package when its test had ended."""
-        self._modules = self._modules or tuple(modules)
+        """Take over what the first child had imported that others need, when its test had ended."""
+        if not self._learnt:
+            self._modules = [*dict.fromkeys((*self._modules, *modules))]
+            self._learnt = len(self._modules) > self._imported
 
     def is_ready(self, cwd: Path) -> bool:
         """Return whether a child can be forked now; start the server where one is expected."""
-        if not self._usable or not self._modules:
-            return False
         if self._process is not None and self._process.poll() is not None:
             self.close()  # somebody has killed it
-        if self._process is None:
-            self._usable = self._start(cwd)
+        if self._usable and self._process is None:
+            self._start(cwd)
+        if self._usable and self._imported < len(self._modules):
+            self._usable = self._prepare()
         return self._usable and _inherited() == self._inherited
 
     def run(
@@ -129,12 +141,12 @@ class ServerProcess:
             process.kill()
             process.wait()
 
-    def _start(self, cwd: Path) -> bool:
+    def _start(self, cwd: Path) -> None:
         ours, theirs = Pipe()
-        self._connection, self._inherited = ours, _inherited()
+        self._connection, self._inherited, self._imported = ours, _inherited(), 0
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter
-                [sys.executable, "-c", _MAIN, str(theirs.fileno()), *self._modules],
+                [sys.executable, "-c", _MAIN, str(theirs.fileno())],
                 cwd=cwd,
                 env=self._inherited[0],
                 stdin=subprocess.DEVNULL,
@@ -143,8 +155,14 @@ class ServerProcess:
                 start_new_session=True,
                 pass_fds=(theirs.fileno(),),
             )
+
+    def _prepare(self) -> bool:
+        """Have the fork server import what it lacks; return whether it can fork children then."""
+        assert self._connection is not None  # noqa: S101 - it was started
         with suppress(OSError):
-            if _hear(ours, _START):
+            self._connection.send(self._modules[self._imported :])
+            if _hear(self._connection, _START):
+                self._imported = len(self._modules)
                 return True
         self.close()
         return False
@@ -209,9 +227,7 @@ def main() -> None:
     connection, parent = Connection(int(sys.argv[1])), -1
     with suppress(AttributeError, OSError):  # not every system can wait for several processes at once
         parent = os.pidfd_open(os.getppid())
-    ready = parent >= 0 and _prepare(sys.argv[2:])
-    connection.send(ready)
-    found = _serve(connection, parent) if ready else None
+    found = _serve(connection, parent) if parent >= 0 else None
     if found is not None:
         task, cwd, descriptors = found
         run_task(task, _become(cwd, descriptors))
@@ -236,10 +252,17 @@ def _has_one_thread() -> bool:
 
 
 def _serve(connection: Connection, parent: int) -> tuple[Path, Path, list[int]] | None:
-    """Fork a child for each task; return what it was sent in the child, None once the parent is gone."""
+    """Import modules, and fork a child for each task; return what it was sent in the child.
+
+    None once the parent is gone.
+    """
     with suppress(EOFError, OSError):
         while parent not in wait([connection, parent]):  # others may hold its end of the connection
-            task, cwd = connection.recv()
+            message = connection.recv()
+            if isinstance(message, list):
+                connection.send(_prepare(message))
+                continue
+            task, cwd = message
             descriptors = [recv_handle(connection) for _ in range(3)]
             if not _has_one_thread():
                 break
