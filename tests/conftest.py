@@ -40,8 +40,12 @@ DATA = TESTS / "data" / "golden"
 LONG = {"where_killed", "s3", "dask", "demonstration", "warm_torch", "frozen", "stocked"}
 """Fixtures whose tests start processes of their own."""
 
-FIRST = ("runtime/modules/test_on_real_torch.py", "compare/test_fault_table.py", "plugin", "frozen")
-"""Where the items lie that take longest: one at the end would leave the other workers idle."""
+FIRST = ("docs", "compare/test_fault_table.py", "frozen", "plugin")
+"""Where the items lie that take longest, behind those on the real torch: the first worker begins with them.
+
+One at the end would leave the others idle, and each worker that takes one has its fixtures to set up anew.
+"""
+collect_ignore = ["data"]
 
 # asyncio warns in each session that does not configure it, pytest-retry works in one session a process, flaky
 # takes the runs of all tests away from pytest-rerunfailures, and hypothesis is as long to import as pytest.
@@ -216,8 +220,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 tables.add(table)
         items[:] = kept
         config.hook.pytest_deselected(items=left)
-    first = [TESTS / part for part in FIRST]
-    items.sort(key=lambda item: not any(item.path.is_relative_to(part) for part in first))
+    first = [str(TESTS / part) for part in FIRST]
+
+    def place(item: pytest.Item) -> int:
+        if "warm_torch" in getattr(item, "fixturenames", ()):
+            return -1
+        return next((n for n, part in enumerate(first) if str(item.path).startswith(part)), len(first))
+
+    items.sort(key=place)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

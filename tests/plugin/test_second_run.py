@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import numpy as np
@@ -296,7 +297,7 @@ def test_update_of_repetitions_on_several_workers_is_refused(project: Project) -
 
 
 FLAKY = """
-    import pathlib
+    import json, pathlib
     from pytest_npudump.emulator import faults
 
     faults.end()
@@ -304,7 +305,7 @@ FLAKY = """
     if runs.exists():
         number = len(runs.read_text())
         runs.write_text("." * (number + 1))
-        for layer, factors in {factors}.items():
+        for layer, factors in json.loads(pathlib.Path("factors").read_text()).items():
             if factors[number] != 1:
                 faults.distort("small", layer, factor=factors[number])
     run(npu_dump)
@@ -335,11 +336,13 @@ def test_no_operator_is_judged_by_a_second_run_that_is_healthy(project: Project)
         *((stats, *row) for row in cases),
         *(("", *row) for row in finer),
     ]:
-        project.path.joinpath("runs").unlink(missing_ok=True)
-        for folder in ("dumps", "golden"):
+        for folder in ("dumps", "golden", "results"):
             shutil.rmtree(project.path / folder, ignore_errors=True)
-        project.recorded(marker, FLAKY.replace("{factors}", repr(factors)))
+        for name in ("runs", "factors"):
+            project.path.joinpath(name).unlink(missing_ok=True)
+        project.recorded(marker, FLAKY)  # which is the same for all cases of a marker
         project.path.joinpath("runs").touch()
+        project.path.joinpath("factors").write_text(json.dumps(factors))
         project.run("--npudump-output=.", shows=f"second run: {words}")
         judged = project.report()["escalation"]["isolated"]
         assert [one["layer"] for one in judged if one["verdict"] == "convicted"] == convicted, factors

@@ -6,8 +6,6 @@ Real are torch, torch_npu with its C++, ``torch.npu.graph``, ``make_graphed_call
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -99,8 +97,7 @@ def test_functions_are_compiled_as_ever(dispatched: Any) -> None:
 
 
 SCRIPT = """
-import sys, threading
-sys.path.insert(0, sys.argv[1])
+import threading
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from pytest_npudump.runtime.base import Evidence
@@ -134,14 +131,7 @@ print(_get_current_dispatch_mode_stack())
 """
 
 
-def test_threads_without_an_order_are_told() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", SCRIPT, FOLDER],
-        env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.stdout.splitlines() == ["[['one', 'two']]", "[]", "[['MainThread', 'one']]", "[]", "[]"], (
-        ended.stderr
-    )
+def test_threads_without_an_order_are_told(warm_torch: Any) -> None:
+    code, printed, errors = warm_torch.run("-c", SCRIPT)
+    assert (code, errors) == (0, "")
+    assert printed.splitlines() == ["[['one', 'two']]", "[]", "[['MainThread', 'one']]", "[]", "[]"]

@@ -27,15 +27,15 @@ import copy, os, pytest, torch, models
 
 @pytest.fixture
 def model():
-    made = models.transformer(12)
+    made = models.transformer(4)
     fault = os.environ.get("FAULT", "")
     if fault == "weight":
-        made.blocks[5].mlp[2].weight.data *= 1.01
+        made.blocks[2].mlp[2].weight.data *= 1.01
     if fault == "kernel":
-        made.blocks[7].out.register_forward_hook(lambda _, x, y: y + 0.01 * (y == y.max()))
+        made.blocks[3].out.register_forward_hook(lambda _, x, y: y + 0.01 * (y == y.max()))
     if fault == "step":
         calls = iter((0, 0.01, 0, 0.01))  # of the run, and of the second run
-        made.blocks[3].qkv.register_forward_hook(lambda _, x, y: y + next(calls) * (y == y.max()))
+        made.blocks[1].qkv.register_forward_hook(lambda _, x, y: y + next(calls) * (y == y.max()))
     return made
 """
 BLOCKS = """
@@ -76,18 +76,18 @@ def test_one_golden_serves_eager_compiled_and_captured(
     """A fault is named by its layer, whichever way the model runs."""
     project.runpytest_inprocess("--npudump-update-golden").assert_outcomes(passed=1)
     told = {
-        "weight": "npudump: blocks.5.mlp.2: weights changed (1 of *",
+        "weight": "npudump: blocks.2.mlp.2: weights changed (1 of *",
         "kernel": "model: *its parameters are identical to the golden's; the code, a kernel*",
     }
     cases = [
         ("", "", ""),
         ("compiled", "", ""),
         ("graph", "", ""),
-        ("", "weight", "blocks.5.mlp.2:output.0"),
-        ("graph", "weight", "blocks.5.mlp.2:output.0"),
-        ("", "kernel", "blocks.7.out:output.0"),
-        ("compiled", "kernel", "blocks.7.out:output.0"),
-        ("", "step", "blocks.3.qkv#step=1:output.0"),
+        ("", "weight", "blocks.2.mlp.2:output.0"),
+        ("graph", "weight", "blocks.2.mlp.2:output.0"),
+        ("", "kernel", "blocks.3.out:output.0"),
+        ("compiled", "kernel", "blocks.3.out:output.0"),
+        ("", "step", "blocks.1.qkv#step=1:output.0"),
     ]
     for way, fault, named in cases:
         monkeypatch.setenv("WAY", way)
@@ -105,7 +105,7 @@ def test_one_golden_serves_eager_compiled_and_captured(
             done.stdout.fnmatch_lines([told.get(fault, "*")])
         else:
             done.assert_outcomes(passed=1)
-            done.stdout.fnmatch_lines(["npudump: 1 of 1 tests passed; 198 of 198 tensors compared (modules)"])
+            done.stdout.fnmatch_lines(["npudump: 1 of 1 tests passed; 70 of 70 tensors compared (modules)"])
     monkeypatch.setenv("FAULT", "input")
     for way, told in (
         ("", "npudump: model *: inputs changed; first mismatch: *"),
@@ -188,18 +188,18 @@ def test_two_captures_are_held_against_each_other(project: pytest.Pytester) -> N
     done.assert_outcomes(passed=3, failed=4)
     done.stdout.fnmatch_lines(
         [
-            "*npu_dump.same(): 71 of 96 tensors differ; first: blocks.3.qkv:output.0 *",
+            "*npu_dump.same(): 7 of 32 tensors differ; first: blocks.3.qkv:output.0 *",
             "*rounding does not explain it: blocks.3.mlp.0:output.0 (Linear): relative_l2 error *",
-            "*RequestError: 95 tensors of both references the device has not; first: blocks.0.*",
+            "*RequestError: 31 tensors of both references the device has not; first: blocks.0.*",
             "*RequestError: the device has 2 executions, and a reference 1*",
         ]
     )
     done.stdout.fnmatch_lines(["*tensors not judged, as they have no floats: 2: 1:output.0, Sequential:*"])
     (golden,) = (path.read_text("utf-8") for path in project.path.rglob("golden/**/test_ratio*False*.yaml"))
-    assert golden.count("bfloat16") == 96
+    assert golden.count("bfloat16") == 32
     assert "float32" not in golden.replace("bfloat16", "")
     (both,) = (path.read_text("utf-8") for path in project.path.rglob("golden/**/test_same*False*.yaml"))
-    assert both.count("#load=1") == 96
+    assert both.count("#load=1") == 32
 
 
 @pytest.mark.parametrize("options", [(), ("--npudump-update-golden",)])
@@ -266,7 +266,7 @@ def test_ratio(npu_dump, model, kind, broken):
         pattern = {"run": "kept/dumps/*test_kept*%s*", "golden": "golden/*/test_kept*%s*.yaml"}[kind]
         here = Path(os.environ["HERE"])
         one, other = (str(*here.glob(pattern % dtype)) for dtype in ("bfloat16", "float32"))
-    assert len(npu_dump.ratio(on_device, one, other)) == {"model": 84}.get(kind, 96)
+    assert len(npu_dump.ratio(on_device, one, other)) == {"model": 28}.get(kind, 32)
 """
 
 

@@ -80,12 +80,15 @@ def test_ranks():
 
 
 LAUNCHER = """
-import os, subprocess, sys
+import multiprocessing, os, sys
+from child import main
 
 if os.environ.pop("TELLS", ""):
     os.environ["LOCAL_WORLD_SIZE"] = "2"
 for rank in range(2):
-    subprocess.run([sys.executable, "child.py", str(rank), sys.argv[1]])
+    process = multiprocessing.get_context("fork").Process(target=main, args=(rank, sys.argv[1]))
+    process.start()
+    process.join()
 """
 
 
