@@ -11,7 +11,7 @@ from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import joined
-from pytest_npudump.explain.operator_alone import CONVICTED
+from pytest_npudump.explain.operator_alone import CONVICTED, POSSIBLE
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import cut, first_of, terminal_columns, typed
 from pytest_npudump.language.translation import carrying, gettext as _, ngettext, spoken
@@ -98,7 +98,7 @@ def _what(result: Result, detail: int) -> str:
         first = result.comparison.first
         begins = changed or where_it_begins(result)
         if cause and changed:  # what is certain first
-            return joined(_("; "), known[::-1] if _convicted(result)[0].alone.near else known)
+            return joined(_("; "), known[::-1] if _convicted(result)[0].certainty == POSSIBLE else known)
         if cause or (begins and not detail):
             return cause or begins
         label = _("{begins}; first mismatch: {words}")
