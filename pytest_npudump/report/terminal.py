@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import FAIL
@@ -351,12 +350,8 @@ def _comparison_lines(
     failing = once(comparison)
     cause, _changed = _known(result)
     traced = not (brief and (cause or where_it_begins(result)))
-    sources, wrong = result.sources, {one.key.layer for one in _convicted(result)}
-    if sources is not None and wrong:  # which need no cause upstream
-        found = (replace(one, altered="") if one.key.layer in wrong else one for one in sources.found)
-        sources = replace(sources, found=tuple(found))
     first, *others = origin_lines(
-        sources,
+        result.sources,
         comparison,
         brief=brief,
         traced=traced,
