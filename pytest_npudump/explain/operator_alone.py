@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 CONVICTED = "convicted"
 ACQUITTED = "acquitted"
 UNKNOWN = "unknown"
+CERTAIN, LIKELY, POSSIBLE, MATCH = "certain", "likely", "possible", "match"
 DUMPED, FED = "dumped", "upstream"
 """Origins of an operator's inputs: dumped or kept with it, or put out upstream."""
 
@@ -133,11 +134,6 @@ class Alone:
     apart: float = math.nan
     allowed: float = math.nan
     why: str = ""
-
-    @property
-    def near(self) -> bool:
-        """Return whether the error is small enough for another order of sums, or a fusion."""
-        return self.verdict == CONVICTED and self.apart <= _FUSED * self.allowed
 
     def unless(self, why: str) -> Alone:
         """Return the verdict, unknown where there is a reason against a conviction."""
@@ -335,6 +331,20 @@ class JudgedOperator:
     inputs: str = ""
     pattern: Pattern | None = None
 
+    @property
+    def certainty(self) -> str:
+        """How far the verdict is certain.
+
+        :data:`CERTAIN`: an error of the operator. :data:`LIKELY`: or something wrote to a tensor between two.
+        :data:`POSSIBLE`: or another order of sums, or a fusion. :data:`MATCH` where it is acquitted, or
+        :data:`UNKNOWN`.
+        """
+        if self.alone.verdict != CONVICTED:
+            return MATCH if self.alone.verdict == ACQUITTED else UNKNOWN
+        if self.alone.apart <= _FUSED * self.alone.allowed:
+            return POSSIBLE
+        return LIKELY if self.inputs == FED else CERTAIN
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; what was not measured, or is infinite, is null."""
         apart, allowed = self.alone.apart, self.alone.allowed
@@ -343,6 +353,7 @@ class JudgedOperator:
             "layer": self.key.layer,
             "op_type": self.op_type or None,
             "verdict": self.alone.verdict,
+            "certainty": self.certainty,
             "relative_l2": apart if math.isfinite(apart) else None,
             "allowed": allowed if math.isfinite(allowed) else None,
             "why": self.alone.why or None,

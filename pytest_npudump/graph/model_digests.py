@@ -2,8 +2,10 @@
 
 They are of content. Where a file keeps a tensor (among the initialisers, in a ``Constant``, in another file),
 in which order operators and attributes stand, how tensors between operators are called, and what only people
-read has no part in them; nor have attributes that are the defaults of their operators. Scalars and vectors of
-integers that an operator reads, such as shapes and axes, count as attributes. What is in the branches of
+read has no part in them; nor have attributes that are the defaults of their operators. Of an operator with
+attributes that a schema has no default for, and that change nothing, as strides of 1, a second digest is
+without them. A weight of -0 is another one than 0: 1/x tells them apart. Scalars and vectors of integers that
+an operator reads, such as shapes and axes, count as attributes. What is in the branches of
 ``If``, the body of ``Loop`` and ``Scan`` and the functions of a model belongs to the operator outside.
 
 Of an om they are read from its ``ModelDef``, as :mod:`pytest_npudump.graph.model_files` says. An operator
@@ -31,7 +33,7 @@ from pytest_npudump.graph.model_files import MODEL_DEF, fields, partitions, vari
 from pytest_npudump.onnxmodels.graph import branches, names_of
 from pytest_npudump.onnxmodels.loaded_files import model_digest
 from pytest_npudump.onnxmodels.sessions import onnx, read_model
-from pytest_npudump.record.model_lines import FILE, NONE, PARAMETERS, TYPED, implied_type
+from pytest_npudump.record.model_lines import FILE, NONE, PARAMETERS, TYPED, UNSAID, implied_type
 from pytest_npudump.record.rows import by_name
 from pytest_npudump.storage.regular_file import open_regular
 
@@ -135,7 +137,11 @@ class _Weight(NamedTuple):
 
 
 class _Content(NamedTuple):
-    """Content of an operator: all but weights as bytes, weights, how a compiler put these; its type."""
+    """Content of an operator: all but weights as bytes, weights, a second form of the first, its type.
+
+    Of an om that form is how a compiler put the weights, of ONNX what is left of the attributes without those
+    that change nothing.
+    """
 
     others: tuple[bytes, ...] = ()
     weights: tuple[_Weight, ...] = ()
@@ -153,7 +159,7 @@ def _words(name: str, content: _Content) -> str:
 def _operator_words(content: _Content) -> str:
     words = [_short(_OF_OTHERS, *content.others) if content.others or content.forms else NONE]
     if content.forms:
-        words[0] += _short(_OF_OTHERS, *content.forms)
+        words[0] += UNSAID if content.forms == _NOTHING else _short(_OF_OTHERS, *content.forms)
     if content.weights:
         words.append(_short(_OF_WEIGHTS, *(one.exact for one in content.weights)))
         axes = max(len(one.by_axis) for one in content.weights)
@@ -189,6 +195,11 @@ _GRAPH_KINDS = frozenset({5, 10})
 _TENSOR_KINDS = frozenset({4, 9})
 _CONSTANT = "Constant"
 _OUTER = b"outside"
+_NOTHING = (b"",)
+_NEUTRAL = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
+"""Values of attributes that a schema describes as their defaults, but does not have as such."""
+_KERNEL = "kernel_shape"
+"""The attribute of convolutions that their weights' shape tells."""
 
 
 class _OnnxContent:
@@ -199,7 +210,7 @@ class _OnnxContent:
         self._functions = {(_domain(one), one.name): one for one in model.functions}
         self._versions = {_domain(one): one.version for one in model.opset_import}
         self._weights: dict[int, tuple[Any, _Weight]] = {}
-        self._defaults: dict[tuple[str, str], Mapping[str, bytes]] = {}
+        self._defaults: dict[tuple[str, str], tuple[Mapping[str, bytes], frozenset[str]]] = {}
 
     def digests(self) -> tuple[str, list[tuple[str, _Content]]]:
         """Return the digest of the graph, and each operator's name and content."""
@@ -235,13 +246,17 @@ class _OnnxContent:
         for node in nodes:
             if node.op_type == _CONSTANT:
                 continue
-            ports, others, weights = [], [*self._attributes(node)], []
+            ports, weights = [], []
+            told = [*self._attributes(node)]
+            others = [text for text, _ in told]
+            rest = [text for text, neutral in told if not neutral]
             for slot, name in enumerate(node.input):
                 if name in constants:
                     found = self._weight(constants[name])
                     ports.append(b"constant")
                     if _is_setting(constants[name], node.op_type):
                         others.append(f"input {slot}".encode() + found.exact)
+                        rest.append(others[-1])
                     else:
                         weights.append(found)
                 elif name and name not in made:
@@ -252,12 +267,14 @@ class _OnnxContent:
             reached = set[str]()
             for body, content in self._bodies(node, constants, reached):
                 others.append(body)
+                rest.append(body)
                 weights += content
             outside.update(name for name in reached if name not in made)
             ports += sorted(made[name] for name in reached if name in made)
             structure = _long(_domain(node).encode(), node.op_type.encode(), *ports)
             made |= {name: structure + str(slot).encode() for slot, name in enumerate(node.output) if name}
-            yield structure, _Content(tuple(others), tuple(weights), kind=node.op_type)
+            forms = (tuple(rest) or _NOTHING) if rest != others else ()
+            yield structure, _Content(tuple(others), tuple(weights), forms, node.op_type)
 
     def _bodies(
         self, node: Any, constants: Mapping[str, Any], outside: set[str]
@@ -280,31 +297,40 @@ class _OnnxContent:
             ends += [self._weight(known[name]).exact for name in outs if name in known]
             yield _long(*ends, *told), [one for _, content in walked for one in content.weights]
 
-    def _attributes(self, node: Any) -> Iterator[bytes]:
-        """Yield a node's attributes as bytes, without graphs and default values."""
-        defaults = self._schema(node)
+    def _attributes(self, node: Any) -> Iterator[tuple[bytes, bool]]:
+        """Yield a node's attributes as bytes, without graphs and defaults, and whether they do nothing."""
+        defaults, optional = self._schema(node)
         for one in sorted(node.attribute, key=lambda one: str(one.name)):
             if one.type in _TENSOR_KINDS:
                 tensors = [one.t] if one.HasField("t") else one.tensors
-                yield one.name.encode() + b"".join(self._weight(tensor).exact for tensor in tensors)
+                yield one.name.encode() + b"".join(self._weight(tensor).exact for tensor in tensors), False
             elif one.type not in _GRAPH_KINDS:
                 text = _plain(one)
                 if defaults.get(one.name) != text:
-                    yield text
+                    neutral = _NEUTRAL.get(one.name)
+                    yield (
+                        text,
+                        one.name in optional and (one.name == _KERNEL or {*one.ints} <= {neutral}),
+                    )
 
-    def _schema(self, node: Any) -> Mapping[str, bytes]:
-        """Return the defaults of a node's attributes."""
+    def _schema(self, node: Any) -> tuple[Mapping[str, bytes], frozenset[str]]:
+        """Return the defaults of a node's attributes, and which others it may lack and do the same."""
         domain = _domain(node)
         key = domain, node.op_type
         if key not in self._defaults:
             found: dict[str, bytes] = {}
+            optional = set[str]()
             with suppress(onnx().defs.SchemaError):
                 schema = onnx().defs.get_schema(node.op_type, self._versions.get(domain, 1), domain)
                 for name, attribute in schema.attributes.items():
                     default = attribute.default_value
                     if default.type:
                         found[name] = _plain(default, name)
-            self._defaults[key] = found
+                    elif not attribute.required and (
+                        name in _NEUTRAL or (name == _KERNEL and "Conv" in node.op_type)
+                    ):
+                        optional.add(name)
+            self._defaults[key] = found, frozenset(optional)
         return self._defaults[key]
 
     def _constants(self, graph: Any) -> dict[str, Any]:

@@ -76,6 +76,7 @@ class Source:
             "behind": None if self.behind is None else str(self.behind),
             "known": self.known,
             "cycle": self.cycle,
+            "altered": self.altered or None,
         }
 
 
@@ -174,9 +175,11 @@ def find_sources(
     shown = [side.tells(PROJECTIONS) for side in sides]  # statistics alone do not show all changes
     whole = aligned.both & shown[0][aligned.golden] & shown[1][aligned.actual]
     moved = comparison.differing | ends | {*np.flatnonzero(~whole).tolist()}
+    changed = _altered(graph, altered, moved)
     of_allowed = shares_of_allowed(comparison, tolerances) if {*passing_starts} - {None} else np.empty(0)
     for number, (at, passing) in enumerate(zip(origins.sources, passing_starts, strict=True)):
         earlier = behind[number] = _without_cycle(number, behind)
+        cause = changed.get(at, "")
         found.append(
             Source(
                 key=graph.keys[at],
@@ -188,25 +191,32 @@ def find_sources(
                 known=at not in origins.doubtful,
                 cycle=at in origins.cycles,
                 fed=bool(graph.parents[at]),
-                altered=_altered(at, graph, altered, moved),
+                altered="" if cause == graph.keys[at].name_text else cause,
             )
         )
     unplaced = tuple(graph.keys[at] for at in origins.unplaced)
     return Sources(tuple(found), len(failing), unplaced, edges.told_by)
 
 
-def _altered(position: int, graph: TensorGraph, altered: Mapping[str, str], moved: Collection[int]) -> str:
-    """Return the nearest changed operator upstream of a tensor, by way of tensors that are others, too.
+def _altered(graph: TensorGraph, altered: Mapping[str, str], moved: Collection[int]) -> dict[int, str]:
+    """Return of tensors the nearest changed operator upstream, by way of tensors that are others, too.
 
-    "" where it is the tensor's own, or none is known.
+    It may be the tensor's own.
     """
-    own, waiting, seen = graph.keys[position].name_text, [position] if altered else [], {position}
+    if not altered:
+        return {}
+    found = {at: name for at, key in enumerate(graph.keys) if (name := altered.get(key.name_text))}
+    effects: defaultdict[int, list[int]] = defaultdict(list)
+    for at, parents in enumerate(graph.parents):
+        for parent in parents:
+            effects[parent].append(at)
+    waiting = [*found]
     for at in waiting:  # which grows
-        if name := altered.get(graph.keys[at].name_text):
-            return "" if name == own else name
-        waiting += [parent for parent in graph.parents[at] if parent in moved and parent not in seen]
-        seen.update(graph.parents[at])
-    return ""
+        for effect in effects[at] if at in moved else ():
+            if effect not in found:
+                found[effect] = found[at]
+                waiting.append(effect)
+    return found
 
 
 def _without_cycle(number: int, behind: Sequence[int | None]) -> int | None:

@@ -14,12 +14,13 @@ does not imply it (:func:`implied_type`). An operator of which there is nothing 
 
 The line of a file ends with ``=`` if types are known: they are not in goldens of earlier versions.
 
-Of an om, whose attributes are told in part, a second digest stands behind the first one without a space, of
-types, shapes and layouts of the weights: those that the compiler has put otherwise are not compared. Of torch
-modules and cells of MindSpore the file is ``#NAME.parameters``. ``#NAME.fed`` has a digest of all that the
-model was given, in any order of its executions. Where several models ran, an operator's name is followed
-by ``#model=``, as in keys of tensors. Where a golden's layers were accepted from runs
-of several models, the digest of a file is :data:`SEVERAL`.
+Of an ONNX file a second digest stands behind the first one without a space where some attributes change
+nothing, as strides of 1: it is of the others, ``----`` for none. Of an om, whose attributes are told in part,
+it is of types, shapes and layouts of the weights: those that the compiler has put otherwise are not compared.
+Of torch modules and cells of MindSpore the file is ``#NAME.parameters``. ``#NAME.fed`` has a digest of all
+that the model was given, in any order of its executions. Where several models ran, an operator's name is
+followed by ``#model=``, as in keys of tensors. Where a golden's layers were accepted from runs of several
+models, the digest of a file is :data:`SEVERAL`.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ from pytest_npudump.record.rows import RowError, by_name
 FILE = "#"
 """Begins the line of a file; in the name of an operator it is percent-encoded."""
 NONE = "-"
+UNSAID = "----"
+"""Second digest of an operator of whose attributes none changes anything."""
 PARAMETERS = ".parameters"
 """Ends the name of a file in the line of a model that is in none: all that is known is its parameters."""
 FED = ".fed"
@@ -238,6 +241,8 @@ def _change_of_files(golden: str, run: str) -> ModelChange | None:
     if not others:
         return ModelChange(read=read)
     old, new = ({name: words for name, words in side.items() if words and name[0] != FILE} for side in split)
+    if "om" not in formats:
+        old, new = _without_neutral(old, new)
     graphs = [sorted(graph.rstrip(TYPED) for _, graph in side.values()) for side in files]
     types = types if graphs[0] != graphs[1] else {}
     common = dict.fromkeys(name for name in new if name in old)
@@ -301,6 +306,25 @@ def _change_of_files(golden: str, run: str) -> ModelChange | None:
 
 def _digests(line: str) -> list[str]:
     return [word for word in line.split(" ")[1:] if word[0] != TYPED]
+
+
+_Words = dict[str, list[str]]
+
+
+def _without_neutral(old: _Words, new: _Words) -> list[_Words]:
+    """Return the operators of both sides by their digests without attributes that change nothing.
+
+    A golden of an earlier version has no second digest: an operator of the same first one tells it.
+    """
+    seconds = {
+        words[0][_ATTRIBUTES]: words[0][_FORM] for words in (*old.values(), *new.values()) if words[0][_FORM]
+    }
+    seconds = {first: NONE if second == UNSAID else second for first, second in seconds.items()}
+    sides = [
+        {name: [seconds.get(words[0][_ATTRIBUTES], words[0]), *words[1:]] for name, words in side.items()}
+        for side in (old, new)
+    ]
+    return [{name: words for name, words in side.items() if words != [NONE]} for side in sides]
 
 
 def model_files_of(block: str) -> tuple[str, ...]:

@@ -363,6 +363,17 @@ class Result:
         both = [*here, *(key for key in there if str(key.sanitised) not in known)]
         return tuple(sorted(both, key=lambda key: order.get(str(key.sanitised), len(order))))
 
+    def explained(self, escalation: Escalation) -> Result:
+        """The same with what a second run found: an operator that is wrong itself needs no cause upstream."""
+        from pytest_npudump.explain.operator_alone import CONVICTED  # noqa: PLC0415 - not in a pass
+
+        wrong = {one.key.layer for one in escalation.isolated if one.alone.verdict == CONVICTED}
+        sources = self.sources
+        if sources is not None and wrong:
+            found = (replace(one, altered="") if one.key.layer in wrong else one for one in sources.found)
+            sources = replace(sources, found=tuple(found))
+        return replace(self, escalation=escalation, sources=sources)
+
     def with_run(self, **changes: Any) -> Result:
         """Return the result with more, or other, of what its run left."""
         return replace(self, run=replace(self.run, **changes))

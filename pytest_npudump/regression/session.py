@@ -288,10 +288,10 @@ class CaseSession:
             except GoldenError as error:
                 escalation = unusable(self.attempt.directory, plan, error)
         if plan.earlier is not None:
-            self.judged = replace(first, escalation=escalation)
+            self.judged = first.explained(escalation)
             return
         third = plan_third_run(self.case, first, escalation)
-        self._take(first if third is not None else replace(first, escalation=escalation))
+        self._take(first if third is not None else first.explained(escalation))
         self.plan = third or plan
 
     def _examined(self) -> Result | None:
@@ -350,7 +350,7 @@ class CaseSession:
         escalation = Escalation(problem=reason)
         if self.plan is not None and self.plan.earlier is not None:
             escalation = replace(self.plan.earlier, third=ThirdRun(problem=reason))
-        self.judged = replace(self.judged, escalation=escalation)
+        self.judged = self.judged.explained(escalation)
 
     def commit(self) -> None:
         """Commit the recording, as all of the test has passed.

@@ -12,6 +12,7 @@ from pytest_npudump.explain.operator_alone import (
     CONVICTED,
     FED,
     NO_OPERATOR,
+    POSSIBLE,
     UNKNOWN,
     JudgedOperator,
 )
@@ -263,7 +264,7 @@ def _convicted(one: JudgedOperator) -> str:
         wrong = _("a kernel of this call")
     if one.converted:
         wrong = _("{wrong} or the conversion").format(wrong=wrong)
-    if one.alone.near:
+    if one.certainty == POSSIBLE:
         wrong = _("a fusion or another order of sums may explain it, or {wrong}").format(wrong=wrong)
     if one.inputs == FED:
         words = _(
@@ -300,7 +301,7 @@ def conviction(isolated: Sequence[JudgedOperator], most: int = 2) -> str:
         kind = _("kernel or conversion error")
     if first.inputs == FED:
         kind = _("{kind} or overwritten tensor").format(kind=kind)
-    if first.alone.near:
+    if first.certainty == POSSIBLE:
         kind = _("possible {kind}").format(kind=kind)
     words = _("{key}: {kind}, {off}").format(kind=kind, key=first.key, off=_off(first))
     if not most:

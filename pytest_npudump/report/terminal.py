@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import joined
-from pytest_npudump.explain.operator_alone import CONVICTED
+from pytest_npudump.explain.operator_alone import CONVICTED, POSSIBLE
 from pytest_npudump.language.text import cut, first_of, terminal_columns, typed
 from pytest_npudump.language.translation import carrying, gettext as _, ngettext, spoken
 from pytest_npudump.onnxmodels.graph import drawing_words, draws_random
@@ -97,7 +96,7 @@ def _what(result: Result, detail: int) -> str:
         first = result.comparison.first
         begins = changed or where_it_begins(result)
         if cause and changed:  # what is certain first
-            return joined(_("; "), known[::-1] if _convicted(result)[0].alone.near else known)
+            return joined(_("; "), known[::-1] if _convicted(result)[0].certainty == POSSIBLE else known)
         if cause or (begins and not detail):
             return cause or begins
         label = _("{begins}; first mismatch: {words}")
@@ -350,12 +349,8 @@ def _comparison_lines(
     failing = once(comparison)
     cause, _changed = _known(result)
     traced = not (brief and (cause or where_it_begins(result)))
-    sources, wrong = result.sources, {one.key.layer for one in _convicted(result)}
-    if sources is not None and wrong:  # which need no cause upstream
-        found = (replace(one, altered="") if one.key.layer in wrong else one for one in sources.found)
-        sources = replace(sources, found=tuple(found))
     first, *others = origin_lines(
-        sources,
+        result.sources,
         comparison,
         brief=brief,
         traced=traced,

@@ -12,14 +12,20 @@ from hypothesis import given, settings, strategies as st
 from onnx import helper
 
 from pytest_npudump.compare.tolerances.presets import ROUNDED_ALONE
+from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.explain.dumped_operators import DumpedOperator
 from pytest_npudump.explain.operator_alone import (
     ACQUITTED,
+    CERTAIN,
     CONVICTED,
     HEALTHY,
+    LIKELY,
     MARGIN,
+    MATCH,
+    POSSIBLE,
     UNKNOWN,
     Alone,
+    JudgedOperator,
     judge_alone,
     judged_upstream,
     nearest_first,
@@ -148,10 +154,29 @@ def test_a_change_within_what_healthy_operators_are_off_is_judged_by_the_golden(
     assert found.apart == pytest.approx(size, rel=0.1)
     if verdict == CONVICTED and expected_changed < changed:
         assert found.allowed == ROUNDED_ALONE["float32"]
-        assert found.near is (op_type == "Tanh")
+        told = JudgedOperator(TensorKey("n", "output", 0), op_type, "m.onnx", own=True, alone=found)
+        assert told.certainty == (POSSIBLE if op_type == "Tanh" else CERTAIN)
         assert found.why.endswith("; the golden matches")
     if verdict == UNKNOWN:
         assert found.why.startswith("limit " if op_type == "MatMul" else "its statistics changed by")
+
+
+@pytest.mark.each(
+    ("alone", "inputs", "certainty"),
+    [
+        (Alone(CONVICTED, 1.0, 1e-5), "dumped", CERTAIN),
+        (Alone(CONVICTED, why="3 of 4 values differ"), "dumped", CERTAIN),
+        (Alone(CONVICTED, 1.0, 1e-5), "upstream", LIKELY),
+        (Alone(CONVICTED, 1e-4, 1e-5), "dumped", POSSIBLE),
+        (Alone(CONVICTED, 1e-4, 1e-5), "upstream", POSSIBLE),
+        (Alone(ACQUITTED, 0.0, 1e-5), "dumped", MATCH),
+        (Alone(UNKNOWN, why="no model"), "", UNKNOWN),
+    ],
+)
+def test_a_verdict_says_how_far_it_is_certain(alone: Alone, inputs: str, certainty: str) -> None:
+    key = TensorKey("n", "output", 0)
+    told = JudgedOperator(key, "Conv", "m.onnx", own=True, alone=alone, inputs=inputs)
+    assert told.to_json()["certainty"] == told.certainty == certainty
 
 
 def test_a_sum_that_cancels_may_be_as_far_off_as_its_inputs_make_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import time
 from collections.abc import Callable
@@ -205,6 +206,64 @@ def test_an_attribute_that_is_the_default_says_nothing(tmp_path: Path) -> None:
         lines.append(model_lines([tmp_path / "m.onnx"]))
     found = [change_of_models(lines[0], other) for other in lines[1:]]
     assert [one.changed for one in found if one is not None] == [False, True]
+
+
+WINDOW = "strides = [1, 1], dilations = [1, 1], pads = [0, 0, 0, 0]"
+EARLIER = re.compile(r"^(\S+ \S{4})\S{4}", re.MULTILINE)
+
+
+@pytest.mark.each(
+    ("op", "plain", "written", "changed"),
+    [
+        ("Conv", "", WINDOW, False),
+        ("Conv", "group = 1", f"{WINDOW}, kernel_shape = [2, 2]", False),
+        ("Conv", "pads = [1, 1, 1, 1]", "pads = [1, 1, 1, 1], strides = [1, 1]", False),
+        ("Conv", "", "strides = [1, 2]", True),
+        ("Conv", WINDOW, "dilations = [2, 2]", True),
+        ("Conv", "strides = [2, 2]", f"{WINDOW}, group = 1", True),
+        ("ConvTranspose", "", "output_padding = [0, 0]", False),
+        ("MaxPool", "kernel_shape = [2, 2]", "kernel_shape = [2, 2], strides = [1, 1]", False),
+        ("MaxPool", "kernel_shape = [2, 2]", "kernel_shape = [2, 1]", True),
+    ],
+)
+def test_an_attribute_that_changes_nothing_is_no_change(
+    op: str,
+    plain: str,
+    written: str,
+    changed: bool,  # noqa: FBT001
+    tmp_path: Path,
+) -> None:
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[1,1,4,4] x) => (float[1,1,3,3] y) '
+    text += "<float[1,1,2,2] w = {{1, 2, 3, 4}}> {{ [n] y = {op} <{attributes}> (x{weight}) }}"
+    lines = []
+    for name, attributes in (("m", plain), ("m", written), ("renamed", written)):
+        model = text.format(op=op, attributes=attributes, weight=", w" * op.startswith("Conv"))
+        model = model.replace("[n]", f"[{name}]").replace(" <>", "")
+        (tmp_path / "m.onnx").write_bytes(onnx.parser.parse_model(model).SerializeToString())
+        lines.append(model_lines([tmp_path / "m.onnx"]))
+        check_model_lines(lines[-1])
+    for golden, run in ((0, 1), (1, 0), (0, 2)):
+        found = change_of_models(lines[golden], lines[run])
+        assert found is not None
+        assert found.changed is changed
+    earlier = EARLIER.sub(r"\1", lines[1])  # a golden that was recorded without second digests
+    for run in (1, 2):
+        found = change_of_models(earlier, lines[run].replace("m.onnx ", "m.onnx x", 1))
+        assert found is not None
+        assert not found.changed
+
+
+def test_a_zero_of_the_other_sign_is_a_change(tmp_path: Path) -> None:
+    """As 1/x tells them apart."""
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) '
+    lines = []
+    for zero in ("0.0", "-0.0"):
+        model = onnx.parser.parse_model(text + f"<float[2] w = {{1, {zero}}}> {{ [n] y = Mul (x, w) }}")
+        (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+        lines.append(model_lines([tmp_path / "m.onnx"]))
+    found = change_of_models(*lines)
+    assert found is not None
+    assert found.weights == ("n",)
 
 
 @pytest.mark.each(
