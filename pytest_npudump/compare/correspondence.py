@@ -222,17 +222,19 @@ class Correspondence:
             said("{path}, line {line}: no layer pair has these names", path=self.path, line=line)
             for line in sorted({rule.line for rule in self.names} - joined[2])
         )
-        places = [{_rank_of(row.key) for row in rows} for rows in sides]
+        ranks = [{_rank_of(row.key) for row in rows} for rows in sides]
         notes: list[str] = []
-        if places[0] != places[1] or self.layouts:
-            rows, notes = self._whole(sides, (golden, run), [len(place) for place in places])
+        if ranks[0] != ranks[1] or self.layouts:
+            rows, notes = self._whole(sides, (golden, run), [len(place) for place in ranks])
             sides = rows[0], rows[1]
         (golden, apart), (run, also) = _applied(golden, sides[0]), _applied(run, sides[1])
-        if names := dict.fromkeys((*apart, *also)):
+        if places := {_place(key) for key in (*apart, *also)}:
+            golden, run = _with_last(golden, places), _with_last(run, places)
             note = said(
                 "not compared, as partial sums and shared parts of ranks need tensors, and a side has only "
-                "statistics: {names}; dump with acl_json={{'dump_data': 'tensor'}}, or leave these layers out",
-                names=first_of(names),
+                "statistics: {names}; dump with acl_json={{'dump_data': 'tensor'}}, or leave these layers "
+                "out",
+                names=first_of(dict.fromkeys(key.layer for key in (*apart, *also))),
             )
             notes = [*notes, note]
         return golden, run, (*idle, *notes)
@@ -319,7 +321,7 @@ class Correspondence:
             _with_copies(place, [rows or [] for rows in told], out)
         for places, rows in zip(grouped, out, strict=True):
             began = {at: min(row.first for row in held) for at, held in places.items()}
-            rows.sort(key=lambda row: began[replace(row.key, rank=-1, device=-1)])  # copies stand together
+            rows.sort(key=lambda row: began[_place(row.key)])  # copies stand together
         notes = [
             said(
                 "joined by shape: ranks hold parts of {layers}; state the layout in {path}",
@@ -603,10 +605,14 @@ def _rank_of(key: TensorKey) -> int:
     return key.rank if key.rank >= 0 else key.device
 
 
+def _place(key: TensorKey) -> TensorKey:
+    return replace(key, rank=-1, device=-1)
+
+
 def _by_place(rows: Iterable[_Row]) -> dict[TensorKey, list[_Row]]:
     found: defaultdict[TensorKey, list[_Row]] = defaultdict(list)
     for row in rows:
-        found[replace(row.key, rank=-1, device=-1)].append(row)
+        found[_place(row.key)].append(row)
     return {place: sorted(held, key=lambda row: _rank_of(row.key)) for place, held in found.items()}
 
 
@@ -752,18 +758,18 @@ def _with_copies(place: TensorKey, found: Sequence[list[_Row]], out: tuple[list[
         side += [by_rank.get(rank, rows[0])._replace(key=replace(place, rank=rank)) for rank in others]
 
 
-def _applied(record: Record, rows: Sequence[_Row]) -> tuple[Record, list[str]]:
-    """Return a record of these tensors, and layers whose parts make none: each stays what its rank has."""
+def _applied(record: Record, rows: Sequence[_Row]) -> tuple[Record, list[TensorKey]]:
+    """Return a record of these tensors, and those whose parts make none: each is what its rank has."""
     table, tensors = record.table, record.tensors
     if [(str(row.key), row.made_of) for row in rows] == [*zip(table.keys, range(len(table)), strict=True)]:
         return record, []
-    whole, apart, made, taken = list[_Row](), list[str](), dict[int, TensorRecord](), set[int]()
+    whole, apart, made, taken = list[_Row](), list[TensorKey](), dict[int, TensorRecord](), set[int]()
     for row in rows:
         found = _made(record, row.key, row.made_of) if isinstance(row.made_of, _Parts) else None
         if found is not None:
             made[len(whole)] = found
         elif isinstance(row.made_of, _Parts):
-            apart.append(row.key.layer)
+            apart.append(row.key)
             own = {at: TensorKey.parse(table.keys[at]) for at in row.made_of.rows}
             if len({*map(_rank_of, own.values())}) == len(own):  # else joined of other layers, too
                 own = {at: replace(row.key, rank=one.rank, device=one.device) for at, one in own.items()}
@@ -783,6 +789,17 @@ def _applied(record: Record, rows: Sequence[_Row]) -> tuple[Record, list[str]]:
         else ()
     )
     return replace(record, table=joined, tensors=kept), apart
+
+
+def _with_last(record: Record, places: Collection[TensorKey]) -> Record:
+    """Return a record with some tensors behind all others, so that none of them is the first mismatch."""
+    keys = map(TensorKey.parse, record.table.keys)
+    late = [_place(key) in places for key in keys]
+    order = sorted(range(len(late)), key=late.__getitem__)
+    table = rows_of((record.table, record.table), [(0, row) for row in order])
+    return replace(
+        record, table=table, tensors=[record.tensors[row] for row in order] if record.tensors else ()
+    )
 
 
 def _under(tensor: Any, key: TensorKey) -> Any:

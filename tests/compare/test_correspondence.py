@@ -422,7 +422,7 @@ def test_sums_without_tensors_fail_by_themselves_and_leave_the_rest_judged(
 ) -> None:
     x, y, z = normal(6, 4), normal(6, 8), normal(6, 8)
     text = "layouts: {x: 't h[tp:partial]', '*': 't h[tp]'}"
-    whole = side({"y": y, "x": x, "z": z})
+    whole = side({"y": y, "x": x, "z": z})  # x is no mismatch to look at first
 
     def ranks(z: np.ndarray) -> Record:
         halves = zip(np.split(y, 2, 1), np.split(z, 2, 1), strict=True)
@@ -436,6 +436,8 @@ def test_sums_without_tensors_fail_by_themselves_and_leave_the_rest_judged(
         comparison = compared(*pair, text)
         assert sorted(failing(comparison)) == sorted(lost + more)
         assert comparison.compared == 2
+        assert comparison.first is not None
+        assert comparison.first.key.layer == ("z" if more else "x")
         (note,) = comparison.remarks
         assert "need tensors, and a side has only statistics: x; " in note
     assert not compared(ranks(z), ranks(z), text).failing

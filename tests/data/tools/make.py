@@ -2,8 +2,9 @@
 """Samples of other tools, by the tools: msprobe 26.2.0, SGLang 0.5.23, torch 2.13, numpy, safetensors.
 
 ``python make.py`` in an empty folder, on a CPU; ``python make.py sglang DIR RANK SIZE`` for each rank of two,
-and of one, writes what SGLang 0.5.23's dumper and hooks do, whose wheel is unpacked in DIR. ATB's file is of its documented
-form, by hand. Names of folders in msprobe's files were replaced afterwards, ``proc*`` and ``pid*`` renamed.
+and of one, writes what SGLang 0.5.23's dumper and hooks do, whose wheel is unpacked in DIR. ATB's file is of
+its documented form, by hand. Names of folders in msprobe's files were replaced afterwards, ``proc*`` and
+``pid*`` renamed.
 """
 
 import json
@@ -117,7 +118,8 @@ def sglang(source, rank, size):
     from dumper import dumper
     from tensor_dump_forward_hook import register_forward_hook_for_model
 
-    torch.distributed.init_process_group("gloo", init_method="tcp://127.0.0.1:29871", rank=rank, world_size=size)
+    at = "tcp://127.0.0.1:29871"
+    torch.distributed.init_process_group("gloo", init_method=at, rank=rank, world_size=size)
     whole = torch.arange(24.0).view(3, 8) - 11
     for step in range(2):
         dumper.dump("attn_out", (whole + step).chunk(size, 1)[rank], layer_id=0, dims="t h[tp]")
