@@ -349,19 +349,12 @@ def _check(name: str, value: object, checks: Mapping[str, Callable[[object], Any
         )
     if name in CHECKS:
         raise ValueError(said("{name}: an argument of the marker, and no key of acl.json", name=name))
-    allowed = ", ".join(checks)
     close = nearest(str(name), [*CHECKS, *ACL_JSON], 0.7)
     if not close:
+        allowed = ", ".join(checks)
         raise ValueError(said("{name}: unknown argument; allowed are {allowed}", name=name, allowed=allowed))
     meant = close if close in checks or checks is ACL_JSON else f"acl_json={{{close!r}: ...}}"
-    raise ValueError(
-        said(
-            "{name}: unknown argument; did you mean {meant}? Allowed are {allowed}",
-            name=name,
-            meant=meant,
-            allowed=allowed,
-        )
-    )
+    raise ValueError(said("{name}: unknown argument; did you mean {meant}?", name=name, meant=meant))
 
 
 def check_combination(request: DumpRequest) -> None:

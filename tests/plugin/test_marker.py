@@ -194,7 +194,7 @@ def test_the_line_begins_as_pytest_reads_the_name_of_a_marker() -> None:
         ((), {"modules": True}, "modules: not an argument of the marker: it is a scene: scene='modules'"),
         ((), {"timeout": 3}, "timeout: not an argument of the marker: isolation takes the seconds: *"),
         ((), {"reference_map": "m.yaml"}, "reference_map: not an argument of the marker: it is called map"),
-        ((), {"layer": "a"}, "layer: unknown argument; did you mean layers? Allowed are layers, scene, *"),
+        ((), {"layer": "a"}, "layer: unknown argument; did you mean layers?"),
         ((), {"dump_modes": "all"}, "dump_modes: unknown argument; did you mean acl_json={'dump_mode': *}?*"),
         (
             (),
