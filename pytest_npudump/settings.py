@@ -180,9 +180,9 @@ OPTIONS: tuple[Option, ...] = (
         "runtime",
         default="auto",
         help="runtime of the models: acl (pyACL), torch_npu, mindspore, emulator, modules (torch modules or "
-        "MindSpore cells as layers, on any device, as the marker's modules=True); auto (default): torch_npu "
-        "if imported by the tests, acl if a device answers, else emulator; npu: as auto, but end the "
-        "run if no NPU answers; npu-or-skip: skip marked tests then",
+        "MindSpore cells as layers, on any device, as the marker's scene='modules'); auto (default): "
+        "torch_npu if imported by the tests, acl if a device answers, else emulator; npu: as auto, but end "
+        "the run if no NPU answers; npu-or-skip: skip marked tests then",
         choices=("auto", NPU, NPU_OR_SKIP, "acl", "torch_npu", "mindspore", "emulator", "modules"),
         typed=True,
     ),

@@ -85,9 +85,9 @@ class NpuDump:
     ) -> Capture:
         """Watch the modules of a model as layers, on any device: calls, and replays of graphs.
 
-        With ``modules=True`` in the marker nothing else is dumped, and no NPU is needed; models that fixtures
-        give the test are watched by themselves. Call it before a graph is captured, and behind its warm-up or
-        not: executions before the capture do not count.
+        With ``scene='modules'`` in the marker nothing else is dumped, and no NPU is needed; models that
+        fixtures give the test are watched by themselves. Call it before a graph is captured, and behind its
+        warm-up or not: executions before the capture do not count.
 
         Args:
             model: a ``torch.nn.Module``, what ``torch.compile`` made of one, or a ``mindspore.nn.Cell``.
@@ -102,7 +102,7 @@ class NpuDump:
             What watches, to the end of the test or of a ``with`` block; for :meth:`same` and :meth:`ratio`.
 
         Raises:
-            RequestError: it is no such model, has no module of a name, or the marker needs ``modules=True``.
+            RequestError: it is no such model, has no module of a name, or it takes ``scene='modules'``.
         """
         __tracebackhide__ = True
         asked = {"golden": golden, "tensors": tensors, "name": name}
@@ -119,7 +119,7 @@ class NpuDump:
         force: Mapping[Sequence[int], Sequence[int]] | None = None,
         timeout: float = 300,
     ) -> EngineCapture:
-        """Watch modules of a vLLM engine's workers, by request and token, in a test with ``modules=True``.
+        """Watch modules of a vLLM engine's workers, by request and token, in a test with ``scene='modules'``.
 
         Another batching, order, padding or chunk of a prompt changes nothing. Start the engine in the test or
         its fixtures, with ``enable_prefix_caching=False`` where prompts share a prefix; elsewhere give it

@@ -188,7 +188,7 @@ class SessionRuntime:
             RuntimeUnavailableError: the one chosen cannot work here.
         """
         if modules and self._modules is None:
-            self._modules = provider_of("modules").load("modules=True", device)
+            self._modules = provider_of("modules").load("scene='modules'", device)
         if modules and self._modules is not None:
             return self._modules
         if self._loaded is None:

@@ -116,6 +116,8 @@ def are_one_case(one: pytest.Item, other: pytest.Item) -> bool:
     return values[0].keys() == values[1].keys() and all(values[0][n] is values[1][n] for n in values[0])
 
 
+MODULES = "modules"
+"""The scene of a test whose layers are modules: hooks take the place of a dump."""
 _STATISTICS = ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf", "L2norm")
 
 
@@ -228,7 +230,7 @@ ACL_JSON: Mapping[str, Callable[[object], Any]] = MappingProxyType(
 CHECKS: Mapping[str, Callable[[object], Any]] = MappingProxyType(
     {
         "layers": _names,
-        "scene": _one_of(*SCENES),
+        "scene": _one_of(*SCENES, MODULES),
         "acl_json": _takes(lambda value: isinstance(value, Mapping), "a dict such as {'dump_mode': 'all'}"),
         "data_dump": _keys,
         "rtol": _tolerance,
@@ -246,7 +248,6 @@ CHECKS: Mapping[str, Callable[[object], Any]] = MappingProxyType(
         "graph": _text,
         "ranks": _one_of("each", "same"),
         "devices": _number_of("devices"),
-        "modules": _takes(lambda value: isinstance(value, bool), "True or False"),
     }
 )
 """Every argument of the marker, and what turns its value into that of :class:`DumpRequest`."""
@@ -271,6 +272,7 @@ _SET_BY_US: Mapping[str, str] = MappingProxyType(
         "numerics": "preset says which bounds hold: preset='same', 'other' or 'hf32'",
         "timeout": "isolation takes the seconds: isolation=600",
         "reference_map": "it is called map",
+        "modules": "it is a scene: scene='modules'",
     }
 )
 
@@ -307,6 +309,9 @@ def parse_marker(args: Sequence[object], kwargs: Mapping[str, object], base: Dum
                 continue
             if name == "isolation":
                 values["isolation"], values["timeout"] = checked
+            elif name == "scene":  # that of modules judges as that of a model does
+                values["modules"] = checked == MODULES
+                values["scene"] = DumpRequest().scene if values["modules"] else checked
             elif name != "acl_json":
                 values["reference_map" if name == "map" else name] = checked
     if problems:
@@ -344,19 +349,12 @@ def _check(name: str, value: object, checks: Mapping[str, Callable[[object], Any
         )
     if name in CHECKS:
         raise ValueError(said("{name}: an argument of the marker, and no key of acl.json", name=name))
-    allowed = ", ".join(checks)
     close = nearest(str(name), [*CHECKS, *ACL_JSON], 0.7)
     if not close:
+        allowed = ", ".join(checks)
         raise ValueError(said("{name}: unknown argument; allowed are {allowed}", name=name, allowed=allowed))
     meant = close if close in checks or checks is ACL_JSON else f"acl_json={{{close!r}: ...}}"
-    raise ValueError(
-        said(
-            "{name}: unknown argument; did you mean {meant}? Allowed are {allowed}",
-            name=name,
-            meant=meant,
-            allowed=allowed,
-        )
-    )
+    raise ValueError(said("{name}: unknown argument; did you mean {meant}?", name=name, meant=meant))
 
 
 def check_combination(request: DumpRequest) -> None:
@@ -428,7 +426,7 @@ def _run_problems(request: DumpRequest) -> list[str]:
         if excess:
             names = ", ".join(_NAMES.get(name, name) for name in excess)
             problems.append(
-                said("{names}: not with modules=True, which uses hooks instead of a dump", names=names)
+                said("{names}: not with scene='modules', which uses hooks instead of a dump", names=names)
             )
     return problems
 

@@ -33,24 +33,23 @@ ARGUMENTS: Final[Mapping[str, str]] = MappingProxyType(
         "layers": "operator names or globs; default: all. A name that exists means itself (blk[12]); one "
         "character in brackets is an index (blk[1]). With globs CANN dumps everything, which takes longer",
         "scene": "'model' (default), 'op' for single operators, 'check_op' for operators against a "
-        "reference, 'overflow', 'watcher' or 'exception'",
+        "reference, 'modules' for torch modules or MindSpore cells (no dump), 'overflow', 'watcher' or "
+        "'exception'",
+        "rtol, atol": "tolerance of this test's floating-point statistics; default of the other: 0",
+        "tolerances": "rules: [{'layer': 'conv*', 'rtol': 1e-2, 'atol': 0, 'reason': '...'}]",
+        "preset": "tolerance preset, also for the reference",
+        "reference, map": "ONNX model to compare with, and a YAML file of layers with other names in it",
+        "golden_tensors": "names or globs of layers whose tensors are kept, or 'auto'",
         "acl_json": "dict of acl.json's keys, such as {'dump_mode': 'all', 'dump_data': 'tensor'}",
         "data_dump": "dict of further keys of data_dump.json, for MindSpore",
-        "golden_tensors": "names or globs of layers whose tensors are kept, or 'auto'",
-        "rtol, atol": "tolerance of this test's floating-point statistics; default of the other: 0",
-        "preset": "tolerance preset, also for the reference",
-        "tolerances": "rules: [{'layer': 'conv*', 'rtol': 1e-2, 'atol': 0, 'reason': '...'}]",
-        "escalate": "False: no second run",
         "repeats": "runs per recording, in place of npudump_repeats",
+        "escalate": "False: no second run",
         "isolation": "'process': a child process per run; a number: the same, with a limit in seconds; False "
         "or 'none': pytest's process",
-        "reference, map": "ONNX model to compare with, and a YAML file of layers with other names in it",
-        "graph": "file with the graph edges, for runtimes without them (TorchAir, eager calls): an om, ATC's "
-        ".json, GE's .txt or .pbtxt, or an ONNX model with the dump's names. It changes no verdict",
         "ranks": "'each' rank has its own golden (default), or all share the 'same'",
         "devices": "number of devices",
-        "modules": "True: the layers are modules of torch, or cells of MindSpore, on any device, those of "
-        "models that fixtures give the test or that npu_dump.modules() names; nothing else is dumped",
+        "graph": "file with the graph edges, for runtimes without them (TorchAir, eager calls): an om, ATC's "
+        ".json, GE's .txt or .pbtxt, or an ONNX model with the dump's names. It changes no verdict",
     }
 )
 """Arguments of the marker, those of one meaning together, and what they say."""

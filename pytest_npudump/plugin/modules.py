@@ -30,12 +30,12 @@ def watch(test: CaseSession, model: object, *, golden: bool, **asked: Any) -> An
     """Watch the modules of a model; a capture of the same one that a fixture has begun ends.
 
     Raises:
-        RequestError: it is no such model, has no module of a name, or the marker lacks modules=True here.
+        RequestError: it is no such model, has no module of a name, or the marker lacks scene='modules' here.
     """
     case, attempt = test.case, test.attempt
     if golden and case.runtime.name in {"emulator", "mindspore"}:
         raise RequestError(
-            f"npu_dump.modules(): beside the runtime {case.runtime.name} it needs modules=True in the marker"
+            f"npu_dump.modules(): with the runtime {case.runtime.name} it needs the marker's scene='modules'"
         )
     for capture in [*attempt.captures]:
         if capture.model is getattr(model, "_orig_mod", model) and not capture.stopped:

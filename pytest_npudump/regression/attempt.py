@@ -279,7 +279,7 @@ class Attempt:
 
     def watch_strangers(self) -> None:
         """Look for torch modules that run unwatched, to the end of the run."""
-        from pytest_npudump.runtime.modules.strangers import Strangers  # noqa: PLC0415 - with modules=True
+        from pytest_npudump.runtime.modules.strangers import Strangers  # noqa: PLC0415 - for modules
 
         self._strangers = Strangers()
         self._strangers.start()

@@ -15,11 +15,11 @@ def model():
     ms.set_context(mode=ms.PYNATIVE_MODE)
     return filled(Small())
 
-@pytest.mark.npu_dump(modules=True)
+@pytest.mark.npu_dump(scene="modules")
 def test_cells(model):
     model(Tensor(X))
 
-@pytest.mark.npu_dump(modules=True)
+@pytest.mark.npu_dump(scene="modules")
 def test_operators(npu_dump, model):
     npu_dump.modules(model, operators=True)
     model(Tensor(X))
@@ -53,13 +53,13 @@ def test_cells_and_operators_have_goldens_and_a_fault_is_named_by_both(project: 
 
 def test_what_hooks_cannot_see_fails_with_what_to_do(project: Project) -> None:
     project.tests("""
-        @pytest.mark.npu_dump(modules=True)
+        @pytest.mark.npu_dump(scene="modules")
         def test_graph(npu_dump):
             net = filled(Small())
             npu_dump.modules(net)
             net(Tensor(X))
 
-        @pytest.mark.npu_dump(modules=True)
+        @pytest.mark.npu_dump(scene="modules")
         def test_jit(npu_dump):
             ms.set_context(mode=ms.PYNATIVE_MODE)
             net = filled(Small())
@@ -74,6 +74,6 @@ def test_what_hooks_cannot_see_fails_with_what_to_do(project: Project) -> None:
         [
             "*Small ran in GRAPH_MODE, which calls no cell within it: *PYNATIVE_MODE*MS_JIT=0*",
             "npudump: the dump is empty: modules of Small not recorded: 4 of 4 (not called, or *",
-            "*beside the runtime mindspore it needs modules=True in the marker*",
+            "*with the runtime mindspore it needs the marker's scene='modules'*",
         ]
     )

@@ -89,7 +89,7 @@ def test_refused_value_is_named_with_what_is_expected(name: str, expected: str, 
 
 
 def test_every_field_is_an_argument_or_a_key_and_an_unknown_one_lists_them_all() -> None:
-    asked = {field.name for field in fields(DumpRequest)} - {"timeout", "chosen"} | {"acl_json"}
+    asked = {field.name for field in fields(DumpRequest)} - {"timeout", "chosen", "modules"} | {"acl_json"}
     assert {"reference_map" if name == "map" else name for name in (*CHECKS, *ACL_JSON)} == asked
     for arguments, checks in (({"gibberish": 1}, CHECKS), ({"acl_json": {"gibberish": 1}}, ACL_JSON)):
         with pytest.raises(RequestError) as caught:
@@ -115,6 +115,10 @@ def test_closer_marker_wins_argument_by_argument_and_none_takes_back() -> None:
     assert parse(None, base=wide).layers == ()
     assert parse(base=wide, dump_mode=None).dump_mode == "output"
     assert wide.dump_mode == "all"
+    modules = parse(scene="modules")
+    assert (modules.scene, modules.modules) == ("model", True)
+    assert parse(base=modules, layers="a").modules
+    assert (parse(base=modules, scene="op").scene, parse(base=modules, scene="op").modules) == ("op", False)
 
 
 @given(st.floats(min_value=0, allow_infinity=False, allow_nan=False) | st.integers(0, 10**9))
@@ -187,14 +191,15 @@ def test_the_line_begins_as_pytest_reads_the_name_of_a_marker() -> None:
         ((), {"dump_op_switch": "on"}, "dump_op_switch: not an argument of the marker: use scene='op'"),
         ((), {"transport": "callback"}, "transport: not an argument of the marker: leave it out; where it *"),
         ((), {"numerics": "other"}, "numerics: not an argument of the marker: preset says which bounds *"),
+        ((), {"modules": True}, "modules: not an argument of the marker: it is a scene: scene='modules'"),
         ((), {"timeout": 3}, "timeout: not an argument of the marker: isolation takes the seconds: *"),
         ((), {"reference_map": "m.yaml"}, "reference_map: not an argument of the marker: it is called map"),
-        ((), {"layer": "a"}, "layer: unknown argument; did you mean layers? Allowed are layers, scene, *"),
+        ((), {"layer": "a"}, "layer: unknown argument; did you mean layers?"),
         ((), {"dump_modes": "all"}, "dump_modes: unknown argument; did you mean acl_json={'dump_mode': *}?*"),
         (
             (),
             {"acl_json": {"dump_mod": "all"}},
-            "acl_json: dump_mod: unknown *did you mean dump_mode? Allowed *",
+            "acl_json: dump_mod: unknown *did you mean dump_mode?",
         ),
         ((), {"acl_json": {"dump_path": "x"}}, "acl_json: dump_path: not an argument of the marker: *"),
         ((), {"acl_json": {"layers": "x"}}, "acl_json: layers: an argument of the marker, and no key of *"),

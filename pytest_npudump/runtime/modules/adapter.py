@@ -94,7 +94,7 @@ class ModulesRuntime:
             RuntimeUnavailableError: always.
         """
         del models
-        raise RuntimeUnavailableError(f"modules=True watches this process, not {program}")
+        raise RuntimeUnavailableError(f"scene='modules' watches this process, not {program}")
 
     def load_model(self, path: Path) -> NoReturn:
         """Refuse: the test makes its models.
@@ -102,7 +102,7 @@ class ModulesRuntime:
         Raises:
             RuntimeUnavailableError: always.
         """
-        raise RuntimeUnavailableError(f"modules=True loads no model file: {path.name}")
+        raise RuntimeUnavailableError(f"scene='modules' loads no model file: {path.name}")
 
     def close(self) -> None:
         """Do nothing."""

@@ -153,7 +153,7 @@ class CellCapture(Capture):
                     said(
                         "{name} ran in GRAPH_MODE, which calls no cell within it: call "
                         "mindspore.set_context(mode=mindspore.PYNATIVE_MODE), or set MS_JIT=0; its graph is "
-                        "dumped without modules=True, by --npudump-runtime=mindspore",
+                        "dumped without scene='modules', by --npudump-runtime=mindspore",
                         name=self.name,
                     )
                 )

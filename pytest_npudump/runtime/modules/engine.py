@@ -2,7 +2,7 @@
 
 The entry point ``vllm.general_plugins``, which vLLM calls in each process of an engine, gives workers what
 :class:`EngineCapture` calls by ``LLM.collective_rpc``. It does nothing unless :data:`WORKERS` is set, which
-a test with ``modules=True`` sets before its fixtures. ``LLM(worker_extension_cls=EXTENSION)`` does the same.
+a test of the scene ``modules`` sets before its fixtures. ``LLM(worker_extension_cls=EXTENSION)`` does, too.
 
 A tensor of a batch has a row a token, packed or padded. Rows are taken apart by request and position, so that
 neither batching, order, chunks of a prompt nor padding change a golden::
@@ -451,7 +451,7 @@ class EngineCapture:
             elif name in why or isinstance(error, AttributeError):
                 hint = (
                     f": its workers do not know pytest-npudump. Start the engine in a test with "
-                    f"modules=True, or give LLM(worker_extension_cls={EXTENSION!r})"
+                    f"scene='modules', or give LLM(worker_extension_cls={EXTENSION!r})"
                 )
             raise RuntimeUnavailableError(
                 f"npu_dump.workers(): collective_rpc({name!r}) failed{hint}: {type(error).__name__}: {why}"

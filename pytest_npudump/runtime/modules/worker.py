@@ -1,6 +1,6 @@
 """Modules and cells of a process that a test starts, however it does: multiprocessing, a program, Ray.
 
-A test with ``modules=True`` names in :data:`WORKERS` the file that says what
+A test with ``scene='modules'`` names in :data:`WORKERS` the file that says what
 it asks for, which processes inherit. Each calls, around its model::
 
     from pytest_npudump.runtime.modules.worker import watch

@@ -39,7 +39,7 @@ def model():
     return made
 """
 BLOCKS = """
-@pytest.mark.npu_dump(modules=True)
+@pytest.mark.npu_dump(scene="modules")
 def test_blocks(model):
     way, given = os.environ.get("WAY", ""), models.words()
     if way == "graph":
@@ -119,7 +119,7 @@ def test_one_golden_serves_eager_compiled_and_captured(
 
 
 COMPARED = """
-@pytest.mark.npu_dump(modules=True, layers=["blocks.*"])
+@pytest.mark.npu_dump(scene="modules", layers=["blocks.*"])
 @pytest.mark.parametrize("broken", [False, True])
 def test_same(npu_dump, model, broken):
     given = models.words()
@@ -131,7 +131,7 @@ def test_same(npu_dump, model, broken):
         models.captured(model, given).replay()
     npu_dump.same(eager, graph)
 
-@pytest.mark.npu_dump(modules=True, layers=["blocks.*"])
+@pytest.mark.npu_dump(scene="modules", layers=["blocks.*"])
 @pytest.mark.parametrize("broken", [False, True])
 def test_ratio(npu_dump, model, broken):
     device, rounded = copy.deepcopy(model).bfloat16(), copy.deepcopy(model).bfloat16()
@@ -144,7 +144,7 @@ def test_ratio(npu_dump, model, broken):
         one(models.words())
     assert {found.ratio for found in npu_dump.ratio(on_device, on_cpu, reference)} == {1}
 
-@pytest.mark.npu_dump(modules=True, layers=["blocks.*"])
+@pytest.mark.npu_dump(scene="modules", layers=["blocks.*"])
 def test_lost(npu_dump, model):
     reference = npu_dump.modules(model, tensors=True, golden=False)
     device = npu_dump.modules(copy.deepcopy(model), tensors=True, layers=["blocks.2"])
@@ -156,7 +156,7 @@ class Chooses(torch.nn.Module):
     def forward(self, x):
         return x.argmax(-1)
 
-@pytest.mark.npu_dump(modules=True)
+@pytest.mark.npu_dump(scene="modules")
 @pytest.mark.parametrize("steps", [1, 2])
 def test_further(npu_dump, steps):
     made = [torch.nn.Sequential(torch.nn.Identity(), Chooses()) for _ in range(3)]
@@ -166,7 +166,7 @@ def test_further(npu_dump, steps):
     assert len(npu_dump.ratio(*three)) == 1
 """
 BESIDE = """
-@pytest.mark.npu_dump(modules=True, layers=["blocks.*"])
+@pytest.mark.npu_dump(scene="modules", layers=["blocks.*"])
 @pytest.mark.parametrize("broken", [False, True])
 @pytest.mark.parametrize("how", ["same", "ratio", "nothing"])
 def test_beside(npu_dump, model, how, broken):
@@ -222,7 +222,7 @@ def test_captures_beside_the_golden_are_judged_by_the_test_alone(
 
 
 KEPT = """
-@pytest.mark.npu_dump(modules=True, layers=["blocks.*"], golden_tensors="*")
+@pytest.mark.npu_dump(scene="modules", layers=["blocks.*"], golden_tensors="*")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_kept(npu_dump, model, dtype):
     model.to(getattr(torch, dtype))
@@ -247,7 +247,7 @@ class HuggingFace(torch.nn.Module):  # layers by the same names, in code of its 
             x = x + block.mlp(x)
         return x
 
-@pytest.mark.npu_dump(modules=True, layers=["blocks.*"])
+@pytest.mark.npu_dump(scene="modules", layers=["blocks.*"])
 @pytest.mark.parametrize("broken", [False, True])
 @pytest.mark.parametrize("kind", ["model", "run", "golden"])
 def test_ratio(npu_dump, model, kind, broken):
@@ -285,20 +285,20 @@ def test_references_of_a_ratio_are_a_model_in_the_test_a_kept_run_or_a_golden(
 
 
 UNUSED = """
-@pytest.mark.npu_dump(modules=True)
+@pytest.mark.npu_dump(scene="modules")
 def test_twice(npu_dump, model):
     for name in ("spare", "other"):
         setattr(model, name, torch.nn.Linear(2, 2))
         with npu_dump.modules(model):
             model(models.words())
 
-@pytest.mark.npu_dump(modules=True, layers=["blocks.*"])
+@pytest.mark.npu_dump(scene="modules", layers=["blocks.*"])
 def test_chosen(npu_dump, model):
     model.spare = torch.nn.Linear(2, 2)
     with npu_dump.modules(model):
         model(models.words())
 
-@pytest.mark.npu_dump(modules=True)
+@pytest.mark.npu_dump(scene="modules")
 def test_raises(npu_dump, model):
     with npu_dump.modules(model):
         raise ArithmeticError("before the model")
@@ -316,11 +316,11 @@ def test_modules_that_are_not_called_are_one_note_of_a_test_that_recorded_others
 
 
 REFUSED = """
-@pytest.mark.npu_dump(modules=True)
+@pytest.mark.npu_dump(scene="modules")
 def test_nothing(npu_dump):
     pass
 
-@pytest.mark.npu_dump(modules=True)
+@pytest.mark.npu_dump(scene="modules")
 def test_threads(model):
     import threading
     model(models.words())
@@ -342,14 +342,14 @@ def test_what_a_test_cannot_do_is_said(project: pytest.Pytester) -> None:
         [
             "*no module was called while it was watched*",
             "*was called in another thread: the order of calls is unknown*",
-            "*beside the runtime emulator it needs modules=True in the marker*",
+            "*with the runtime emulator it needs the marker's scene='modules'*",
         ]
     )
     project.makepyfile(
-        test_blocks="import pytest\n@pytest.mark.npu_dump(modules=True, scene='op')\ndef test_op(): 0"
+        test_blocks="import pytest\n@pytest.mark.npu_dump(scene='modules', devices=2)\ndef test_op(): 0"
     )
     done = project.runpytest_inprocess()
-    done.stdout.fnmatch_lines(["*scene: not with modules=True, which uses hooks instead of a dump*"])
+    done.stdout.fnmatch_lines(["*devices: not with scene='modules', which uses hooks instead of a dump*"])
 
 
 ROLLED = """
@@ -359,7 +359,7 @@ class Rolled(torch.nn.Linear):
     def forward(self, given):
         return super().forward(given).roll(int(os.environ.get("ROLL", "0")), -1)
 
-@pytest.mark.npu_dump(modules=True)
+@pytest.mark.npu_dump(scene="modules")
 @pytest.mark.parametrize("kind", ["float32", "bfloat16"])
 def test_rolled(npu_dump, kind):
     torch.manual_seed(0)
@@ -421,7 +421,7 @@ MAKE = {
 def held(request):
     return MAKE[request.param]()
 
-@pytest.mark.npu_dump(modules=True)
+@pytest.mark.npu_dump(scene="modules")
 def test_held(held):
     for model in held.values() if isinstance(held, dict) else [getattr(held, "model", None) or held[0]]:
         (model[0] if isinstance(model, list) else model)(GIVEN)
@@ -443,7 +443,7 @@ WAYS = {
     "loss": lambda model: nn.CrossEntropyLoss()(model(GIVEN), torch.tensor([0, 1])),
 }
 
-@pytest.mark.npu_dump(modules=True)
+@pytest.mark.npu_dump(scene="modules")
 @pytest.mark.parametrize("way", [*WAYS, "watched"])
 def test_beside(model, way, npu_dump):
     model(GIVEN)

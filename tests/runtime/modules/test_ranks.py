@@ -63,7 +63,7 @@ TEST = """
 import multiprocessing, os, pytest
 from parallel import main
 
-@pytest.mark.npu_dump(modules=True, map='names.yaml')
+@pytest.mark.npu_dump(scene="modules", map='names.yaml')
 def test_model(tmp_path):
     ranks = int(os.environ.get("RANKS", "1"))
     context = multiprocessing.get_context("fork")

@@ -61,7 +61,7 @@ import multiprocessing, os, subprocess, sys
 import pytest
 from child import main
 
-@pytest.mark.npu_dump(modules=True)
+@pytest.mark.npu_dump(scene="modules")
 def test_ranks():
     way = os.environ.get("WAY", "")
     if os.environ.get("START") == "launcher":
