@@ -19,6 +19,7 @@ from pytest_npudump.compare.stats.verdict import (
 from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.selection import layers_meant
+from pytest_npudump.dump.table import layer_of, sanitised_key
 from pytest_npudump.errors import joined
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _, ngettext
@@ -28,6 +29,7 @@ from pytest_npudump.report.verdicts import times
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.graph.sources import Source, Sources
     from pytest_npudump.regression.result import Result
 
@@ -221,8 +223,53 @@ def what_changed(result: Result, most: int | None = _SHOWN, *, counts: bool = Tr
         most: operators that are named; None for all.
         counts: whether to say of how many operators with weights some changed.
     """
-    models = result.models
-    return joined(_("; "), [*_model_changes(models, most, counts=counts)] if models is not None else [])
+    changes = [*_model_changes(result.models, most, counts=counts)] if result.models is not None else []
+    if pair := _of_another_execution(result):
+        words = _("inputs of executions changed places: {key} is the golden's {other}")
+        changes.insert(0, words.format(key=pair[0], other=pair[1]))
+    return joined(_("; "), changes)
+
+
+def _of_another_execution(result: Result) -> tuple[TensorKey, TensorKey] | None:
+    """Return the first mismatch and the golden's tensor that it equals, where inputs have changed places.
+
+    The inputs of the graph that mismatch are then the golden's of the same executions, in another order.
+    """
+    comparison = result.comparison
+    first = comparison.first if comparison is not None else None
+    if comparison is None or first is None or (first.status, first.op_type) != (FAIL, GRAPH_INPUT):
+        return None
+    given = [
+        one.key.sanitised for one in once(comparison) if (one.status, one.op_type) == (FAIL, GRAPH_INPUT)
+    ]
+    places = {replace(key, turn=0) for key in given}
+    names = {key.layer for key in given}
+    before, now = (
+        {
+            key: _values(side, row)
+            for row, key in enumerate(map(sanitised_key, side.keys))
+            if layer_of(key) in names
+        }
+        for side in (comparison.golden, comparison.actual)
+    )
+    held: dict[tuple[Any, ...], TensorKey] = {}
+    for key, values in ((TensorKey.parse(text), values) for text, values in before.items()):
+        held.setdefault((_input(key), *values), key)
+    found = [held.get((_input(key), *now.get(str(key), ()))) for key in given]
+    moved = {replace(key, turn=0) for key in found if key is not None}
+    return (
+        (given[0], found[0])
+        if found[0] is not None and moved == places and len(given) == len(places)
+        else None
+    )
+
+
+def _input(key: TensorKey) -> TensorKey:
+    return replace(key.sanitised, step=0, turn=0, load=0, capture="")
+
+
+def _values(table: StatsTable, row: int) -> tuple[Any, ...]:
+    return table.dtypes[row], table.shapes[row], *table.statistics(row)
 
 
 def _model_changes(models: ModelChange, most: int | None, *, counts: bool) -> Iterator[str]:
@@ -263,6 +310,8 @@ def one_sided(result: Result) -> str:
     """Describe why the first mismatch is fed otherwise or on one side only; "" where no more is known."""
     first = result.comparison.first if result.comparison is not None else None
     given = first is not None and (first.status, first.op_type) == (FAIL, GRAPH_INPUT)
+    if first is not None and given and _of_another_execution(result):
+        return _("an input of the graph: the test feeds it the values of another execution")
     if first is not None and given and result.models is not None:
         fed = first.key.model in result.models.fed or (result.models.fed and not first.key.model)
         return _("an input of the graph: the test feeds it other values") if fed else ""
@@ -311,7 +360,7 @@ def model_line(result: Result, *, brief: bool, cause: bool, untold: bool = False
             "its parameters are identical to the golden's; the code, a kernel, the driver or an input differs"
         )
         words = differs if values else _("its parameters are identical to the golden's")
-    if whole and values and not cause and not models.fed:
+    if whole and values and not cause and not models.fed and not _of_another_execution(result):
         means = _("{words}; a kernel, the driver or an input differs")
         if first is not None and str(first.key) in fed_by_golden(result):
             means = _("{words}; the kernel or the driver differs")
