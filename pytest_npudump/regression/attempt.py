@@ -269,9 +269,9 @@ class Attempt:
         capture = kind(model, folder, limit=limit, only=only, tensors=tensors, **asked)
         capture.number = sum(one.folder == folder and one.name == capture.name for one in self.captures)
         self.captures.append(capture)
-        if golden and not tensors and kind is capture_of and not capture.number:
+        if golden and not tensors and kind is capture_of:
             stem = capture.path.parent.name
-            capture.look = self.copies.watch_outputs(capture.name, stem, self.part)
+            capture.look = self.copies.watch_model(capture.name, stem, self.part, capture.number)
         return capture
 
     def end_captures(self, runtime: Runtime) -> None:

@@ -19,7 +19,7 @@ from pytest_npudump.compare.stats.verdict import (
 from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.selection import layers_meant
-from pytest_npudump.dump.table import layer_of, sanitised_key
+from pytest_npudump.dump.table import PROJECTIONS, layer_of, sanitised_key
 from pytest_npudump.errors import joined
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _, ngettext
@@ -242,7 +242,6 @@ def _of_another_execution(result: Result) -> tuple[TensorKey, TensorKey] | None:
     given = [
         one.key.sanitised for one in once(comparison) if (one.status, one.op_type) == (FAIL, GRAPH_INPUT)
     ]
-    places = {replace(key, turn=0) for key in given}
     names = {key.layer for key in given}
     before, now = (
         {
@@ -254,14 +253,11 @@ def _of_another_execution(result: Result) -> tuple[TensorKey, TensorKey] | None:
     )
     held: dict[tuple[Any, ...], TensorKey] = {}
     for key, values in ((TensorKey.parse(text), values) for text, values in before.items()):
-        held.setdefault((_input(key), *values), key)
-    found = [held.get((_input(key), *now.get(str(key), ()))) for key in given]
-    moved = {replace(key, turn=0) for key in found if key is not None}
-    return (
-        (given[0], found[0])
-        if found[0] is not None and moved == places and len(given) == len(places)
-        else None
-    )
+        held.setdefault((_input(key), *values), replace(key, turn=0))
+    moved = {replace(key, turn=0): held.get((_input(key), *now.get(str(key), ()))) for key in given}
+    here, there = next(iter(moved.items()))
+    exchanged = {*moved.values()} == moved.keys() and all(key != other for key, other in moved.items())
+    return (here, there) if there is not None and exchanged else None
 
 
 def _input(key: TensorKey) -> TensorKey:
@@ -269,7 +265,12 @@ def _input(key: TensorKey) -> TensorKey:
 
 
 def _values(table: StatsTable, row: int) -> tuple[Any, ...]:
-    return table.dtypes[row], table.shapes[row], *table.statistics(row)
+    sums = (
+        table.projections[row].tolist()
+        if table.projections is not None and table.tells(PROJECTIONS)[row]
+        else ()
+    )
+    return table.dtypes[row], table.shapes[row], *table.statistics(row), *sums
 
 
 def _model_changes(models: ModelChange, most: int | None, *, counts: bool) -> Iterator[str]:

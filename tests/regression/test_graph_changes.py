@@ -214,6 +214,9 @@ def test_layers_that_are_alike_are_not_told_to_be_renamed(make_table: Callable[.
         assert len(result.comparison.failing) == count
 
 
+STATS = {"min": -1.0, "avg": 0.5, "l2norm": 1.0}
+
+
 @pytest.mark.each(
     ("run", "pair"),
     [
@@ -224,6 +227,7 @@ def test_layers_that_are_alike_are_not_told_to_be_renamed(make_table: Callable[.
         # Others: one is fed twice, or has new values.
         ("1 1 2", None),
         ("1 0 3", None),
+        ("0+ 1 2", None),  # in another order, which projections alone tell
     ],
 )
 def test_inputs_of_executions_that_changed_places_are_named(
@@ -231,7 +235,12 @@ def test_inputs_of_executions_that_changed_places_are_named(
 ) -> None:
     def record(order: str) -> Record:
         rows = [
-            (f"{layer}{step}:output.0", "float32", (4,), {"max": 1.0 + int(value), "min": -1.0, "avg": 0.5})
+            (
+                f"{layer}{step}:output.0",
+                "float32",
+                (4,),
+                STATS | {"max": 1.0 + int(value[0]), "projections": (len(value),) * 8},
+            )
             for step, value in zip(("", "#step=1", "#step=2"), order.split(), strict=True)
             for layer in ("x", "relu")
         ]

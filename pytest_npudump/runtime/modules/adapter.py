@@ -114,7 +114,9 @@ def tell(capture: Capture | worker.Answer, runtime: Runtime) -> None:
     evidence.answered.update(capture.processes)
     model, fed = getattr(capture, "model", None), getattr(capture, "fed", None)
     if model is not None and capture.steps:
-        evidence.parameters[capture.name] = partial(parameter_lines, capture.name, model, fed)
+        before = evidence.parameters.get(capture.name)
+        given = (*(before.args[2] if isinstance(before, partial) else ()), fed)
+        evidence.parameters[capture.name] = partial(parameter_lines, capture.name, model, given)
     if isinstance(runtime, ModulesRuntime):
         runtime.facts = capture.facts
         runtime.activity.initialised = True
