@@ -270,9 +270,9 @@ class Attempt:
         capture = kind(model, folder, limit=limit, only=only, tensors=tensors, **asked)
         capture.number = sum(one.folder == folder and one.name == capture.name for one in self.captures)
         self.captures.append(capture)
-        if golden and not tensors and kind is capture_of and not capture.number:
+        if golden and not tensors and kind is capture_of:
             stem = capture.path.parent.name
-            capture.look = self.copies.watch_outputs(capture.name, stem, self.part)
+            capture.look = self.copies.watch_model(capture.name, stem, self.part, capture.number)
         if self._strangers is not None:  # torch may be there since
             self._strangers.start()
         return capture

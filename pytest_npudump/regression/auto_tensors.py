@@ -1,9 +1,9 @@
 """Choice between tensors and statistics for a golden where the test has none: small ones, at little time.
 
 A recording runs the test with statistics. If its tensors fit a budget it runs with these too, and that run is
-the one that is recorded, unless it took 1.3 times as long and a second more, and so did a second one. Its statistics are kept in as
-many digits as a device prints, with rounded projections in a short column. What was chosen stands in the
-golden, for all runs to come; an update does not choose anew.
+the one that is recorded, unless it took 1.3 times as long and a second more, and so did another. Its
+statistics are kept in as many digits as a device prints, with rounded projections in a short column. What was
+chosen stands in the golden, for all runs to come; an update does not choose anew.
 """
 
 from __future__ import annotations

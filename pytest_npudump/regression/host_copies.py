@@ -47,6 +47,7 @@ class _Passed:
     shape: tuple[int, ...]
     sums: tuple[float, ...]
     peaks: str
+    io: str = "output"
 
 
 @dataclass(slots=True)
@@ -55,11 +56,11 @@ class HostCopies:
 
     Attributes:
         sessions: of each session in the order of loading the stem of its file, and what passed: by the part
-            of the test, then by the number of the execution.
+            of the test, then by the number of the execution. Of models in memory which load it is, too.
         fed: by the stem of a file a digest of each execution's inputs.
     """
 
-    sessions: list[tuple[str, dict[str, dict[int, list[_Passed]]]]] = field(default_factory=list)
+    sessions: list[tuple[str, dict[str, dict[int, list[_Passed]]], int | None]] = field(default_factory=list)
     fed: dict[str, list[bytes]] = field(default_factory=dict)
 
     def watch(
@@ -85,7 +86,7 @@ class HostCopies:
         seen: dict[str, dict[int, list[_Passed]]] = {}
         given, numbers = session.input_ports, count()
         ports = (*given, *session.output_ports)
-        self.sessions.append((stem, seen))
+        self.sessions.append((stem, seen, None))
 
         def look(inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
             number = next(numbers)
@@ -100,20 +101,23 @@ class HostCopies:
 
         session.look = look
 
-    def watch_outputs(self, layer: str, stem: str, part: str) -> Callable[[int, int, Any], None]:
-        """Return what looks at outputs, by the number of the execution and the slot, of a model in memory.
+    def watch_model(
+        self, layer: str, stem: str, part: str, load: int
+    ) -> Callable[[int, str, int, Any], None]:
+        """Return what looks at a model in memory: by the number of the execution, the direction and the slot.
 
         Args:
             layer: what dumps call the model as a layer.
             stem: what they call it as a model.
             part: of the test.
+            load: which of its captures in that part.
         """
         seen: defaultdict[int, list[_Passed]] = defaultdict(list, {0: []})
+        self.sessions.append((stem, {part: seen}, load))
 
-        def look(number: int, slot: int, array: np.ndarray) -> None:
-            if seen == {0: []}:
-                self.sessions.append((stem, {part: seen}))
-            seen[number] += _passed((layer, slot), array, sums=True, peaks=True)
+        def look(number: int, io: str, slot: int, array: np.ndarray) -> None:
+            found = _passed((layer, slot), array, sums=True, peaks=io == "output")
+            seen[number] += (replace(one, io=io) for one in found)
 
         return look
 
@@ -135,17 +139,15 @@ class HostCopies:
     def _keys(self) -> Iterator[tuple[str, _Passed]]:
         """Yield the host copies under each key that their row may have."""
         loads: defaultdict[tuple[str, str], int] = defaultdict(int)
-        for stem, parts in self.sessions:
+        for stem, parts, own in self.sessions:
             for part, executions in parts.items():
-                load, first = loads[stem, part], min(executions)
+                load, first = loads[stem, part] if own is None else own, min(executions)
                 loads[stem, part] += 1
                 for number, tensors in executions.items():
                     for one in tensors:
                         layer, slot = one.port
                         for name in {layer, sanitise(layer)}:
-                            key = TensorKey(
-                                name, "output", slot, step=number - first, load=load, capture=part
-                            )
+                            key = TensorKey(name, one.io, slot, step=number - first, load=load, capture=part)
                             yield str(key), one
                             yield str(replace(key, model=stem)), one
 

@@ -18,6 +18,7 @@ from pytest_npudump.compare.stats.verdict import (
 from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.selection import layers_meant
+from pytest_npudump.dump.table import PROJECTIONS, layer_of, sanitised_key
 from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import joined
 from pytest_npudump.language.text import first_of
@@ -28,6 +29,7 @@ from pytest_npudump.report.verdicts import times
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.graph.sources import Source, Sources
     from pytest_npudump.regression.result import Result
 
@@ -224,8 +226,54 @@ def what_changed(result: Result, most: int | None = _SHOWN, *, counts: bool = Tr
         most: operators that are named; None for all.
         counts: whether to say of how many operators with weights some changed.
     """
-    models = result.models
-    return joined(_("; "), [*_model_changes(models, most, counts=counts)] if models is not None else [])
+    changes = [*_model_changes(result.models, most, counts=counts)] if result.models is not None else []
+    if pair := _of_another_execution(result):
+        words = _("inputs of executions changed places: {key} is the golden's {other}")
+        changes.insert(0, words.format(key=pair[0], other=pair[1]))
+    return joined(_("; "), changes)
+
+
+def _of_another_execution(result: Result) -> tuple[TensorKey, TensorKey] | None:
+    """Return the first mismatch and the golden's tensor that it equals, where inputs have changed places.
+
+    The inputs of the graph that mismatch are then the golden's of the same executions, in another order.
+    """
+    comparison = result.comparison
+    first = comparison.first if comparison is not None else None
+    if comparison is None or first is None or (first.status, first.op_type) != (FAIL, GRAPH_INPUT):
+        return None
+    given = [
+        one.key.sanitised for one in once(comparison) if (one.status, one.op_type) == (FAIL, GRAPH_INPUT)
+    ]
+    names = {key.layer for key in given}
+    before, now = (
+        {
+            key: _values(side, row)
+            for row, key in enumerate(map(sanitised_key, side.keys))
+            if layer_of(key) in names
+        }
+        for side in (comparison.golden, comparison.actual)
+    )
+    held: dict[tuple[Any, ...], TensorKey] = {}
+    for key, values in ((TensorKey.parse(text), values) for text, values in before.items()):
+        held.setdefault((_input(key), *values), replace(key, turn=0))
+    moved = {replace(key, turn=0): held.get((_input(key), *now.get(str(key), ()))) for key in given}
+    here, there = next(iter(moved.items()))
+    exchanged = {*moved.values()} == moved.keys() and all(key != other for key, other in moved.items())
+    return (here, there) if there is not None and exchanged else None
+
+
+def _input(key: TensorKey) -> TensorKey:
+    return replace(key.sanitised, step=0, turn=0, load=0, capture="")
+
+
+def _values(table: StatsTable, row: int) -> tuple[Any, ...]:
+    sums = (
+        table.projections[row].tolist()
+        if table.projections is not None and table.tells(PROJECTIONS)[row]
+        else ()
+    )
+    return table.dtypes[row], table.shapes[row], *table.statistics(row), *sums
 
 
 def _model_changes(models: ModelChange, most: int | None, *, counts: bool) -> Iterator[str]:
@@ -267,6 +315,8 @@ def one_sided(result: Result) -> str:
     """Describe why the first mismatch is fed otherwise or on one side only; "" where no more is known."""
     first = result.comparison.first if result.comparison is not None else None
     given = first is not None and (first.status, first.op_type) == (FAIL, GRAPH_INPUT)
+    if first is not None and given and _of_another_execution(result):
+        return _("an input of the graph: the test feeds it the values of another execution")
     if first is not None and given and result.models is not None:
         fed = first.key.model in result.models.fed or (result.models.fed and not first.key.model)
         return _("an input of the graph: the test feeds it other values") if fed else ""
@@ -315,7 +365,7 @@ def model_line(result: Result, *, brief: bool, cause: bool, untold: bool = False
             "its parameters are identical to the golden's; the code, a kernel, the driver or an input differs"
         )
         words = differs if values else _("its parameters are identical to the golden's")
-    if whole and values and not cause and not models.fed:
+    if whole and values and not cause and not models.fed and not _of_another_execution(result):
         means = _("{words}; a kernel, the driver or an input differs")
         if first is not None and str(first.key) in fed_by_golden(result):
             means = _("{words}; the kernel or the driver differs")

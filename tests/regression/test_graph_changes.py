@@ -212,3 +212,44 @@ def test_layers_that_are_alike_are_not_told_to_be_renamed(make_table: Callable[.
         result = judge_run(Terms(), golden, run, at_hand=lambda _table, edges=edges: (edges, ()))  # type: ignore[misc]
         assert result.comparison is not None
         assert len(result.comparison.failing) == count
+
+
+STATS = {"min": -1.0, "avg": 0.5, "l2norm": 1.0}
+
+
+@pytest.mark.each(
+    ("run", "pair"),
+    [
+        ("0 1 2", None),
+        ("1 0 2", ("x", "x#step=1")),
+        ("2 0 1", ("x", "x#step=2")),
+        ("0 2 1", ("x#step=1", "x#step=2")),
+        # Others: one is fed twice, or has new values.
+        ("1 1 2", None),
+        ("1 0 3", None),
+        ("0+ 1 2", None),  # in another order, which projections alone tell
+    ],
+)
+def test_inputs_of_executions_that_changed_places_are_named(
+    make_table: Callable[..., Any], run: str, pair: tuple[str, str] | None
+) -> None:
+    def record(order: str) -> Record:
+        rows = [
+            (
+                f"{layer}{step}:output.0",
+                "float32",
+                (4,),
+                STATS | {"max": 1.0 + int(value[0]), "projections": (len(value),) * 8},
+            )
+            for step, value in zip(("", "#step=1", "#step=2"), order.split(), strict=True)
+            for layer in ("x", "relu")
+        ]
+        table = replace(make_table(*rows), op_types=("Data", "Relu") * 3)
+        return Record("t.py::t", {}, table, Path("t.yaml"), blocks={MODELS: f"#m.onnx {'1' * 16} graph1\n"})
+
+    result = judge_run(Terms(), record("0 1 2"), record(run))
+    words = "inputs of executions changed places: {}:output.0 is the golden's {}:output.0"
+    assert what_changed(result) == (words.format(*pair) if pair else "")
+    if pair:
+        assert "the test feeds it the values of another execution" in " ".join(full_lines(result))
+        assert not any("the driver" in line for line in full_lines(result))

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
-from pytest_npudump.explain.operator_alone import UPSTREAM
-from pytest_npudump.record.edges import Edges, GraphNode as Node, Port
+from pytest_npudump.explain.operator_alone import ACQUITTED, CONVICTED, UNKNOWN as NOT_JUDGED, UPSTREAM
+from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges, GraphNode as Node, Port
 from pytest_npudump.regression import run_plan
 from pytest_npudump.regression.dataflow import edges_of_run
-from pytest_npudump.regression.run_plan import Plan, needs_inputs, plan_second_run, plan_suspects, upstream_of
+from pytest_npudump.regression.result import Escalation
+from pytest_npudump.regression.run_plan import (
+    Plan,
+    needs_inputs,
+    plan_second_run,
+    plan_suspects,
+    plan_third_run,
+    upstream_of,
+)
 from tests.regression.conftest import BOTH, HEALTHY, PRINTED, REGRESSED, Flow
 
 MATMUL, SOFTMAX = 2 * (200 + 2), 2 * (2 + 2)
@@ -195,3 +204,55 @@ def test_single_operators_cannot_be_selected_and_are_all_dumped(flow: Flow) -> N
     assert plan is not None
     assert (plan.layers, plan.raw_layers) == (("net/MatMul@0", "net/Softmax@0"), ())
     assert "acl.json cannot select single operators" in plan.notes[-1]
+
+
+FEEDS = {"x": (), "conv": ("x",), "relu": ("conv",), "add": ("relu", "conv"), "odd": ("?", "*", "add")}
+MARKS = {"?": UNKNOWN, "*": SEVERAL}
+
+
+@pytest.mark.each(
+    ("isolated", "dumped", "suspects"),
+    [
+        # What feeds one that was acquitted, but inputs of the graph, what is unknown, and what was judged.
+        ({"add": ACQUITTED}, "add", ["relu", "conv"]),
+        ({"add": ACQUITTED, "relu": ACQUITTED}, "add relu", ["conv"]),
+        ({"conv": ACQUITTED}, "conv", []),
+        ({"odd": ACQUITTED}, "odd", ["add"]),
+        # Once one was convicted, what is upstream of a failure is explained, and another failure is not.
+        ({"relu": ACQUITTED, "conv": CONVICTED}, "relu conv", []),
+        ({"add up": ACQUITTED, "conv": CONVICTED}, "add conv", []),
+        ({"add": ACQUITTED, "conv": CONVICTED}, "add conv", ["relu"]),
+        ({"add up": ACQUITTED}, "add", ["relu", "conv"]),
+        # One whose inputs had no room is tried again.
+        ({"add": NOT_JUDGED}, "add relu", ["add"]),
+        ({"add": NOT_JUDGED}, "add relu conv", []),
+        ({"add": CONVICTED}, "add", []),
+    ],
+)
+def test_a_third_run_sees_what_feeds_operators_that_were_acquitted(
+    monkeypatch: pytest.MonkeyPatch, isolated: dict[str, str], dumped: str, suspects: list[str]
+) -> None:
+    ports = {name: tuple(MARKS.get(port, Port(port)) for port in fed) for name, fed in FEEDS.items()}
+    records = [TensorRecord(TensorKey(name, "output", 0), "", "float32", (4,), Path(name)) for name in FEEDS]
+    judged = [
+        SimpleNamespace(
+            key=TensorKey(name.removesuffix(" up"), "output", 0),
+            alone=SimpleNamespace(verdict=verdict),
+            upstream="up" in name,
+        )
+        for name, verdict in isolated.items()
+    ]
+    seen: list[TensorKey] = []
+
+    def plan(_case: Any, _first: Any, _dump: Any, found: tuple[TensorKey, ...], *_: Any, **__: Any) -> Plan:
+        seen.extend(found)
+        return Plan(("all",))
+
+    monkeypatch.setattr(run_plan, "edges_of_run", lambda *_: Edges(ports, "m"))
+    monkeypatch.setattr(run_plan, "plan_suspects", plan)
+    settings = SimpleNamespace(second_runs=2, dump_limit=1 << 20)
+    case: Any = SimpleNamespace(settings=settings, exchange=None)
+    first: Any = SimpleNamespace(run=SimpleNamespace(dump=Dump(Path("dump"), tuple(records))), good=False)
+    found: Any = Escalation(layers=tuple(dumped.split()), isolated=tuple(judged))  # type: ignore[arg-type]
+    assert (plan_third_run(case, first, found) is not None) is bool(suspects)
+    assert [key.layer for key in seen] == suspects

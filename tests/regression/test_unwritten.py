@@ -13,6 +13,7 @@ from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.record.record import Record, entries_of, left_out_of
 from pytest_npudump.record.run_folder import RunFolder
+from pytest_npudump.regression import second_run
 from pytest_npudump.regression.measured_noise import (
     by_layer,
     depends_on_memory,
@@ -22,6 +23,8 @@ from pytest_npudump.regression.measured_noise import (
     without,
 )
 from pytest_npudump.regression.recording import golden_to_start_from
+from pytest_npudump.regression.result import Result, Run
+from pytest_npudump.regression.run_plan import Plan
 
 ROOT = Path("dump")
 LEFTOVER, FILLED, OTHER = 0.25, -3e16, 7.5
@@ -176,3 +179,38 @@ def test_a_probe_is_read_by_another_process(tmp_path: Path) -> None:
     assert kept is not None
     assert kept.keys == ("Default/bn:output.0", "Default/bn:output.1")
     assert kept.values[1, 0] == 2
+
+
+@pytest.mark.parametrize("probed", [True, False])
+def test_a_recording_of_two_runs_leaves_out_of_both_what_nothing_wrote(
+    monkeypatch: pytest.MonkeyPatch, *, probed: bool
+) -> None:
+    dump, other = run(bn_0=1, bn_1=LEFTOVER, fc_0=2), run(bn_0=1, bn_1=FILLED, fc_0=2)
+    case: Any = SimpleNamespace(
+        folder=SimpleNamespace(read_probe=lambda: table(other) if probed else None),
+        goldens=SimpleNamespace(read_if_any=lambda: None),
+        runtime=SimpleNamespace(
+            name="mindspore", activity=SimpleNamespace(evidence=SimpleNamespace(undumped=[]))
+        ),
+        request=SimpleNamespace(layers=(), dump_data=None),
+        tolerances=Tolerances(),
+        steps_of=lambda _: None,
+    )
+    seen: list[Any] = []
+    for name, stand_in in {
+        "read_again": lambda *_: other,
+        "was_text": lambda *_: False,
+        "delete_others": lambda *_: None,
+        "fed": lambda *_: "",
+        "_recorded": lambda *given: seen.append(given),
+    }.items():
+        monkeypatch.setattr(second_run, name, stand_in)
+    attempt, plan = SimpleNamespace(directory=ROOT), Plan(())
+    second_run.record_both(case, Result("pending", None, run=Run(dump)), plan, attempt)  # type: ignore[arg-type]
+    _, first, _, measured, problem = seen[0]
+    layers = [str(record.key) for record in first.run.records]
+    assert ("Default/bn:output.1" in layers) is not probed
+    assert [*map(str, first.run.unwritten)] == ["Default/bn:output.1"] * probed
+    assert any("bn:output.1" in note for note in first.run.dump.notes) is probed
+    assert (measured.cells == ()) is probed
+    assert problem == ""

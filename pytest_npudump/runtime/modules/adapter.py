@@ -115,7 +115,9 @@ def tell(capture: Capture | worker.Answer, runtime: Runtime) -> None:
     model, fed = getattr(capture, "model", None), getattr(capture, "fed", None)
     if model is not None and capture.steps:
         key = capture.path.parent.name
-        evidence.parameters[key] = partial(parameter_lines, capture.name, model, fed)
+        before = evidence.parameters.get(key)
+        given = (*(before.args[2] if isinstance(before, partial) else ()), fed)
+        evidence.parameters[key] = partial(parameter_lines, capture.name, model, given)
     if isinstance(runtime, ModulesRuntime):
         runtime.facts = capture.facts
         runtime.activity.initialised = True

@@ -11,22 +11,23 @@ from pytest_npudump.record.model_lines import fed_line
 from pytest_npudump.runtime.modules.seen import bytes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _MOST = 1 << 28
 """Bytes of parameters beyond which their digests would take seconds."""
 
 
-def parameter_lines(name: str, model: Any, fed: bytes | None = None, key: str = "") -> str:
+def parameter_lines(name: str, model: Any, fed: Sequence[bytes | None] = (), key: str = "") -> str:
     """Return a golden's lines for the parameters that a model has now, where they are not too large.
 
     Args:
         name: what the model is called.
         model: a ``torch.nn.Module`` or a ``mindspore.nn.Cell``; nothing is known of an engine.
-        fed: a digest of what it was given, as far as that is known: it has a line, too.
+        fed: digests of what it was given in each capture, with a line, too, unless one is not known.
         key: what keys of tensors call it, where there are several models.
     """
-    given = fed_line(TensorKey(name, "", 0).name_text, [fed]) if fed else ""
+    known = [one for one in fed if one]
+    given = fed_line(TensorKey(name, "", 0).name_text, known) if fed and len(known) == len(fed) else ""
     if hasattr(model, "parameters_and_names"):
         named = [*model.parameters_and_names()]
     elif hasattr(model, "named_parameters"):

@@ -84,5 +84,6 @@ def test_nothing_is_told_of_more_than_takes_a_second(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("pytest_npudump.runtime.modules.parameters._MOST", 128)
     assert parameter_lines("Net", NET) == ""
     assert parameter_lines("Net", Cell({})) == ""
-    assert parameter_lines("Net", NET, b"given") == fed_line("Net", [b"given"])
+    assert parameter_lines("Net", NET, [b"given", b"then"]) == fed_line("Net", [b"given", b"then"])
+    assert parameter_lines("Net", NET, [b"given", None]) == ""
     assert parameter_lines("an engine, whose parameters are in other processes", object()) == ""
