@@ -222,7 +222,11 @@ class Correspondence:
         if places[0] != places[1] or self.layouts:
             rows, notes = self._whole(sides, (golden, run), [len(place) for place in places])
             sides = rows[0], rows[1]
-        return _applied(golden, sides[0]), _applied(run, sides[1]), (*idle, *notes)
+        made = {str(row.key) for side in sides for row in side if isinstance(row.made_of, _Parts)}
+        applied = [_applied(*one) for one in zip((golden, run), sides, strict=True)]
+        # Of what one side has in parts projections are not known, of no layout.
+        golden, run = (replace(one, table=one.table.without_projections_of(made)) for one in applied)
+        return golden, run, (*idle, *notes)
 
     def renamed(self, golden: Record, run: Record) -> Record:
         """Return a golden whose blocks of edges and models have the run's names."""
