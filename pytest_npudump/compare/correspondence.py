@@ -227,7 +227,10 @@ class Correspondence:
         if ranks[0] != ranks[1] or self.layouts:
             rows, notes = self._whole(sides, (golden, run), [len(place) for place in ranks])
             sides = rows[0], rows[1]
+        made = {str(row.key) for side in sides for row in side if isinstance(row.made_of, _Parts)}
         (golden, apart), (run, also) = _applied(golden, sides[0]), _applied(run, sides[1])
+        # Of what one side has in parts projections are not known, of no layout.
+        golden, run = (replace(one, table=one.table.without_projections_of(made)) for one in (golden, run))
         if places := {_place(key) for key in (*apart, *also)}:
             golden, run = _with_last(golden, places), _with_last(run, places)
             note = said(

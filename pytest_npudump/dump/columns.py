@@ -180,6 +180,7 @@ class TensorColumns:
         lengths = len(self), len(other)
         self.stats = tuple(map(partial(_joined, lengths), self.stats, other.stats))
         self.file.extend(map(first.__add__, other.file))
+        self.projections.update((lengths[0] + row, sums) for row, sums in other.projections.items())
         for name in _LISTS:
             getattr(self, name).extend(getattr(other, name))
 

@@ -17,7 +17,7 @@ from pytest_npudump.dump.stats.compact_projections import CompactSums
 from pytest_npudump.errors import DumpError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
 
     from numpy.typing import NDArray
 
@@ -180,6 +180,13 @@ class StatsTable:
             digests=tuple(columns.digest) if any(columns.digest) else (),
             **_projection_columns(columns.projections, len(shapes)),
         )
+
+    def without_projections_of(self, keys: AbstractSet[str]) -> StatsTable:
+        """The same, where some tensors have no projections."""
+        if self.projected is None or keys.isdisjoint(self.keys):
+            return self
+        projected = self.projected & np.array([key not in keys for key in self.keys], np.bool_)
+        return replace(self, projected=projected)
 
     def with_projections(self, sums: Mapping[int, Sequence[float]]) -> StatsTable:
         """The same, with the projections of some rows in place of any there are."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,17 +22,19 @@ import numpy as np
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.reader import read_dump
-from pytest_npudump.dump.table import sanitised_key
+from pytest_npudump.dump.records import TensorKey, TensorRecord
+from pytest_npudump.dump.table import StatsTable, sanitised_key
 from pytest_npudump.errors import RequestError, said
 from pytest_npudump.explain.rounding import DEVICE, DTYPE, FURTHER, USELESS, Blame, Rounding
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.golden.stored_tensors import read_tensors
 from pytest_npudump.language.text import first_of
+from pytest_npudump.record.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
-    from pytest_npudump.dump.records import TensorKey, TensorRecord
+    from pytest_npudump.compare.correspondence import Correspondence
     from pytest_npudump.runtime.modules.capture import Capture
 
     Array = Any
@@ -97,6 +100,7 @@ def ratios(
     rounded: Capture | str | Path,
     exact: Capture | str | Path,
     notes: list[str] | None = None,
+    names: Correspondence | None = None,
 ) -> tuple[ModuleRatio, ...]:
     """Judge each tensor of floats that all three have, in the order of execution.
 
@@ -106,15 +110,21 @@ def ratios(
         rounded: the same in the type of the device, on a CPU.
         exact: in float32.
         notes: gets what of the device is not judged, in words.
+        names: which layers of the references are which of the device; None where all call them alike.
 
     Raises:
         RequestError: one has no tensors, no tensor is in all three, or of captures the device lacks one that
             both references have, or has further executions; a shape is another one.
         NpudumpError: a dump or golden cannot be read.
     """
+    told: list[str] = [] if notes is None else notes
+    sides, own = [_record(one) for one in (rounded, exact)], _record(device)
+    if names is not None:
+        matched = [names.matched(one, own) for one in sides]
+        sides, own = [one for one, *_ in matched], matched[0][1]
+        told += dict.fromkeys(words for *_, some in matched for words in some)
     found: list[ModuleRatio] = []
-    others = [_arrays(one) for one in (rounded, exact)]
-    of_device = _arrays(device)
+    others, of_device = [_arrays(one) for one in sides], _arrays(own)
     if not any(isinstance(one, str | Path) for one in (device, rounded, exact)):
         lost = [key for key in others[0] if key in others[1] and key not in of_device]
         if lost:
@@ -156,8 +166,8 @@ def ratios(
             ),
         ),
     ):
-        if some and notes is not None:
-            notes.append(words)
+        if some:
+            told.append(words)
     return tuple(found)
 
 
@@ -178,25 +188,29 @@ def records_of(capture: Capture) -> list[TensorRecord]:
     ]
 
 
-def _arrays(source: Capture | str | Path) -> Mapping[str, tuple[TensorKey, str, Any]]:
-    """Return key, type and what loads the array of each tensor, by its name in files."""
-    from pytest_npudump.dump.records import TensorKey  # noqa: PLC0415 - for goldens
-
-    if isinstance(source, (str, Path)):
-        path = Path(source)
-        if path.is_file():
-            tensors = read_tensors(read_golden(path)).items()
-            return {key: (TensorKey.parse(key), "", lambda array=array: array) for key, array in tensors}
-        runs = sorted(path.glob("run*/dump"))
-        records: Iterable[TensorRecord] = read_dump(runs[-1] if runs else path, stats=False).records
+def _record(source: Capture | str | Path) -> Record:
+    """Return the record of a side, with its tensors."""
+    if not isinstance(source, (str, Path)):
+        records: Sequence[TensorRecord] = records_of(source)
+    elif (path := Path(source)).is_file():
+        golden = read_golden(path)
+        arrays = read_tensors(golden)
+        return replace(golden, tensors=[arrays.get(sanitised_key(key)) for key in golden.table.keys])
     else:
-        records = records_of(source)
-    return {
-        sanitised_key(str(one.key)): (
-            one.key,
-            one.op_type,
-            lambda payload=one.payload, dtype=one.dtype, shape=one.shape: load(payload, dtype, shape),
-        )
-        for one in records
-        if one.payload is not None
-    }
+        runs = sorted(path.glob("run*/dump"))
+        records = read_dump(runs[-1] if runs else path, stats=False).records
+    return replace(Record.of(StatsTable.from_records(records)), tensors=records)
+
+
+def _arrays(record: Record) -> Mapping[str, tuple[TensorKey, str, Any]]:
+    """Return key, type and what loads the array of each tensor, by its name in files."""
+    found = {}
+    for text, op_type, one in zip(record.table.keys, record.table.op_types, record.tensors, strict=True):
+        if isinstance(one, TensorRecord) and one.payload is not None:
+            array: Any = partial(load, one.payload, one.dtype, one.shape)
+        elif one is None or isinstance(one, TensorRecord):
+            continue
+        else:
+            array = partial(np.asarray, one)
+        found[sanitised_key(text)] = TensorKey.parse(text), op_type, array
+    return found

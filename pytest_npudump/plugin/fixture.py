@@ -165,6 +165,7 @@ class NpuDump:
         rtol: float | None = None,
         atol: float | None = None,
         preset: str | None = None,
+        map: str | None = None,  # noqa: A002 - as the marker calls it
     ) -> None:
         """Hold two captures of :meth:`modules` against each other, as eager calls and replays of a graph.
 
@@ -174,26 +175,35 @@ class NpuDump:
             rtol: relative tolerance; None for that of the test.
             atol: the absolute one.
             preset: of tolerances.
+            map: file of names, of ``one`` those of a golden, as the marker's.
 
         Raises:
             ModuleMismatchError: a tensor differs, is missing, or nothing can be compared.
         """
         __tracebackhide__ = True
         from pytest_npudump.plugin.modules import same  # noqa: PLC0415 - as above
+        from pytest_npudump.regression.case import names_of  # noqa: PLC0415 - as above
 
-        same(self._test, one, other, rtol=rtol, atol=atol, preset=preset)
+        same(self._test, one, other, names_of(map, self.directory), rtol=rtol, atol=atol, preset=preset)
 
     def ratio(
-        self, device: Capture | str | Path, rounded: Capture | str | Path, reference: Capture | str | Path
+        self,
+        device: Capture | str | Path,
+        rounded: Capture | str | Path,
+        reference: Capture | str | Path,
+        *,
+        map: str | None = None,  # noqa: A002 - as the marker calls it
     ) -> tuple[ModuleRatio, ...]:
         """Separate errors of a device from those of its type: the three-tensor ratio, module by module.
 
-        Each is a capture with ``tensors=True``, a folder of a dump or kept run, or a golden with tensors.
+        Each is a capture with ``tensors=True``, or a path, relative to the test file's folder, of a dump, a kept
+        run, or a golden with tensors.
 
         Args:
             device: what is judged.
             rounded: the model in the device's type, on a CPU.
             reference: the model in float32.
+            map: file of names, those of the references in place of a golden's, as the marker's.
 
         Returns:
             A ratio a tensor, 1 where the device rounds as the CPU does.
@@ -204,8 +214,12 @@ class NpuDump:
         """
         __tracebackhide__ = True
         from pytest_npudump.plugin.modules import judged_ratios  # noqa: PLC0415 - as above
+        from pytest_npudump.regression.case import names_of  # noqa: PLC0415 - as above
 
-        return judged_ratios(self._test, device, rounded, reference)
+        three = [
+            self.directory / one if isinstance(one, str) else one for one in (device, rounded, reference)
+        ]
+        return judged_ratios(self._test, three[0], three[1], three[2], names_of(map, self.directory))
 
     def reference_inputs(self, inputs: Mapping[str, ArrayLike]) -> None:
         """Record the inputs of an execution of the model, for the ONNX model of the marker's ``reference``.

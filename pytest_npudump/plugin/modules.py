@@ -13,17 +13,20 @@ from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import ModuleMismatchError, RequestError
 from pytest_npudump.explain.module_ratio import ratios, records_of
 from pytest_npudump.explain.rounding import DEVICE, DTYPE
+from pytest_npudump.language import mark
 from pytest_npudump.record.record import Record
 from pytest_npudump.report.verdicts import number, row as row_of, sentence, table, times
 
 if TYPE_CHECKING:
+    from pytest_npudump.compare.correspondence import Correspondence
     from pytest_npudump.explain.module_ratio import ModuleRatio
     from pytest_npudump.regression.session import CaseSession
     from pytest_npudump.runtime.modules.capture import Capture
 
 
 _ROWS = 20
-_COLUMNS = ("layer", "type", "tensor", "statistic", "first", "second", "tolerance", "x tol")
+_SIDES = mark("first"), mark("second")
+_COLUMNS = ("layer", "type", "tensor", "statistic", *_SIDES, "tolerance", "x tol")
 
 
 def watch(test: CaseSession, model: object, *, golden: bool, **asked: Any) -> Any:
@@ -47,12 +50,14 @@ def watch(test: CaseSession, model: object, *, golden: bool, **asked: Any) -> An
     return capture
 
 
-def same(test: CaseSession, one: Capture, other: Capture, **bounds: Any) -> None:
+def same(
+    test: CaseSession, one: Capture, other: Capture, names: Correspondence | None, **bounds: Any
+) -> None:
     """Hold two captures against each other, execution by execution.
 
     Raises:
         ModuleMismatchError: a tensor is not the same; it names the first, and up to 20.
-        RequestError: the bounds are none.
+        RequestError: the bounds, or the names, are none.
     """
     if test.attempt.layers:  # of a second run, which dumps a part
         return
@@ -69,14 +74,16 @@ def same(test: CaseSession, one: Capture, other: Capture, **bounds: Any) -> None
         replace(Record.of(StatsTable.from_records(some)), tensors=some if elements else ())
         for some in records
     ]
-    comparison = judge(sides[0], sides[1], Terms(tolerances, case.settings.bounds, RUN))
+    terms = Terms(tolerances, case.settings.bounds, RUN, names=names)
+    comparison = judge(sides[0], sides[1], terms)
     failing = comparison.failing
     if failing:
+        every = len(comparison.alignment.golden)
         words = (
-            f"npu_dump.same(): {len(failing)} of {comparison.expected} tensors differ; first: "
-            f"{sentence(failing[0], against='the first')}"
+            f"npu_dump.same(): {len(failing)} of {every} tensors differ; first: "
+            f"{sentence(failing[0], sides=_SIDES)}"
         )
-        rows = table([row_of(verdict) for verdict in failing[:_ROWS]], _COLUMNS)
+        rows = table([row_of(verdict, _SIDES) for verdict in failing[:_ROWS]], _COLUMNS)
         raise ModuleMismatchError("\n".join([words, *rows]))
     if comparison.nothing_judged:
         raise ModuleMismatchError("npu_dump.same(): the two share no finite statistic")
@@ -85,9 +92,10 @@ def same(test: CaseSession, one: Capture, other: Capture, **bounds: Any) -> None
 
 def judged_ratios(
     test: CaseSession,
-    device: Capture | str | Path,
-    rounded: Capture | str | Path,
-    exact: Capture | str | Path,
+    device: Capture | Path,
+    rounded: Capture | Path,
+    exact: Capture | Path,
+    names: Correspondence | None,
 ) -> tuple[ModuleRatio, ...]:
     """Return the three-tensor ratio of each module.
 
@@ -97,9 +105,7 @@ def judged_ratios(
     """
     if test.attempt.layers:
         return ()
-    folder = test.case.directory.parent
-    three = [folder / one if isinstance(one, str) else one for one in (device, rounded, exact)]
-    found = ratios(three[0], three[1], three[2], test.case.runtime.activity.evidence.notes)
+    found = ratios(device, rounded, exact, test.case.runtime.activity.evidence.notes, names)
     wrong = [one for one in found if one.whose == DEVICE]
     if not wrong:
         test.attempt.compared += sum(one.whose != DTYPE for one in found)

@@ -22,6 +22,7 @@ import numpy as np
 from pytest_npudump.dump.arrays.decode import DecodeError
 from pytest_npudump.dump.columns import UNTOLD, TensorTable
 from pytest_npudump.dump.records import ARGMAX, Dump, Stats, TensorKey, TensorRecord, sanitise
+from pytest_npudump.dump.stats.compact_projections import CompactSums, rounded
 from pytest_npudump.dump.stats.projections import project
 from pytest_npudump.record.model_lines import fed_line
 from pytest_npudump.runtime.base import ModelSession, Port, PortedSession
@@ -188,8 +189,11 @@ def _peaks(array: np.ndarray) -> str:
 
 
 def _with(records: Sequence[TensorRecord], found: Mapping[int, _Passed]) -> Sequence[TensorRecord]:
-    sums = {row: one.sums for row, one in found.items() if one.sums}
+    sums: dict[int, tuple[float, ...]] = {row: one.sums for row, one in found.items() if one.sums}
     peaks = {row: one.peaks for row, one in found.items() if one.peaks}
+    told = records.columns.projections.values() if isinstance(records, TensorTable) else ()
+    if any(isinstance(one, CompactSums) for one in told):
+        sums = dict(zip(sums, rounded(sums.values()), strict=True))
     if isinstance(records, TensorTable):
         columns = records.columns
         digits = [0 if told == UNTOLD and row in sums else told for row, told in enumerate(columns.digits)]

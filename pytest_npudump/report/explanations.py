@@ -325,7 +325,7 @@ def reference_sentence(result: ReferenceResult, sources: Sources | None = None) 
     if found is None or found.first is None:
         return ""
     words = _("against the reference {name}: {sentence}").format(
-        name=result.model.name, sentence=sentence(found.first, against="reference")
+        name=result.model.name, sentence=sentence(found.first, sides=("reference", "dump"))
     )
     return words + more_sources(sources, found.first.key)
 

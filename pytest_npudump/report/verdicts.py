@@ -30,6 +30,8 @@ COLUMNS = (
     mark("tolerance"),
     mark("x tol"),
 )
+SIDES = mark("golden"), mark("dump")
+"""Names of the side that counts and of the one that is judged, where these are no others."""
 _STRUCTURE = ("dtype", "shape", "count")
 _DISTANCES = ("max_abs", "relative_l2")
 """Reasons of a comparison element by element: the golden's side is a distance of 0."""
@@ -104,13 +106,15 @@ def tensor(verdict: Verdict) -> str:
     return f"{place} ({qualifiers})" if sign else place
 
 
-def row(verdict: Verdict) -> tuple[str, ...]:
-    """Return one failing verdict as the cells of :data:`COLUMNS`."""
+def row(verdict: Verdict, sides: tuple[str, str] = SIDES) -> tuple[str, ...]:
+    """Return one failing verdict as the cells of :data:`COLUMNS`, of two sides."""
     head = (verdict.key.layer, verdict.op_type, tensor(verdict))
-    if verdict.status == "missing":
-        return (*head, _("missing"), _("in the golden"), _("not in the dump"), "", "")
-    if verdict.status == "extra":
-        return (*head, _("new"), _("not in the golden"), _("in the dump"), "", "")
+    if verdict.status in {"missing", "extra"}:
+        there = [_("in the {side}").format(side=_(side)) for side in sides]
+        absent = [_("not in the {side}").format(side=_(side)) for side in sides]
+        if verdict.status == "missing":
+            return (*head, _("missing"), there[0], absent[1], "", "")
+        return (*head, _("new"), absent[0], there[1], "", "")
     reason = worst(verdict)
     if reason is None:
         return (*head, "", "", "", "", "")
@@ -127,13 +131,17 @@ def row(verdict: Verdict) -> tuple[str, ...]:
     return (*head, name + more, *values, allowed, ratio)
 
 
-def sentence(verdict: Verdict, *, against: str = "golden", short: bool = False) -> str:
+def sentence(verdict: Verdict, *, sides: tuple[str, str] = SIDES, short: bool = False) -> str:
     """Return one failing verdict as a sentence, the tensor first; a ``short`` one is without values."""
-    key = str(verdict.key)
+    key, (against, other) = str(verdict.key), map(_, sides)
     if verdict.status == "missing":
-        return _("{key} is missing: the golden has it, the dump does not").format(key=key)
+        return _("{key} is missing: the {against} has it, the {other} does not").format(
+            key=key, against=against, other=other
+        )
     if verdict.status == "extra":
-        return _("{key} is new: the dump has it, the golden does not").format(key=key)
+        return _("{key} is new: the {other} has it, the {against} does not").format(
+            key=key, against=against, other=other
+        )
     reason = worst(verdict)
     if reason is None:
         return _("{key} is out of tolerance").format(key=key)
@@ -147,7 +155,7 @@ def sentence(verdict: Verdict, *, against: str = "golden", short: bool = False) 
         )
     elif reason.statistic in _DISTANCES:
         words = _("{statistic} {actual} from the {against} tensor").format(
-            statistic=reason.statistic, against=_(against), actual=number(reason.actual)
+            statistic=reason.statistic, against=against, actual=number(reason.actual)
         )
     elif isinstance(reason.actual, str) and reason.statistic not in _STRUCTURE:
         words = f"{reason.statistic}: {reason.actual}"

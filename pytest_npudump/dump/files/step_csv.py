@@ -1,13 +1,15 @@
 """``statistic.csv``: the statistics of a whole step in one file, by MindSpore (all versions) and msprobe.
 
 The columns from ``Max Value`` on are what was chosen, under names that changed from version to version. Those
-of torch modules end with ``Digits``, which the statistics of a row have: 0 for full precision.
+of torch modules end with ``Digits``, which the statistics of a row have, 0 for full precision, and with
+``Projections`` in short, or ``-``.
 MindSpore from 2.3 on ends each row, but not the header, with a comma.
 """
 
 from __future__ import annotations
 
 import csv
+import re
 from array import array
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,6 +25,7 @@ from pytest_npudump.dump.files.operator_csv import (
     tensor_columns,
     unread,
 )
+from pytest_npudump.dump.stats.compact_projections import TEXT, CompactSums, sums_of
 from pytest_npudump.errors import FormatError
 from pytest_npudump.storage.regular_file import read_small
 
@@ -36,7 +39,8 @@ if TYPE_CHECKING:
 
 
 _REQUIRED = ("op_type", "op_name", "task", "stream", "time", "io", "slot", "size", "dtype", "shape")
-_DIGITS = "Digits"
+_DIGITS, _PROJECTIONS = "Digits", "Projections"
+_SUMS = re.compile(TEXT)
 _HEADER_START = "Op Type"
 _EXPECTED = "expected an operator's name, a time stamp, input or output, and a slot"
 _IO = frozenset({"input", "output"})
@@ -52,12 +56,14 @@ class _Header:
     Attributes:
         cells: which cell of a row each known column is.
         digits: the cell with the digits of the row's statistics, which our own files have, or -1.
+        projections: the cell with projections, the same.
         by_host: the file was merged from CANN's own, which the host converter may have garbled.
         note: names the columns that are not read.
     """
 
     cells: Mapping[str, int]
     digits: int
+    projections: int
     by_host: bool
     note: str
 
@@ -162,7 +168,8 @@ def _read(header: _Header, rows: Sequence[list[str]], first: int) -> tuple[FileC
 
 @lru_cache(maxsize=64)
 def _header(titles: tuple[str, ...]) -> _Header:
-    names = [column(title) for title in titles if title != _DIGITS]
+    own = [title for title in titles if title in {_DIGITS, _PROJECTIONS}]
+    names = [column(title) for title in titles if title not in own]
     missing = [name for name in _REQUIRED if name not in names]
     known = [name for name in names if name not in {None, IGNORED}]
     if missing or len(set(known)) < len(known):
@@ -171,9 +178,12 @@ def _header(titles: tuple[str, ...]) -> _Header:
         )
     return _Header(
         {name: at for at, name in enumerate(names) if name not in {None, IGNORED}},
-        titles.index(_DIGITS) if titles[-1] == _DIGITS else -1,
+        *(
+            titles.index(title) if titles[-len(own) :] == (*own,) and title in own else -1
+            for title in (_DIGITS, _PROJECTIONS)
+        ),
         "Input/Output" in titles,
-        unread([title for title in titles if title != _DIGITS]),
+        unread([title for title in titles if title not in own]),
     )
 
 
@@ -204,6 +214,12 @@ def _columns(header: _Header, rows: Sequence[Sequence[str]]) -> tuple[FileColumn
             told if told == UNTOLD else full or 0 for told, full in zip(tensors.digits, digits, strict=True)
         ]
         files.raw.update(range(len(rows)))  # our own files have raw names
+    if header.projections >= 0:
+        told = {row: text for row, text in enumerate(cells[header.projections]) if text != "-"}
+        if not all(map(_SUMS.fullmatch, told.values())):
+            raise ValueError("a cell is no projections in short, expected 26 characters of base64 or -")
+        sums = map(CompactSums, sums_of([*told.values()]).tolist() if told else ())
+        tensors.projections = dict(zip(told, sums, strict=True))
     return files, tensors
 
 

@@ -62,10 +62,12 @@ from pytest_npudump.dump.stats.kernels import (
 from pytest_npudump.dump.stats.projections import (
     Projector,
     array_projector,
+    block_projections,
     near_projections,
     project,
     raw_projector,
 )
+from pytest_npudump.dump.stats.signs import BLOCK
 from pytest_npudump.dump.stats.sums import Totals
 from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import FormatError
@@ -288,8 +290,11 @@ def tensor_stats(array: np.ndarray, *, acl: bool = False) -> Stats:
     return as_device(found, nan_first=nan_first) if acl else found
 
 
-def rows_stats(rows: np.ndarray) -> list[Stats]:
-    """The statistics of each row of contiguous floats of shape (k, n), n > 0, by a few calls for many."""
+def rows_stats(rows: np.ndarray, *, projections: bool = False) -> list[Stats]:
+    """The statistics of each row of contiguous floats of shape (k, n), n > 0, by a few calls for many.
+
+    With ``projections`` these as well, which may differ in the last digits of float64 from those of one row.
+    """
     found, count = [], rows.shape[1]
     most = max(1, _ROWS_CACHED // count)
     for start in range(0, len(rows), most):
@@ -304,13 +309,16 @@ def rows_stats(rows: np.ndarray) -> list[Stats]:
                 [int(np.count_nonzero(row)) for row in zeros] if np.count_nonzero(zeros) else [0] * len(some)
             )
             columns.append(np.einsum("kn->k", wide).tolist())  # BLAS has threads for long rows
+            sums = block_projections(wide).tolist() if projections and count <= BLOCK else ()
             columns.append(np.einsum("kn->k", np.multiply(wide, wide, out=wide)).tolist())
         for row, (low, high, zero, total, squares) in enumerate(zip(*columns, strict=True)):
             if not 1e-140 < max(-low, high) < 1e140:  # noqa: PLR2004 - NaN, infinities, squares beyond float64
-                found.append(tensor_stats(some[row]))
+                one = tensor_stats(some[row])
+                found.append(replace(one, projections=project(some[row])) if projections else one)
                 continue
             mean, norm = total / count + 0.0, math.sqrt(squares)
-            found.append(Stats(count, high + 0.0, low + 0.0, mean, norm, 0, 0, 0, zero))
+            told = tuple(sums[row]) if sums else project(some[row]) if projections else None
+            found.append(Stats(count, high + 0.0, low + 0.0, mean, norm, 0, 0, 0, zero, None, told))
     return found
 
 

@@ -49,6 +49,7 @@ from pytest_npudump.runtime.modules.seen import (
     INPUT,
     OUTPUT,
     ROW,
+    SUMS,
     WIDE,
     Batch,
     DumpFiles,
@@ -59,6 +60,7 @@ from pytest_npudump.runtime.modules.seen import (
     digest_of,
     host_stats,
     reduced,
+    signs_on,
     tensors_in,
 )
 from pytest_npudump.runtime.modules.shards import shard
@@ -606,18 +608,18 @@ class Capture:
             return
         self._step.append(seen)
         if hasattr(seen.found, "shape") and not self.tensors:
-            self._wait([seen], seen.found.reshape(1, ROW))
+            self._wait([seen], seen.found.reshape(1, -1))
 
     def _found(self, value: Value, tensor: Any) -> Any:
         """Return a copy of a tensor, its statistics, or a row of them on its device."""
         if self.tensors:
             return tensor.to("cpu", copy=True)
         if self._on_host and tensor.device.type == "cpu":
-            return host_stats(tensor)
+            return host_stats(tensor, projections=True)
         return reduced(tensor, wide=value.wide)
 
     def _wait(self, seen: list[Seen], rows: Any) -> None:
-        """Take rows of statistics, of shape (k, 8), which stay on the device until they are fetched."""
+        """Take rows of statistics, of shape (k, 8 or 16), which stay on the device until they are fetched."""
         self._waiting.append((seen, rows))
 
     def _reduce(self, batch: Batch) -> None:
@@ -741,8 +743,12 @@ class _ModuleGraph:
         self._buffers: dict[tuple[int, int, int], list[Any]] = {}
         if not capture.tensors:
             most = 4 * max(len(last), len(capture._wanted)) + ROW  # noqa: SLF001
-            self._rows = torch.zeros((most, ROW), dtype=torch.int64, device=device)
-            self.nbytes = most * ROW * self._rows.element_size()
+            self._rows = torch.zeros((most, ROW + SUMS), dtype=torch.int64, device=device)
+            self.nbytes = self._rows.numel() * self._rows.element_size()
+            kind = torch.float64 if device.type in WIDE else torch.float32
+            for dtype in (torch.float64, torch.float32, torch.bfloat16)[kind is torch.float32 :]:
+                signs_on(device, dtype, kind)
+            signs_on(device, torch.int64, torch.int64)
             return
         self.nbytes = needed = sum(one.value.size for one in last)
         limit = capture._limit  # noqa: SLF001

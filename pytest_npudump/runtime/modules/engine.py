@@ -25,6 +25,7 @@ import sys
 from collections import defaultdict
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from threading import Thread
@@ -258,7 +259,8 @@ def _whole(parts: Sequence[Seen], *, elements: bool) -> Seen:
         return Seen(value, torch.cat(found))
     if not isinstance(found[0], Stats):
         found = [decoded(one.tolist(), part.value) for one, part in zip(found, parts, strict=True)]
-    return Seen(value, Stats.of_parts(found) if len(found) > 1 else found[0])
+    # Batches cut tokens otherwise each time, so that no sum over all elements is known.
+    return Seen(value, Stats.of_parts(found) if len(found) > 1 else replace(found[0], projections=None))
 
 
 def prompt_hash(tokens: Sequence[int]) -> str:

@@ -9,24 +9,29 @@ from __future__ import annotations
 import csv
 import struct
 import sys
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import lru_cache
 from gc import is_tracked
 from hashlib import sha256
 from io import StringIO
 from math import inf, nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from pytest_npudump.dump.records import SUMMED, Stats
+from pytest_npudump.dump.stats import signs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
 
 INPUT, OUTPUT = 2, 3
 """A module's argument, or its result."""
 
-ROW = 8
+ROW, SUMS = 8, 8
+"""Cells of a row of statistics, and of the projections behind them."""
 _BATCH_ROWS, _BATCH_BYTES = 64, 1 << 22
 """Most tensors of a batch, and their bytes."""
 _SMALL = {"cpu": 1 << 16}
@@ -36,7 +41,8 @@ WIDE = frozenset({"cpu", "cuda", "xpu"})
 """Devices that add up in float64; others do so in float32, of which six digits count."""
 _TITLES = (
     "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value,Min Value,"
-    "Avg Value,L2Norm Value,Count,NaN Count,Negative Inf Count,Positive Inf Count,Zero Count,Digits"
+    "Avg Value,L2Norm Value,Count,NaN Count,Negative Inf Count,Positive Inf Count,Zero Count,Digits,"
+    "Projections"
 )
 
 
@@ -109,15 +115,15 @@ class Batch:
         """Reduce the tensors, of which there are some.
 
         Returns:
-            Rows on the device for :func:`decoded`, int64 of shape (k, 8); None where tensors have their
+            Rows on the device for :func:`decoded`, int64 of shape (k, 16); None where tensors have their
             statistics.
         """
         rows = self._rows[: len(self.seen)]
         if not self._on_host:
-            return _reduced_rows(rows, wide=self._wide)
+            return reduced_rows(rows, wide=self._wide)
         from pytest_npudump.dump.stats.tensor import rows_stats  # noqa: PLC0415 - with the first tensor
 
-        for seen, stats in zip(self.seen, rows_stats(array_of(rows)), strict=True):
+        for seen, stats in zip(self.seen, rows_stats(array_of(rows), projections=True), strict=True):
             seen.found = stats
         return None
 
@@ -135,7 +141,11 @@ class DumpFiles:
 
     def write_rows(self, folder: Path, step: Sequence[Seen]) -> None:
         """Write a row per tensor."""
+        from pytest_npudump.dump.stats.compact_projections import texts  # noqa: PLC0415 - with a first tensor
+
         folder.mkdir(parents=True, exist_ok=True)
+        known = [one.found.projections for one in step if one.found is not None and one.found.projections]
+        sums = iter(texts(np.array(known)) if known else ())
         lines = [_TITLES]
         for seen in step:
             head, tail = self._cells.get(seen.value) or self._cells_of(seen.value)
@@ -145,6 +155,7 @@ class DumpFiles:
                 numbers = stats.max, stats.min, stats.avg, stats.l2norm, stats.count, stats.nan
                 others = stats.neg_inf, stats.pos_inf, stats.zero, stats.digits or 0
                 tail += f",{','.join(map(str, (*numbers, *others)))}".replace("None", "NA")
+                tail += f",{next(sums) if stats.projections else '-'}"
             lines.append(f"{head},{self.stamp},{tail}")
         octets = "\n".join([*lines, ""]).encode("utf-8", "surrogateescape")
         (folder / "statistic.csv").write_bytes(octets)
@@ -242,30 +253,32 @@ def reduced(tensor: Any, *, wide: bool = True) -> Any:
         wide: whether sums are in float64; else in float32.
 
     Returns:
-        An int64 tensor of shape (8,), for :func:`decoded`; None for a type whose values cannot be had.
+        An int64 tensor of shape (16,), for :func:`decoded`; None for a type whose values cannot be had.
     """
     torch = sys.modules["torch"]
     if not tensor.numel():
-        return torch.zeros(ROW, dtype=torch.int64, device=tensor.device)
+        return torch.zeros(ROW + SUMS, dtype=torch.int64, device=tensor.device)
     if tensor.is_floating_point() and tensor.element_size() == 1:
         try:
             tensor = tensor.to(torch.float32)
         except (RuntimeError, NotImplementedError):
             return None
-    return _reduced_rows(tensor.reshape(1, -1), wide=wide)[0]
+    return reduced_rows(tensor.reshape(1, -1), wide=wide)[0]
 
 
-def _reduced_rows(rows: Any, *, wide: bool) -> Any:
-    """Reduce each row of a tensor of shape (k, n), n > 0, to an int64 row of shape (8,)."""
+def reduced_rows(rows: Any, *, wide: bool) -> Any:
+    """Reduce each row of a tensor of shape (k, n), n > 0, to an int64 row of shape (16,)."""
     torch = sys.modules["torch"]
     kind, code = (torch.float64, torch.int64) if wide else (torch.float32, torch.int32)
     int64 = torch.int64
 
-    def found(numbers: Sequence[Any], counts: Sequence[Any]) -> Any:
+    def found(numbers: Sequence[Any], counts: Sequence[Any], sums: Any = None) -> Any:
         cells = [torch.stack([one.to(kind) for one in numbers], 1).view(code).to(int64)]
         cells.append(torch.stack([one.to(int64) for one in counts], 1))
-        spare = ROW - len(numbers) - len(counts)
+        spare = ROW - len(numbers) - len(counts) + (SUMS if sums is None else 0)
         cells.append(torch.zeros((len(rows), spare), dtype=int64, device=rows.device))
+        if sums is not None:
+            cells.append(sums if sums.dtype == int64 else sums.view(code).to(int64))
         return torch.cat(cells, 1)
 
     if rows.is_complex():
@@ -281,9 +294,11 @@ def _reduced_rows(rows: Any, *, wide: bool) -> Any:
                 return rows.masked_fill(rows.isnan(), value)
             return rows.nan_to_num(value, inf, -inf)
 
-        def count(test: Callable[[Any, Any], Any], value: Any) -> Any:
-            # As numbers in place: bools are compared, and added up, several times as slowly.
-            return test(room.copy_(rows), value).sum(1, dtype=exact)
+        def count(test: str, value: Any) -> Any:
+            # As numbers: bools are compared, and added up, several times as slowly.
+            if wide:
+                return getattr(torch, test)(rows, value, out=room).sum(1, dtype=exact)
+            return getattr(room.copy_(rows), f"{test}_")(value).sum(1, dtype=exact)
 
         summed = rows if rows.element_size() <= kind.itemsize else rows.to(kind)
         numbers = [
@@ -292,9 +307,14 @@ def _reduced_rows(rows: Any, *, wide: bool) -> Any:
             summed.sum(1, dtype=kind),
             torch.linalg.vector_norm(summed, dim=1, dtype=kind),
         ]
-        is_, is_not = torch.Tensor.eq_, torch.Tensor.ne_
-        counts = [count(is_not, rows), count(is_, inf), count(is_, -inf), count(is_not, 0)]
-        return found(numbers, counts)
+        counts = [count("ne", rows), count("eq", inf), count("eq", -inf), count("ne", 0)]
+        if rows.element_size() > 4:  # noqa: PLR2004 - as above
+            plain = rows.masked_fill(rows.isnan(), 2 * _MARK)
+            plain = plain.masked_fill(plain == inf, _MARK).masked_fill(plain == -inf, -_MARK)
+        else:
+            plain = rows.float() if rows.dtype == torch.float16 else room  # in float16 a mark is no number
+            torch.nan_to_num(rows if plain is room else plain, 2 * _MARK, _MARK, -_MARK, out=plain)
+        return found(numbers, counts, _projected(plain, kind))
     top = rows.dtype == getattr(torch, "uint64", None)
     whole = rows.view(int64) if top else rows.to(int64)
     low, high = whole & 0xFFFFFFFF, whole >> 32
@@ -302,12 +322,68 @@ def _reduced_rows(rows: Any, *, wide: bool) -> Any:
     high = high & 0xFFFFFFFF if top else high
     floats = high.to(kind) * 2.0**32 + low.to(kind) if top else whole.to(kind)
     counts = [ordered.amax(1), ordered.amin(1), high.sum(1), low.sum(1), (whole != 0).sum(1)]
-    return found([torch.linalg.vector_norm(floats, dim=1)], counts)
+    return found(
+        [torch.linalg.vector_norm(floats, dim=1)],
+        counts,
+        None if top else _projected(*((floats, kind) if wide else (whole.clone(), int64))),
+    )
+
+
+_MARK = 2.0**-120
+"""An infinity in the sums of floats, where beside numbers it is nothing: in their definition it is 1."""
+_BLOCKS = 1 << 12
+"""Most blocks of a tensor with projections."""
+
+
+@lru_cache(maxsize=64)
+def signs_on(device: Any, dtype: Any, kind: Any) -> tuple[Any, ...]:
+    """Return the signs of places in a type, those of columns and of blocks in that of sums, and their turns.
+
+    Copies from host memory to a device are no part of a graph: they are made before a capture.
+    """
+    torch = sys.modules["torch"]
+    of_blocks, turns = signs.block_signs(0, _BLOCKS)
+    with torch.inference_mode(mode=False):
+        found = (
+            torch.from_numpy(one.copy()).to(of).to(device)
+            for one, of in (
+                (signs.place_signs(), dtype),
+                (signs.column_signs(), kind),
+                (of_blocks, kind),
+                (turns, torch.int64),
+            )
+        )
+        return tuple(found)
+
+
+def _projected(rows: Any, kind: Any) -> Any:
+    """Return the projections, (k, 8), of rows of finite numbers, (k, n), added up in a type; ends these."""
+    torch, (places, columns, of_blocks, turns) = sys.modules["torch"], signs_on(rows.device, rows.dtype, kind)
+    whole = rows.shape[1] // signs.BLOCK * signs.BLOCK
+    found = []
+    for part in (rows[:, :whole].reshape(-1, signs.BLOCK), rows[:, whole:]):
+        if part.numel():
+            size = part.shape[1]
+            edge = size - size % signs.COLUMNS
+            signed = part.mul_(places[:size])
+            sums = signed[:, :edge].reshape(len(part), -1, signs.COLUMNS).sum(1, dtype=kind)
+            sums[:, : size - edge] += signed[:, edge:]
+            plain = rows.is_cpu and kind is torch.float64  # elsewhere products may be rounded more
+            sums = sums @ columns.T if plain else (sums[:, None] * columns).sum(2)
+            found.append(sums.reshape(len(rows), -1))
+    every = torch.cat(found, 1)
+    chosen = slice(every.shape[1])
+    return (every[:, turns[chosen]] * of_blocks[chosen]).reshape(len(rows), -1, SUMS).sum(1)
 
 
 def decoded(row: Sequence[int], value: Value) -> Stats:
     """Return the statistics in a row of :func:`reduced`."""
     count, digits = value.elements, SUMMED if value.wide else 6
+    row, codes = row[:ROW], row[ROW:]
+    sums: tuple[float, ...] | None = None
+    if codes and _has_projections(value.dtype, count):
+        floats = value.wide or "float" in value.dtype
+        sums = _floats(codes, value) if floats else tuple(map(float, codes))
     if "complex" in value.dtype:
         nans, filled = row[1:3]
         (norm,) = _floats(row[:1], value)
@@ -316,15 +392,26 @@ def decoded(row: Sequence[int], value: Value) -> Stats:
         high, low, total, norm = _floats(row[:4], value)
         nans, pos, neg, filled = row[4:]
         if not count:
-            return Stats(0, l2norm=0.0, nan=0, neg_inf=0, pos_inf=0, zero=0, digits=digits)
+            return Stats(0, l2norm=0.0, nan=0, neg_inf=0, pos_inf=0, zero=0, digits=digits, projections=sums)
+        if sums and filled == nans + pos + neg:  # numbers beside marks are all 0
+            sums = tuple(one / _MARK for one in sums)
         high, low = (nan, nan) if nans == count else (high + 0.0, low + 0.0)
-        return Stats(count, high, low, total / count + 0.0, norm, nans, neg, pos, count - filled, digits)
+        return Stats(
+            count, high, low, total / count + 0.0, norm, nans, neg, pos, count - filled, digits, sums
+        )
     (norm,), (most, least, above, below, filled) = _floats(row[:1], value), row[1:6]
     shift = 1 << 63 if value.dtype == "uint64" else 0
     total = (above << 32) + below
     if not count:
-        return Stats(0, l2norm=0.0, nan=0, neg_inf=0, pos_inf=0, zero=0, digits=digits)
-    return Stats(count, most + shift, least + shift, total / count, norm, 0, 0, 0, count - filled, digits)
+        return Stats(0, l2norm=0.0, nan=0, neg_inf=0, pos_inf=0, zero=0, digits=digits, projections=sums)
+    return Stats(
+        count, most + shift, least + shift, total / count, norm, 0, 0, 0, count - filled, digits, sums
+    )
+
+
+def _has_projections(dtype: str, count: int) -> bool:
+    """Return whether all devices agree on the projections of such a tensor."""
+    return "complex" not in dtype and dtype != "uint64" and count <= _BLOCKS * signs.BLOCK
 
 
 def _floats(codes: Sequence[int], value: Value) -> tuple[float, ...]:
@@ -346,19 +433,20 @@ def array_of(tensor: Any) -> Any:
         return octets.view(getattr(ml_dtypes, str(tensor.dtype).removeprefix("torch."))).reshape(tensor.shape)
 
 
-def host_stats(tensor: Any) -> Stats | None:
+def host_stats(tensor: Any, *, projections: bool = False) -> Stats | None:
     """Return the statistics of a tensor in host memory, or an array; None where its type is unknown."""
     from pytest_npudump.dump.arrays.decode import DecodeError  # noqa: PLC0415 - with the first tensor
+    from pytest_npudump.dump.stats.projections import project  # noqa: PLC0415 - the same
     from pytest_npudump.dump.stats.tensor import tensor_stats  # noqa: PLC0415 - the same
 
     try:
-        return tensor_stats(array_of(tensor))
+        found = tensor_stats(array := array_of(tensor))
+        projections = projections and _has_projections(array.dtype.name, array.size)
+        return replace(found, projections=project(array)) if projections else found
     except (AttributeError, DecodeError):  # neither numpy nor ml_dtypes knows values of this type
         return None
 
 
 def _descr(dtype: str) -> str:
-    import numpy as np  # noqa: PLC0415 - as above
-
     plain = getattr(np, "bool_" if dtype == "bool" else dtype, None)
     return dtype if plain is None else str(np.dtype(plain).str)

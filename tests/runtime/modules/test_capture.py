@@ -20,12 +20,13 @@ from pytest_npudump.dump.arrays.decode import load_npy
 from pytest_npudump.dump.names import MODULE_EDGES
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import SUMMED
-from pytest_npudump.dump.stats.tensor import tensor_stats
+from pytest_npudump.dump.stats.projections import project
+from pytest_npudump.dump.stats.tensor import rows_stats, tensor_stats
 from pytest_npudump.errors import FormatError, RequestError
 from pytest_npudump.graph.model_files import read_module_edges
 from pytest_npudump.record.edges import UNKNOWN, Port
 from pytest_npudump.runtime.modules.capture import Capture
-from pytest_npudump.runtime.modules.seen import Value, decoded, reduced, tensors_in
+from pytest_npudump.runtime.modules.seen import Value, decoded, host_stats, reduced, reduced_rows, tensors_in
 
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
 os.environ |= {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_VEC_ISA_OK": "0"}  # it compiles faster
@@ -100,6 +101,35 @@ def test_statistics_of_a_device_are_those_of_the_values(wide: Any) -> None:
                     told, want, rel_tol=1e-12 if wide else 2e-6, abs_tol=(1e-12 if wide else 1e-6) * scale
                 ), (name, field)
         assert found.digits == (SUMMED if wide else 6)
+        if "complex" in dtype or dtype == "uint64":
+            assert found.projections is None
+            continue
+        want = project(array(tensor))
+        if dtype == "int64" and not wide and count:
+            continue  # sums of the extremes leave int64
+        room = (1e-12 if wide else 0 if "int" in dtype else 2e-6) * max(map(abs, want))
+        assert found.projections == pytest.approx(want, rel=0, abs=room), name
+        assert host_stats(tensor, projections=True).projections == want, name
+
+
+@pytest.mark.parametrize("wide", [True, False])
+@pytest.mark.parametrize("count", [1, 495, 496, 4097, 16_384, 16_385, 40_000])
+def test_projections_of_a_device_are_those_of_files(count: int, wide: Any) -> None:
+    kinds = (torch.float64, torch.float32) if wide else (torch.float32,)
+    for kind in (*kinds, torch.bfloat16, torch.float16, torch.int16):
+        rows = (9 * torch.randn(3, count, dtype=torch.float64)).to(kind)
+        for row, tensor in zip(reduced_rows(rows, wide=wide), rows, strict=True):
+            name = str(kind).removeprefix("torch.")
+            value = Value(0, 3, 0, name, (count,), count * kind.itemsize, count, wide)
+            found, want = decoded(row.tolist(), value).projections, project(array(tensor))
+            # Those of files add up columns in float32.
+            room = 1e-6 * math.sqrt(count) * 9 if kind.is_floating_point else 0
+            assert found == pytest.approx(want, rel=0, abs=room), kind
+    if count <= 4097:
+        stats = rows_stats(array(rows.float()), projections=True)
+        assert [one.projections for one in stats] == [
+            pytest.approx(project(array(one)), rel=1e-12, abs=1e-11) for one in rows
+        ]
 
 
 def test_a_transformer_is_seen_by_path_the_same_on_the_host_and_on_a_device(tmp_path: Path) -> None:

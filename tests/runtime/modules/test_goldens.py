@@ -497,11 +497,12 @@ def test_models_in_what_a_fixture_returns_are_watched_and_others_are_said(
     project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project.makepyfile(test_blocks=HELD)
-    done = project.runpytest_inprocess("--npudump-update-golden", "-W", "error:Using `torch.compile")
+    options = ("--npudump-update-golden", "--npudump-output=.", "-W", "error:Using `torch.compile")
+    done = project.runpytest_inprocess(*options)
     done.assert_outcomes(passed=14)
-    notes = json.loads(next(project.path.rglob("notes.json")).read_text("utf-8"))["notes"]
+    notes = json.loads((project.path / "dumps" / "notes.json").read_text("utf-8"))["notes"]
     told = {
-        test.partition("[")[2][:-1]: note["text"].partition("not compared: ")[2].partition(";")[0]
+        test.partition("[")[2][:-1]: note["note"].partition("not compared: ")[2].partition(";")[0]
         for note in notes
         for test in note["tests"]
     }
@@ -512,4 +513,6 @@ def test_models_in_what_a_fixture_returns_are_watched_and_others_are_said(
     monkeypatch.setenv("FACTOR", "1.1")
     done = project.runpytest_inprocess("-k", "test_held or outside")
     done.assert_outcomes(failed=5)
-    done.stdout.fnmatch_lines(["*the weights of 2#model=held_one *", "*second run: reproduced*"])
+    done.stdout.fnmatch_lines(
+        ["npudump: the weights of 2#model=held_one, 2#model=held_two_0 changed *", "*second run: reproduced*"]
+    )
