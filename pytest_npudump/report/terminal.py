@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import FAIL
@@ -395,10 +396,11 @@ def _escalation_lines(
         reproduction=_reproduction(result, escalation), layers=_layers(escalation)
     )
     telling, begins = _in_order(result, escalation)
-    described = (finding_lines(finding, brief=brief) for finding in telling)
-    found = [next(filter(None, described), [])] if brief else described
+    described = ((finding, finding_lines(finding, brief=brief)) for finding in telling)
+    found = list(islice((one for one in described if one[1]), 1 if brief else None))
+    known = {finding.key for finding, _lines in found if finding.pattern or finding.reference_pattern}
     alone = isolated_lines(
-        escalation.isolated,
+        [replace(one, pattern=None) if one.key in known else one for one in escalation.isolated],
         brief=brief,
         begins=begins,
         models=result.models,
@@ -406,8 +408,9 @@ def _escalation_lines(
         matched=with_matching_inputs(result),
         ended=escalation.ended,
     )
-    # The golden's tensor may show the pattern that recomputation shows.
-    lines = dict.fromkeys((line for lines in found for line in lines), WHOLE) | dict.fromkeys(alone, BOTH)
+    lines = dict.fromkeys((line for _finding, lines in found for line in lines), WHOLE) | dict.fromkeys(
+        alone, BOTH
+    )
     place = shown(escalation.directory, result.origin.here)
     bare = [one.key for one in telling if one.description is not None and one.reference is None]
     if bare and not brief:

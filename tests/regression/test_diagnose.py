@@ -171,5 +171,5 @@ def test_layers_that_no_model_has_share_the_list_of_those_that_it_has(tmp_path: 
     dump.mkdir()
     text = explain(dump, Activity(models=(path,)), layers=("conv1", "fc", "head/softmx"))
     assert text.count("the model has ") == 1
-    assert "holds nothing: layers= names no operator of the model: conv1, fc (the model has " in text
+    assert "is empty: layers= names no operator of the model: conv1, fc (the model has " in text
     assert "; head/softmx (did you mean head/softmax" in text
