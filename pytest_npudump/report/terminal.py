@@ -13,7 +13,7 @@ from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import joined
 from pytest_npudump.explain.operator_alone import CONVICTED
-from pytest_npudump.language.text import cut, first_of, terminal_columns, typed
+from pytest_npudump.language.text import cut, first_of, hung, terminal_columns, typed
 from pytest_npudump.language.translation import carrying, gettext as _, ngettext, spoken
 from pytest_npudump.onnxmodels.graph import drawing_words, draws_random
 from pytest_npudump.regression import result as status
@@ -171,7 +171,8 @@ def _behind(result: Result, details: ReportFiles) -> list[str]:
     words = spoken(details.problem) or _("report:     {text}").format(text=place)
     command = hand_over(result, details)
     handed = [_("hand over:  {command}").format(command=command)] if command else []
-    return [*map(plain, [words, *handed, *ways_out(result)])]
+    lines = map(plain, [words, *handed, *ways_out(result)])
+    return [one for line in lines for one in hung(line, terminal_columns())]
 
 
 def hand_over(result: Result, details: ReportFiles) -> str:
@@ -390,7 +391,7 @@ def _escalation_lines(
         return [(BOTH, _("second run: {problem}").format(problem=spoken(escalation.problem)))]
     behind = [(WHOLE, line) for line in _listed(_("note:       {text}"), escalation.notes, notes)]
     if not escalation.findings and not result.failing_keys:
-        words = _("second run: {layers} dumped as tensors, to be kept with the golden on an update")
+        words = _("second run: {layers} dumped as tensors, which an update stores with the golden")
         return [(BOTH, words.format(layers=_layers(escalation))), *behind]
     words = _("second run: {reproduction}; {layers} dumped as tensors").format(
         reproduction=_reproduction(result, escalation), layers=_layers(escalation)
@@ -408,9 +409,8 @@ def _escalation_lines(
         matched=with_matching_inputs(result),
         ended=escalation.ended,
     )
-    lines = dict.fromkeys((line for _finding, lines in found for line in lines), WHOLE) | dict.fromkeys(
-        alone, BOTH
-    )
+    lines = dict.fromkeys((line for _finding, lines in found for line in lines), WHOLE)
+    lines |= dict.fromkeys(alone, BOTH)
     place = shown(escalation.directory, result.origin.here)
     bare = [one.key for one in telling if one.description is not None and one.reference is None]
     if bare and not brief:

@@ -206,7 +206,7 @@ def test_what_is_not_compared_by_value_is_said(run: Run, pair: Run) -> None:
     assert "elements not compared" in done.out
     done = run("compare", *pair(VALUES, VALUES + np.float32(1), layout="FRACTAL_DECONV"))
     assert done.code == 1
-    assert "compared as it lies on the device: no conversion from FRACTAL_DECONV" in done.out
+    assert "compared in the device's layout: no conversion from FRACTAL_DECONV" in done.out
     assert done.out.splitlines()[-1].split()[-1] == "device"
 
 
@@ -424,7 +424,7 @@ def test_values_below_atol_and_small_ones_beside_a_large_one_pass_with_a_note(ru
         (pair(small, -small), "all values are below the absolute tolerance"),
         (
             pair(golden, np.concatenate([golden[:1], golden[:0:-1]])),
-            "most elements are farther off than rtol of themselves",
+            "most elements differ by more than rtol of their own value",
         ),
     ):
         done = run("compare", *sides)

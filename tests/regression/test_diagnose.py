@@ -152,7 +152,7 @@ def test_full_file_system_is_the_first_cause(tmp_path: Path, monkeypatch: pytest
     [
         (Activity(), "net.om was loaded under the dump, and ran once"),
         (Activity(executions=3), "net.om was loaded under the dump, and ran 3 times"),
-        (Activity(executions=0), "net.om was loaded under the dump, and no execution of it ended well"),
+        (Activity(executions=0), "net.om was loaded under the dump, and no execution of it succeeded"),
         (Activity(models=(), executions=0), ""),
         (
             Activity(models=(), programs=("./main",), evidence=Evidence(failed=["acl.mdl.execute: 507015"])),
