@@ -32,7 +32,7 @@ def test_what_differs_in_the_producers_of_all_tests_comes_first(kept: Any, run: 
         "origin: cann 8.0 -> 8.1",
         "origin: soc - -> Ascend910B",
     }
-    assert test == "test_a.py::test_x: mismatches: 1 of 1 tensors"
+    assert test == "test_a.py::test_x: mismatches: 1 of 1 tensor"
     assert bounds == "  preset other: cann 8.0 -> 8.1; unknown on one side: soc"
 
 

@@ -89,7 +89,7 @@ def test_rules_of_its_file_that_match_nothing_or_are_left_out_are_named(
     done = run("compare", *sides, "--what-if", misspelt, "--what-if", "exact", "--what-if", other)
     assert done.code == 1
     left, idle = done.err.splitlines()
-    assert left.startswith(f"npudump: --what-if {other}: the rule rtol=0.1 atol=0 layer=far producer.soc=A* ")
+    assert left.startswith(f"npudump: --what-if {other}: rule rtol=0.1 atol=0 layer=far producer.soc=A* ")
     assert left.endswith("skipped: soc of this run unknown; give --producer FACT=VALUE")
     assert idle.startswith(f"npudump: --what-if {misspelt}: the rule rtol=0.1 atol=0 layer=Cnov@2* ")
     assert idle.endswith("matches no tensor of either side")

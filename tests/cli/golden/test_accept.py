@@ -264,7 +264,7 @@ def test_a_gate_does_not_accept(
         monkeypatch.setenv(variable, "true")
         for command in ("accept", "review"):
             done = golden_command(command)
-            assert (done.code, f"because the variable {variable} is set" in done.err) == (2, True)
+            assert (done.code, f"as the variable {variable} is set" in done.err) == (2, True)
         monkeypatch.delenv(variable)
     monkeypatch.setenv("CI", "true")
     assert waiting.values("test_one") == BEFORE

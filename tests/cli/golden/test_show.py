@@ -179,7 +179,7 @@ def test_json_has_the_deviations_and_what_they_are_multiplied_by(
 def test_a_damaged_head_is_an_error_with_the_way_out(run: Run, golden: Callable[..., Path]) -> None:
     done = run("golden", "show", golden("repeats: 2\n"))
     assert done.code == 2
-    assert "accept again with --npudump-update-golden" in done.err
+    assert "accept anew with --npudump-update-golden" in done.err
 
 
 def test_tolerances_for_other_numerics_name_what_is_upstream(
