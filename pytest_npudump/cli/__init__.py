@@ -130,9 +130,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     parser = SpokenParser(prog="npudump", description=_DESCRIPTION)
     parser.lang.help = _LANG
     parser.add_argument("--version", action="version", version=f"npudump {__version__}")
-    parser.add_argument(
-        "--explain", action=_Explain, nargs=0, help="explain what a failure says, line by line"
-    )
+    parser.add_argument("--explain", action=_Explain, nargs=0, help="explain a failure, line by line")
     parser.renamed = _RENAMED
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, summary in COMMANDS.items():

@@ -275,9 +275,9 @@ _GOLDEN_VERBS = {
         work="golden.status:run",
     ),
     "log": Verb(
-        "Show a golden's history from git, the latest commit first: date, author, reason, and what changed, "
-        "tensor by tensor. Of a folder: which goldens each commit changed. Exit codes: 0; 2 git does not "
-        "know the file.",
+        "Show a golden's history from git, the latest commit first: date, author, reason and "
+        "changes per tensor. For a folder: the goldens that each commit changed. Exit codes: 0; "
+        "2 the file is not in git.",
         (
             _path(
                 "golden",

@@ -255,7 +255,7 @@ def _golden_side(path: Path) -> Record:
 
     golden = read_golden(path.absolute())
     if not golden.table.keys:
-        raise DumpError(_("{path} holds no tensors").format(path=path))
+        raise DumpError(_("{path} has no tensors").format(path=path))
     store = tensor_place(golden.path.parent) if is_stored(golden) else None
     stored = stored_tensors(golden, foreign=True, store=store)
     keys = golden.table.keys

@@ -20,7 +20,7 @@ from pytest_npudump.language import mark
 from pytest_npudump.language.translation import counted, gettext as _, spoken
 from pytest_npudump.report import verdicts
 from pytest_npudump.report.layer_names import LayerNames
-from pytest_npudump.report.verdicts import COLUMNS, excess, number, row, table, worst
+from pytest_npudump.report.verdicts import COLUMNS, excess, number, row, table, times as ratio, worst
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -216,7 +216,7 @@ def _element_notes(result: SidesComparison, limit: int | None) -> Iterator[str]:
     for key, note in noted[:limit]:
         yield f"{key}: {note}"
     if limit is not None and len(noted) > limit:
-        yield _("... and {left} more such tensors (-v lists all)").format(left=len(noted) - limit)
+        yield _("... and {left} more (-v lists all)").format(left=len(noted) - limit)
 
 
 _STATISTIC, _GOLDEN = COLUMNS.index("statistic"), COLUMNS.index("golden")
@@ -288,7 +288,7 @@ def _outside(difference: TensorDifference) -> str:
 
 def _times(reason: Reason) -> str:
     times = excess(reason)
-    return _(", {times:.3g} times the allowed difference").format(times=times) if math.isfinite(times) else ""
+    return _(" ({times}x tolerance)").format(times=ratio(times)) if math.isfinite(times) else ""
 
 
 def _special(difference: TensorDifference) -> str:

@@ -64,7 +64,7 @@ def lines(
     if compared:
         yield from _origin_lines(shared, "")
         if not any(pair.origins for pair in compared):
-            yield _("origin: nothing that is known of the two differs")
+            yield _("origin: no known difference")
     for pair in pairs:
         yield from _test_lines(pair, shared, verbose=verbose)
     differing = sum(bool(pair.comparison and pair.comparison.failing) for pair in pairs)

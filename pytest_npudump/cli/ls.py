@@ -280,8 +280,8 @@ def _overflow_lines(found: Sequence[FoundOverflows]) -> Iterator[str]:
         what = _(" and the ").join(map(_, untold))
         yield (
             _(
-                "note: the dump's directories do not tell the {what} of records ({count}, first: {first}): "
-                "their layers share stream and task, and may be another one's"
+                "note: the dump's directories lack the {what} of records ({count}, first: {first}): "
+                "layers with the same stream and task may be mistaken for each other"
             ).format(what=what, count=len(files), first=files[0])
         )
     if quiet := sum(not record.record.overflowed for record in found):

@@ -567,7 +567,7 @@ def foreign(golden: Record, test: str, facts: Mapping[str, str]) -> tuple[str, .
 def unsaid(golden: Record) -> tuple[str, ...]:
     """Return a note on facts that a golden lacks, and which are taken to be the run's."""
     names = " and ".join(name for name in ASKED if name not in golden.producer)
-    return (said("the golden does not say which {names} it was recorded with", names=names),) if names else ()
+    return (said("the golden does not record its {names}", names=names),) if names else ()
 
 
 _EMULATOR = "emulator"

@@ -283,7 +283,7 @@ def conclude(item: pytest.Item, test: CaseSession) -> None:
     """
     if will_run_again(item):
         if not test.good:  # the process may be ended in the second run
-            unknown = status.Escalation(problem=said("it had not ended when this was written"))
+            unknown = status.Escalation(problem=said("it has not ended yet"))
             write_details(replace(test.result, escalation=unknown), ended=False)
         return
     if not test.good:

@@ -498,8 +498,8 @@ def without_marker(nodeid: str) -> RequestError:
     """Return the error for a test that asks for the fixture and has no marker."""
     return RequestError(
         said(
-            "{nodeid} uses the fixture npu_dump without the marker: add @pytest.mark.npu_dump "
-            "(its arguments say what is dumped; none means every layer)",
+            "{nodeid} uses the fixture npu_dump without the marker: add @pytest.mark.npu_dump (its "
+            "arguments select what is dumped; default: every layer)",
             nodeid=nodeid,
         )
     )

@@ -103,17 +103,14 @@ def pytest_configure(config: pytest.Config) -> None:
     if settings.reason and not settings.update_golden:
         raise usage_error(
             config,
-            said(
-                "npudump: --npudump-reason is of an update, and this run makes none: give "
-                "--npudump-update-golden"
-            ),
+            said("npudump: --npudump-reason needs --npudump-update-golden"),
         )
     if settings.approves and config.getoption("dist", "no") == "each":
         raise usage_error(
             config,
             said(
-                "npudump: --dist=each runs a test in every worker, and an update writes one golden "
-                "of it: leave out what accepts, or --dist"
+                "npudump: --dist=each runs a test in every worker, and an update writes one golden per "
+                "test: remove the update or --dist"
             ),
         )
     if chosen(settings.lang) != ENGLISH:

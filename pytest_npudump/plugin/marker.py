@@ -453,9 +453,9 @@ def check_item(item: pytest.Item, settings: Settings) -> str:
         function = getattr(item, "obj", None)
         if request.scene != "check_op" and getattr(function, "is_hypothesis_test", False):
             return said(
-                "npu_dump does not go with hypothesis' @given: every example would be compared with "
-                "one golden; use pytest.mark.parametrize, which gives each case a golden of its own, "
-                "or scene='check_op', which checks operators without one"
+                "npu_dump does not work with hypothesis' @given: all examples would be compared with one "
+                "golden; use pytest.mark.parametrize, which gives each case a golden, or "
+                "scene='check_op', which needs none"
             )
         rank = current_rank()
         if rank is not None and hasattr(item.config, "workerinput"):

@@ -124,9 +124,7 @@ def _misspelt(word: str) -> str:
     if not name.startswith(_OURS) or name.removeprefix(_OURS) in names:
         return ""
     near = nearest(name.removeprefix(_OURS), names, 0.8)
-    return (
-        said("there is no option {name}: did you mean {near}?", name=name, near=_OURS + near) if near else ""
-    )
+    return said("there is no {given}: did you mean {near}?", given=name, near=_OURS + near) if near else ""
 
 
 def _gone() -> dict[str, str]:
@@ -209,9 +207,8 @@ def _refuse_standing(config: pytest.Config) -> None:
     if place:
         raise RequestError(
             said(
-                "{place}: accepting is never a standing setting: every plain 'pytest' would rewrite "
-                "the goldens it is to check, and pass. Remove it there, and give {flag} on the "
-                "command line of the one run that accepts",
+                "{place}: every 'pytest' would rewrite the goldens it is to check, and pass: remove it "
+                "there, and give {flag} on the command line of one run",
                 place=place,
                 flag=flag,
             )
@@ -295,12 +292,17 @@ def _refuse_gone(config: pytest.Config) -> None:
         key = _key(name)
         if value := _text(config, key):
             if (name, value) == _LEFT_OUT:
-                raise RequestError(said("there is no ini key {key} any more: leave it out", key=key))
+                given = said("ini key {key}", key=key)
+                raise RequestError(said("there is no {given} any more: leave it out", given=given))
             words = now.format(value=_VALUES.get(name, {}).get(value, value)).split(" ")[-1]
             new, _, value = words.removeprefix("--").partition("=")
             told = f"{new.replace('-', '_')} = {value}"
             raise RequestError(
-                said("there is no ini key {key} any more: write {told} instead", key=key, told=told)
+                said(
+                    "there is no {given} any more: give {typed} instead",
+                    given=said("ini key {key}", key=key),
+                    typed=told,
+                )
             )
 
 
@@ -311,7 +313,11 @@ def _refuse_unknown(config: pytest.Config) -> None:
         names += [name.replace("-", "_") for name in _GONE]
         if near := nearest(key[len(_key("")) :].replace("-", "_").strip().lower(), names):
             raise RequestError(
-                said("there is no ini key {key}: did you mean {near}?", key=key, near=_key(near))
+                said(
+                    "there is no {given}: did you mean {near}?",
+                    given=said("ini key {key}", key=key),
+                    near=_key(near),
+                )
             )
         raise RequestError(said("there is no ini key {key}: see {page}", key=key, page=_HELP))
 

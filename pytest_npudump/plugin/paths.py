@@ -161,8 +161,8 @@ def shared_goldens(items: Iterable[pytest.Item], paths: Paths) -> Iterator[tuple
         same = str(Identity.of(item)) == str(Identity.of(other)) and are_one_case(other, item)
         if not same:
             problem = said(
-                "{other} and {test} would share the golden {path}: give each a name, "
-                "or its parameters an id, of its own",
+                "{other} and {test} would share the golden {path}: give them different names or "
+                "parameter ids",
                 other=other.nodeid,
                 test=item.nodeid,
                 path=path,

@@ -204,7 +204,7 @@ def speak(report: pytest.CollectReport | pytest.TestReport, lines: list[str], re
         return
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is not None:
-        crash = type(crash)(crash.path, crash.lineno, lines[0])
+        crash = type(crash)(crash.path, crash.lineno, "\n".join(lines))
     failure: Any = "\n".join(lines) if crash is None else _Failure(lines, crash)
     report.longrepr = failure
 

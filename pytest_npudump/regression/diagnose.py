@@ -52,7 +52,7 @@ def what_ran(activity: Activity) -> str:
     names = ", ".join(dict.fromkeys(path.name for path in activity.models))
     loaded = ""
     if names:
-        times = {0: said("no execution of it ended well"), 1: said("ran once")}
+        times = {0: said("no execution of it succeeded"), 1: said("ran once")}
         run = times.get(activity.executions, said("ran {count} times", count=activity.executions))
         loaded = said("{names} was loaded under the dump, and {run}", names=names, run=run)
     programs = f"{' and '.join(activity.programs)} ran" if activity.programs else ""
@@ -88,9 +88,9 @@ def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterat
     if activity.released:
         yield (
             said(
-                "the test took npu_dump.config_path, so it has to switch the dump on itself before "
-                "its model is loaded: acl.init(path), or acl.mdl.init_dump() and "
-                "acl.mdl.set_dump(path); check what they say"
+                "the test took npu_dump.config_path, so it has to switch the dump on itself before its "
+                "model is loaded: acl.init(path), or acl.mdl.init_dump() and acl.mdl.set_dump(path); "
+                "check their return codes"
             )
         )
     evidence = activity.evidence
@@ -112,8 +112,7 @@ def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterat
     if request.scene == "op":
         yield (
             said(
-                "either no single operator ran through acl.op while the dump was on, or CANN wrote "
-                "nothing of those that did{filters}",
+                "no single operator ran through acl.op while the dump was on, or CANN wrote none{filters}",
                 filters=_or_filtered(request, activity),
             )
         )
@@ -153,7 +152,7 @@ def _surroundings(dump_path: Path) -> Iterator[str]:
         yield full
     if not dump_path.is_dir() or not os.access(dump_path, os.W_OK):
         yield said(
-            "its directory {path} is gone or cannot be written; the test must leave it alone",
+            "its directory {path} is gone or cannot be written; the test must not change it",
             path=dump_path,
         )
     if refused := collecting_words(os.environ):
@@ -190,8 +189,8 @@ def _filters(request: DumpRequest, activity: Activity) -> str:
     if request.layers:
         filters.append(
             said(
-                "layers={layers} (CANN takes exact operator names, as in the model, and dumps "
-                "nothing for names it does not know)",
+                "layers={layers} (CANN takes exact operator names of the model, and dumps nothing for "
+                "others)",
                 layers=list(request.layers),
             )
         )
@@ -268,9 +267,7 @@ def not_dumped(activity: Activity) -> str:
     """Describe executions of the test without the dump; "" where none is known."""
     gaps = activity.evidence.gaps
     return (
-        said("not all that ran in the test was under the dump: {gaps}", gaps=joined("; ", gaps))
-        if gaps
-        else ""
+        said("not everything in the test ran under the dump: {gaps}", gaps=joined("; ", gaps)) if gaps else ""
     )
 
 

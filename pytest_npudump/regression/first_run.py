@@ -140,7 +140,7 @@ def _judge_ranks(case: Case, golden: Record | None, dump: Dump, table: StatsTabl
     parts = by_rank(dump) if case.request.ranks == "same" else {}
     if len(parts) > 1 and case.settings.calibrate:
         problem = said(
-            "not calibrated: {parts} have one golden, and only one of them can be measured",
+            "not calibrated: {parts} share a golden, of which only one can be measured",
             parts=", ".join(parts),
         )
         return Result(status.ERROR, case.goldens.path, problems=(problem,), tensors=len(table), run=Run(dump))
@@ -265,7 +265,7 @@ def _of_renamed(case: Case, table: StatsTable) -> Iterator[str]:
                 if f"def {name}(" not in text and {*map(sanitise, other.table.keys)} == keys:
                     yield said(
                         "{golden} has the same tensors, and {file} has no {name}: if this test was renamed, "
-                        "npudump golden status says how to keep it",
+                        "see npudump golden status",
                         golden=path.name,
                         file=file,
                         name=name,

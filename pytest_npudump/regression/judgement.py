@@ -46,9 +46,9 @@ CHANGE = "change"
 """The value of ``npudump_fail_on`` with which a value that is not the golden's fails its test."""
 
 _NOTHING_JUDGED = said(
-    "no value was compared: the golden and the dump share neither a finite statistic nor a "
-    'hash of any tensor (the notes say why); use acl_json={{"dump_data": "tensor"}}, with golden_tensors '
-    "where NaN or Inf hide the rest"
+    "no value was compared: the golden and the dump share no finite statistic and no hash "
+    '(see the notes); use acl_json={{"dump_data": "tensor"}}, with golden_tensors where NaN '
+    "or Inf hide the rest"
 )
 
 
@@ -88,7 +88,7 @@ def judge_run(
         if missing := missing_tensors(golden, stored, terms.kept):
             problem = said(
                 "golden tensors named in the marker are not beside {path}: {first}; restore the "
-                "safetensors file from version control, or accept anew with --npudump-update-golden",
+                "safetensors file from version control, or accept again with --npudump-update-golden",
                 path=golden.path.name,
                 first=first_of(missing, 1),
             )

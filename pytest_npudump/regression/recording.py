@@ -119,8 +119,7 @@ def needs_processes(case: Case, dump: Dump) -> str:
     if not drawing:
         return ""
     return said(
-        "{words}, from a seed that may be this process's, so that two runs here "
-        "agree and later ones do not: give these operators a seed, or record with "
-        'isolation="process", where each run has a process of its own',
+        "{words}, maybe from a seed of this process, so that later runs differ: give these "
+        'operators a seed, or record with isolation="process"',
         words=drawing_words(drawing),
     )

@@ -231,7 +231,7 @@ def problems_of(terms: Terms, run: Record, known: set[str] | frozenset[str] = fr
 def _nothing_told(table: StatsTable) -> tuple[str, ...]:
     """Refuse a dump without a value of any tensor, which a test would pass whatever these are."""
     if not len(table):
-        return (said("no tensor was compared: the run has none, or the golden leaves all of them out"),)
+        return (said("no tensor was compared: the run has none, or the golden excludes them all"),)
     holding = [count for count in table.counts if count != 0]
     if not holding or table.known.any() or table.digests:
         return ()

@@ -363,8 +363,8 @@ def reference_lines(
         reason = _("an input of the graph: the device has other values there than the reference was fed")
         if first.op_type != GRAPH_INPUT:
             reason = explain_first(found, feeds_seen=feeds_are_seen(sources, first))
-        words = _("first: {key}; {reason}").format(key=first.key, reason=reason)
-        lines += [] if brief else [f"{HANG}{words}"]
+        words = _("first:      {key}; {reason}").format(key=first.key, reason=reason)
+        lines += [] if brief else [words]
         lines += source_lines(sources, brief=rows is not None)
         names = LayerNames.of(found, columns)
         laid = table([row(verdict) for verdict in failing[:rows]], _COLUMNS, names) if rows != 0 else []
@@ -375,7 +375,7 @@ def reference_lines(
     if brief:
         return lines
     if rule := deciding_rule(found.first):
-        lines.append(HANG + _("tolerance: {rule}").format(rule=rule))
+        lines.append(_("tolerance:  {rule}").format(rule=spoken(rule)))
     remarks = result.remarks if rows is None else result.remarks[:_REMARKS]
     return [*lines, *(f"{HANG}{remark}" for remark in remarks)]
 

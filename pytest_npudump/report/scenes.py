@@ -129,8 +129,8 @@ def _failed_details(finding: FailedOperator) -> list[str]:
         sent_by = words.format(outside=finding.outside)
         lines.append(
             _(
-                "outside:    the dump is not in the test's own directory, as {sent_by}; it is newer than "
-                "the run, and may be another process's"
+                "outside:    the dump is not in the test's own directory, as {sent_by}; it may be "
+                "another process's"
             ).format(sent_by=sent_by)
         )
     lines += [_("attached:   {path}").format(path=path) for path in finding.attached]

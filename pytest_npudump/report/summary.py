@@ -103,7 +103,7 @@ def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
     if unseen := [note.values for note in notes if is_not_dumped(note)]:
         count = sum(int(values["count"]) for values in unseen)
         layers = first_of(dict.fromkeys(values["layers"] for values in unseen), 3)
-        told = _("operators that were not dumped nor compared: {count}, inside {layers}")
+        told = _("operators neither dumped nor compared: {count}, inside {layers}")
         found.append(told.format(count=count, layers=layers))
     expected = sum(result.get("expected", 0) for result in results)
     for name, words in _REMARKS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import FAIL
@@ -11,7 +12,7 @@ from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import joined
 from pytest_npudump.explain.operator_alone import CONVICTED, POSSIBLE
-from pytest_npudump.language.text import cut, first_of, terminal_columns, typed
+from pytest_npudump.language.text import cut, first_of, hung, terminal_columns, typed
 from pytest_npudump.language.translation import carrying, gettext as _, ngettext, spoken
 from pytest_npudump.onnxmodels.graph import drawing_words, draws_random
 from pytest_npudump.regression import result as status
@@ -169,7 +170,8 @@ def _behind(result: Result, details: ReportFiles) -> list[str]:
     words = spoken(details.problem) or _("report:     {text}").format(text=place)
     command = hand_over(result, details)
     handed = [_("hand over:  {command}").format(command=command)] if command else []
-    return [*map(plain, [words, *handed, *ways_out(result)])]
+    lines = map(plain, [words, *handed, *ways_out(result)])
+    return [one for line in lines for one in hung(line, terminal_columns())]
 
 
 def hand_over(result: Result, details: ReportFiles) -> str:
@@ -384,16 +386,17 @@ def _escalation_lines(
         return [(BOTH, _("second run: {problem}").format(problem=spoken(escalation.problem)))]
     behind = [(WHOLE, line) for line in _listed(_("note:       {text}"), escalation.notes, notes)]
     if not escalation.findings and not result.failing_keys:
-        words = _("second run: {layers} dumped as tensors, to be kept with the golden on an update")
+        words = _("second run: {layers} dumped as tensors, which an update stores with the golden")
         return [(BOTH, words.format(layers=_layers(escalation))), *behind]
     words = _("second run: {reproduction}; {layers} dumped as tensors").format(
         reproduction=_reproduction(result, escalation), layers=_layers(escalation)
     )
     telling, begins = _in_order(result, escalation)
-    described = (finding_lines(finding, brief=brief) for finding in telling)
-    found = [next(filter(None, described), [])] if brief else described
+    described = ((finding, finding_lines(finding, brief=brief)) for finding in telling)
+    found = list(islice((one for one in described if one[1]), 1 if brief else None))
+    known = {finding.key for finding, _lines in found if finding.pattern or finding.reference_pattern}
     alone = isolated_lines(
-        escalation.isolated,
+        [replace(one, pattern=None) if one.key in known else one for one in escalation.isolated],
         brief=brief,
         begins=begins,
         models=result.models,
@@ -401,8 +404,8 @@ def _escalation_lines(
         matched=with_matching_inputs(result),
         ended=escalation.ended,
     )
-    # The golden's tensor may show the pattern that recomputation shows.
-    lines = dict.fromkeys((line for lines in found for line in lines), WHOLE) | dict.fromkeys(alone, BOTH)
+    lines = dict.fromkeys((line for _finding, lines in found for line in lines), WHOLE)
+    lines |= dict.fromkeys(alone, BOTH)
     place = shown(escalation.directory, result.origin.here)
     bare = [one.key for one in telling if one.description is not None and one.reference is None]
     if bare and not brief:

@@ -161,12 +161,12 @@ def _refusals(
 ) -> Iterator[str]:
     data = entry.data
     if data["incomplete"] is not None:
-        yield said("its run was not complete: {why}", why=data["incomplete"])
+        yield said("its run was incomplete: {why}", why=data["incomplete"])
     yield from map(str, data["refusals"])
     if fed := (data.get("second_run") or {}).get("fed"):  # earlier results lack it
         yield fed_words(fed)
     if record is None:
-        yield said("there are no statistics of it")
+        yield said("it has no statistics")
         return
     file = data["test_file"]
     if not is_there(terms.root / str(file["path"])):
@@ -190,7 +190,7 @@ def _refusals(
     if golden is None:
         return
     if stands_in(record.producer, golden):
-        yield said("the run is the emulator's, and the golden a device's")
+        yield said("the run is from the emulator, the golden from a device")
     told = bool(data["refusals"])  # which say why it left none
     if not told and KEY not in record.extra and (KEY in golden.extra or tensors_path(golden.path).exists()):
         yield said("its golden keeps tensors, and the run left none: accept with --npudump-update-golden")
@@ -264,7 +264,7 @@ def _approved(
     if layers and before is None:
         raise ResultsError(
             said(
-                "{test}: has no golden yet, of which some layers could change: accept all of it",
+                "{test}: has no golden yet: accept all layers",
                 test=pending.entry.test,
             )
         )
@@ -335,10 +335,13 @@ def _chosen_rows(
         names = first_of(dict.fromkeys(verdict.key.layer for verdict in failing))
         raise ResultsError(
             said(
-                "{test}: {layers} matches no layer with a mismatch; layers with mismatches: {names}",
-                test=pending.entry.test,
-                layers=", ".join(layers),
-                names=names,
+                "{value}: {text}",
+                value=pending.entry.test,
+                text=said(
+                    "{names} matches no layer with a mismatch; layers with mismatches: {known}",
+                    names=", ".join(layers),
+                    known=names,
+                ),
             )
         )
     if comparison is not None and comparison.own_keys:

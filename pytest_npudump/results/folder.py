@@ -155,7 +155,7 @@ class ResultsFolder:
         tests = _standing(lines)
         if not tests:
             raise ResultsError(
-                next(iter(problems), said("{path}: holds no test; run the tests again", path=self._lines))
+                next(iter(problems), said("{path} has no tests: run the tests again", path=self._lines))
             )
         problems += _missing(lines, self._lines)
         session = next((str(line["session"]) for line in reversed(lines) if line["kind"] == SESSION), "")

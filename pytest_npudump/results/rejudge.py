@@ -194,9 +194,7 @@ def _known(given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
 
 def _senseless(entry: Entry, error: Exception) -> ResultsError:
     return ResultsError(
-        said(
-            "{test}: its kept result makes no sense: {error}; run it again", test=entry.test, error=str(error)
-        )
+        said("{test}: its saved result is invalid: {error}; run it again", test=entry.test, error=str(error))
     )
 
 
@@ -297,9 +295,7 @@ def check_types(entry: Entry, tolerances: Tolerances, *records: Record) -> None:
         ResultsError: none of the records tells any.
     """
     if tolerances.names_op_types and not any(any(record.table.op_types) for record in records):
-        words = said(
-            "a tolerance rule names op_type, and what was kept of its run tells no types of operators"
-        )
+        words = said("a tolerance rule names op_type, which the saved run does not contain")
         raise ResultsError(said("{test}: {words}: run it again", test=entry.test, words=words))
 
 
@@ -347,8 +343,8 @@ def _off_reference(reference: Mapping[str, Any]) -> tuple[str, ...]:
     if reference["good"] or not reference["failed"]:
         return ()
     words = said(
-        "the run differed from the reference {model} in {failed} tensors, first {first}; "
-        "this is kept, as comparing again needs the tensors",
+        "the run mismatched the reference {model} in {failed} tensors, first {first}; comparing "
+        "again needs the tensors",
         model=reference["model"],
         failed=reference["failed"],
         first=reference["first"],
@@ -360,23 +356,19 @@ def _doubt(entry: Entry, golden: Record | None, terms: Overrides) -> str:
     """Return why matching statistics do not make a test pass; "" where they do."""
     data = entry.data
     if data["incomplete"] is not None:
-        return said("its statistics agree, and its run was not complete: {why}", why=data["incomplete"])
+        return said("its statistics match, but its run was incomplete: {why}", why=data["incomplete"])
     if not data["snapshot"]["has_tensors"] or golden is None:
         return ""
     if terms.changed or golden.digest != data["golden"]["sha256"]:
         return said("its statistics match; the elements compared in the run were not saved")
     if data["status"] not in status.GOOD:
-        return said("its statistics agree; elements of its tensors did not, in the run")
+        return said("its statistics match; elements of its tensors did not in the run")
     return ""
 
 
 def _standing(entry: Entry) -> Rejudged:
     """Return a result that cannot be judged again, as there are no statistics of it."""
-    why = (
-        next(iter(entry.data["refusals"]), "")
-        or entry.data["incomplete"]
-        or said("there are no statistics of it")
-    )
+    why = next(iter(entry.data["refusals"]), "") or entry.data["incomplete"] or said("it has no statistics")
     if entry.data["outcome"] == XFAILED:
         return Rejudged(entry, None, LEFT_OUT, said("it is expected to fail"))
     word = GOOD if entry.status in status.GOOD else BAD if entry.status == status.FAILED else UNJUDGED

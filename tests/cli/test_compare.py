@@ -180,7 +180,7 @@ def test_noise_of_a_step_of_the_format_is_outside_of_some_elements_bounds(verdic
 def test_measures_of_elements_are_columns(run: Run, pair: Run) -> None:
     done = run("compare", *pair(SIGNS, -SIGNS))
     assert done.code == 1
-    assert "elements: max abs 4, " in done.out
+    assert "elements: max abs 4 (" in done.out
     header, row = done.out.splitlines()[2:4]
     assert header.endswith("max abs  max rel  cosine  within  compared in")
     assert row.split()[-5:] == ["4", "2", "-1", "0%", "host"]
@@ -206,7 +206,7 @@ def test_what_is_not_compared_by_value_is_said(run: Run, pair: Run) -> None:
     assert "elements not compared" in done.out
     done = run("compare", *pair(VALUES, VALUES + np.float32(1), layout="FRACTAL_DECONV"))
     assert done.code == 1
-    assert "compared as it lies on the device: no conversion from FRACTAL_DECONV" in done.out
+    assert "compared in the device's layout: no conversion from FRACTAL_DECONV" in done.out
     assert done.out.splitlines()[-1].split()[-1] == "device"
 
 
@@ -424,7 +424,7 @@ def test_values_below_atol_and_small_ones_beside_a_large_one_pass_with_a_note(ru
         (pair(small, -small), "all values are below the absolute tolerance"),
         (
             pair(golden, np.concatenate([golden[:1], golden[:0:-1]])),
-            "most elements are farther off than rtol of themselves",
+            "most elements differ by more than rtol of their own value",
         ),
     ):
         done = run("compare", *sides)
@@ -441,7 +441,7 @@ def test_where_inside_a_tensor_it_differs_is_told(run: Run, tmp_path: Path, dump
     assert done.code == 1
     words = "the last 12 of 512 columns: 0, expected other values (100 % of the difference)"
     assert f"\npattern: {words}\n" in done.out
-    assert "pattern of layer_1:output.0: every element: the sign is flipped (explains all " in done.out
+    assert "pattern of layer_1:output.0: every element: the sign is flipped (100 % " in done.out
     told = json.loads((tmp_path / "found.json").read_text())["verdicts"]
     assert [verdict["pattern"]["kind"] for verdict in told] == ["stuck", "sign"]
 

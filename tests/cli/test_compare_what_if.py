@@ -72,7 +72,7 @@ def test_rules_by_operator_and_producer_decide_of_elements_too(
     rules.write_text(f"rules: [{{layer: far, {item}, producer: {{soc: A*}}}}]\n", "utf-8")
     done = run("compare", *sides, "--tolerances", rules, "--what-if", rules)
     assert done.code == 1
-    assert done.err.count("is left out: nothing tells soc of this run; --producer FACT=VALUE does") == 2
+    assert done.err.count("skipped: soc of this run unknown; give --producer FACT=VALUE") == 2
     assert run("compare", *sides, "--tolerances", rules, "--producer", "soc=A1").code == 0
     done = run("compare", *sides, "--tolerances", rules, "--producer", "soc=B1")
     assert (done.code, done.err) == (1, "")
@@ -89,8 +89,8 @@ def test_rules_of_its_file_that_match_nothing_or_are_left_out_are_named(
     done = run("compare", *sides, "--what-if", misspelt, "--what-if", "exact", "--what-if", other)
     assert done.code == 1
     left, idle = done.err.splitlines()
-    assert left.startswith(f"npudump: --what-if {other}: the rule rtol=0.1 atol=0 layer=far producer.soc=A* ")
-    assert left.endswith("is left out: nothing tells soc of this run; --producer FACT=VALUE does")
+    assert left.startswith(f"npudump: --what-if {other}: rule rtol=0.1 atol=0 layer=far producer.soc=A* ")
+    assert left.endswith("skipped: soc of this run unknown; give --producer FACT=VALUE")
     assert idle.startswith(f"npudump: --what-if {misspelt}: the rule rtol=0.1 atol=0 layer=Cnov@2* ")
     assert idle.endswith("matches no tensor of either side")
     done = run("compare", *sides, "--what-if", misspelt, "--tolerances", misspelt)

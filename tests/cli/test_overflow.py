@@ -152,7 +152,7 @@ def test_it_is_said_where_the_dump_tells_no_model(run: Run, tree: Run) -> None:
     done = run("ls", root, "--json", "-")
     assert (_layers(done), done.json["overflows"][0]["layers_without"]) == (["MatMul single"], ["model"])
     (note,) = [line for line in _table(run("ls", root).out) if line.startswith("note:")]
-    assert "do not tell the model of records (1, first" in note
+    assert "lack the model of records (1, first" in note
     assert str(root / TIME / "0" / REAL.name) in note
 
 
@@ -163,7 +163,7 @@ def test_it_is_said_where_the_dump_tells_neither_device_nor_model(run: Run, tree
         ["MatMul flat"],
         ["device", "model"],
     )
-    assert "do not tell the device and the model" in run("ls", root).out
+    assert "lack the device and the model" in run("ls", root).out
 
 
 def test_a_part_of_a_dump_tells_what_the_directories_above_it_do(run: Run, tree: Run) -> None:

@@ -501,9 +501,7 @@ def test_names_that_nothing_resolves_are_dumped_with_everything_else(
 @pytest.mark.usefixtures("_in_this_memory")
 def test_an_empty_dump_and_a_layer_that_is_missing_fail(mindspore: Project) -> None:
     write_net(mindspore, "pass")
-    run_net(mindspore).stdout.fnmatch_lines(
-        ["npudump: the dump is empty: MindSpore compiled no graph *"]
-    )
+    run_net(mindspore).stdout.fnmatch_lines(["npudump: the dump is empty: MindSpore compiled no graph *"])
     write_net(mindspore, "net(); other()")
     assert run_net(mindspore, "--npudump-update-golden").ret == 0
     write_net(mindspore, "net()")

@@ -216,6 +216,6 @@ def test_an_approved_overflow_covers_nothing_that_ran_without_the_dump(applicati
     application.record()
     application.run(passed=1)
     write_tests(application, (body.replace("pass", "model.run(hot)"),))
-    words = "npudump: not all that ran in the test was under the dump: half.onnx *"
+    words = "npudump: not everything in the test ran under the dump: half.onnx *"
     application.run(failed=1, shows=words)
     application.run("--npudump-update-golden", failed=1)

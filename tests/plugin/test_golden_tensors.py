@@ -329,7 +329,7 @@ def test_a_first_golden_takes_the_tensors_of_its_run_or_of_the_second(
 ) -> None:
     project.marked(arguments)
     result = project.run(KEEP)
-    dumped = "dumped as tensors, to be kept with the golden on an update" in result.stdout.str()
+    dumped = "dumped as tensors, which an update stores with the golden" in result.stdout.str()
     assert dumped == ("dump_data" not in arguments)
     assert accept() == 0
     assert [*tensors_of(project)] == ["head_softmax:output.0" if "auto" in arguments else LAST]

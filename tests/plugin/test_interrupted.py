@@ -212,7 +212,7 @@ def test_signal_to_pytest_in_the_second_run(project: Project, number: signal.Sig
     send(project, number)
     out = process.communicate(timeout=60)[0]
     if number is signal.SIGKILL:
-        assert told(project, killed=True) == "it had not ended when this was written"
+        assert told(project, killed=True) == "it has not ended yet"
     else:
         assert process.returncode == pytest.ExitCode.INTERRUPTED
         words = "ended by Ctrl-C" if number is signal.SIGINT else "ended by SIGTERM"
@@ -289,7 +289,7 @@ def test_model_whose_dump_could_not_be_written_did_run(project: Project) -> None
         shows=[
             "*the dump cannot be written: *File too large*",
             "the test's body did not pass: its dump was not compared",
-            "small.onnx was loaded under the dump, and no execution of it ended well",
+            "small.onnx was loaded under the dump, and no execution of it succeeded",
             "npudump: 0 of 1 tests passed, 1 not compared (emulator); see npudump --explain",
         ],
     )

@@ -36,7 +36,7 @@ NOT_DEFAULT = {
     "golden-tensors": "auto",
 }
 APPROVING = [option for option in OPTIONS if not option.standing]
-REFUSED = "accepting is never a standing setting"
+REFUSED = "every 'pytest' would rewrite the goldens"
 
 
 def other_value(option: Option) -> str:
@@ -198,7 +198,7 @@ def test_argument_file_that_would_approve_is_refused_with_the_reason(
             pytester.makeini("[pytest]\naddopts = @more.txt\n")
         result = pytester.runpytest_subprocess()
         assert result.ret == pytest.ExitCode.USAGE_ERROR
-        where = f"--npudump-update-golden in {place}: accepting is never a standing setting"
+        where = f"--npudump-update-golden in {place}: every 'pytest' would rewrite the goldens"
         assert not read or where in result.stderr.str()
 
 
@@ -308,7 +308,7 @@ def test_an_ini_key_that_has_gone_is_refused_with_what_is_written_now(
 ) -> None:
     name = key.partition(" ")[0]
     pytester.makeini(f"[pytest]\n{key}\n")
-    with pytest.raises(RequestError, match=f"there is no ini key {name} any more: write {told} instead"):
+    with pytest.raises(RequestError, match=f"there is no ini key {name} any more: give {told} instead"):
         settings(pytester)
 
 
@@ -366,6 +366,7 @@ def test_a_choice_that_is_none_is_refused_with_the_near_one(
     [
         ("npudump_fail-on", "did you mean npudump_fail_on?"),
         ("npudump_expects", "did you mean npudump_expect?"),
+        ("npudump_reslts", "did you mean npudump_results?"),
         ("npudump-golden-dir", "did you mean npudump_golden_dir?"),
         ("npudump_qqqqqqqqq", "see pytest --help -v"),
     ],

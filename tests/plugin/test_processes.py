@@ -371,7 +371,7 @@ def test_small(npu_dump, early):
         "--npudump-update-golden",
         "-v",
         passed=2,
-        shows="*note: *not all that ran in the test was under the dump: model 1 was loaded *",
+        shows="*note: *not everything in the test ran under the dump: model 1 was loaded *",
     )
 
 

@@ -281,7 +281,7 @@ def test_what_is_no_rank_or_cannot_be_asked_of_one_is_refused(
     monkeypatch.setenv("RANK", "1")
     result = project.run("--npudump-update-golden=calibrate", "-onpudump_calibration_runs=3")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    words = "*--npudump-update-golden=calibrate measures a test in one process, and this one is rank 1 of 2*"
+    words = "*--npudump-update-golden=calibrate needs one process, and this one is rank 1 of 2*"
     result.stderr.fnmatch_lines([words])
     words = "*this is rank 1 of 2, and all ranks run one test at a time: leave out -n*"
     assert project.run("-n1", shows=words).ret != 0
@@ -297,7 +297,7 @@ def test_devices_of_one_dump_share_a_golden(several: Project, monkeypatch: pytes
     before = several.golden.read_bytes()
     assert "device" not in before.decode().split("tensors:")[1]
     several.run(passed=1)
-    words = "*not calibrated: device 0, device 1 have one golden, and only one of*"
+    words = "*not calibrated: device 0, device 1 share a golden, of which only one*"
     for update in ((), ("--npudump-update-golden",)):
         several.run(
             "--npudump-update-golden=calibrate",

@@ -119,7 +119,7 @@ def test_hypothesis_test_is_refused_at_collection(project: Project) -> None:
             pass
         """
     )
-    project.run(errors=1, shows="*test_small.py::test_small: npu_dump does not go with hypothesis' @given*")
+    project.run(errors=1, shows="*test_small.py::test_small: npu_dump does not work with hypothesis' @given*")
 
 
 def test_what_is_expected_to_fail_is_not_run_again_and_what_is_skipped_not_at_all(project: Project) -> None:

@@ -89,7 +89,7 @@ def test_two_faults_off_the_reference_are_both_named_and_convicted(project: Proj
     failed(project, "-rf").stdout.fnmatch_lines(
         [
             "npudump: left/a:output.0: operator error, *; also right/b:output.0",
-            "            first: left/a:output.0; *",
+            "first:      left/a:output.0; *",
             "sources:    2: left/a:output.0 (at least 3 mismatches downstream), right/b:output.0 (at least *",
             "recomputed: left/a:output.0 differs from *",
             "recomputed: right/b:output.0 differs from *",

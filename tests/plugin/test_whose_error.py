@@ -103,7 +103,7 @@ def test_a_wrong_kernel_is_the_devices_error_whatever_the_format_does(project: P
         [
             "npudump: against the reference reference.onnx: conv:output.0 *",
             "*whose error: rounding does not explain it: conv:output.0: m?? error *, *x that on the CPU *",
-            "*conv:output.0: pattern: channel 3 of 24: multiplied by [23]*",
+            "*conv:output.0: channel 3 of 24: multiplied by [23]*",
         ]
     )
     assert (blames(project)[0]["key"], blames(project)[0]["whose"]) == ("conv:output.0", "device")

@@ -152,7 +152,7 @@ def test_full_file_system_is_the_first_cause(tmp_path: Path, monkeypatch: pytest
     [
         (Activity(), "net.om was loaded under the dump, and ran once"),
         (Activity(executions=3), "net.om was loaded under the dump, and ran 3 times"),
-        (Activity(executions=0), "net.om was loaded under the dump, and no execution of it ended well"),
+        (Activity(executions=0), "net.om was loaded under the dump, and no execution of it succeeded"),
         (Activity(models=(), executions=0), ""),
         (
             Activity(models=(), programs=("./main",), evidence=Evidence(failed=["acl.mdl.execute: 507015"])),
@@ -171,5 +171,5 @@ def test_layers_that_no_model_has_share_the_list_of_those_that_it_has(tmp_path: 
     dump.mkdir()
     text = explain(dump, Activity(models=(path,)), layers=("conv1", "fc", "head/softmx"))
     assert text.count("the model has ") == 1
-    assert "holds nothing: layers= names no operator of the model: conv1, fc (the model has " in text
+    assert "is empty: layers= names no operator of the model: conv1, fc (the model has " in text
     assert "; head/softmx (did you mean head/softmax" in text

@@ -183,7 +183,7 @@ def test_a_golden_that_does_not_say_its_scene_or_mode_is_noted(flow: Flow, lost:
     flow.golden.write_text(approved.replace(lost, ""))
     result = flow.first(flow.case(), HEALTHY)
     assert result.status == status.PASSED
-    assert any(f"the golden does not say which {named} it was recorded with" in n for n in result.notes)
+    assert any(f"the golden does not record its {named}" in n for n in result.notes)
 
 
 def test_what_ran_and_is_not_in_the_dump_fails_a_run_that_looks_whole(flow: Flow) -> None:

@@ -248,7 +248,7 @@ MANY = tuple(f"{TRANSFORMER}_{number}" for number in range(3)) + tuple(f"n{at}" 
             replace(CHANGED, weights=MANY, permuted=dict.fromkeys(MANY, 1)),
             0,
             FIRST_OF_MANY,
-            ": weight channels permuted ",
+            " (axis 1)",
         ),
         (ModelChange(("m.onnx",), operators=MANY, removed=MANY, read="all"), 0, FIRST_OF_MANY, ": removed "),
         (None, 9, f"{FIRST_OF_MANY}:output.0: possible kernel error,", ""),
@@ -474,8 +474,7 @@ def test_worst_element_and_special_values_are_told_with_their_places(
     test = failed(1, escalation=Escalation(findings(2), ("a",)))
     text = " ".join(" ".join(text_of(test)).split())
     assert (
-        "elements: net/layer_0:output.0: 2 of 64 out of tolerance of the golden tensor; worst at [3]"
-        in text
+        "elements: net/layer_0:output.0: 2 of 64 out of tolerance of the golden tensor; worst at [3]" in text
     )
     assert "NaN or Inf differ: golden has 0 NaN" in text
     full = "\n".join(full_lines(test))

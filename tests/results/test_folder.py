@@ -108,7 +108,7 @@ def test_the_end_of_a_session_leaves_no_lock(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "why"), [("x\n", "line 1: not JSON"), ("", "holds no test"), ("{", "ends within a line")]
+    ("content", "why"), [("x\n", "line 1: not JSON"), ("", "has no tests"), ("{", "ends within a line")]
 )
 def test_results_of_which_none_can_be_read_say_why(tmp_path: Path, content: str, why: str) -> None:
     tmp_path.joinpath("results.jsonl").write_text(content, "utf-8")

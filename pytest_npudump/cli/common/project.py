@@ -151,7 +151,7 @@ def golden_files(paths: Sequence[Path]) -> list[Path]:
         files = files_below(path) if path.is_dir() else [path]
         if not files:
             raise RequestError(
-                _("{path}: holds no golden file: name the folder of the goldens").format(path=path)
+                _("{path} has no golden file: name the folder of the goldens").format(path=path)
             )
         found += files
     return found

@@ -76,7 +76,7 @@ def read_source(
         _place(problem, path, given)
     if not (dump.records or dump.problems or (overflow and (dump.notes or dump.overflow))):
         raise DumpError(
-            _("{path} holds no tensors").format(path=given) + "".join(f"; {note}" for note in dump.notes)
+            _("{path} has no tensors").format(path=given) + "".join(f"; {note}" for note in dump.notes)
         )
     return dump
 

@@ -75,7 +75,7 @@ def for_told_run(tolerances: Tolerances, facts: Mapping[str, str], given: str = 
         facts: what is known of the run's producer.
         given: the option that gave the tolerances, with its value, as it is put before what stderr says.
     """
-    words = _("the rule {rule} is left out: nothing tells {facts} of this run; --producer FACT=VALUE does")
+    words = _("rule {rule} skipped: {facts} of this run unknown; give --producer FACT=VALUE")
     for rule, untold in undecided(tolerances.rules, facts):
         told = words.format(rule=rule.describe(), facts=", ".join(untold))
         to_stderr(f"npudump: {given}: {told}" if given else f"npudump: {told}")

@@ -62,7 +62,7 @@ def _lines(golden: Record, measured: Calibrated | None, limit: int | None) -> It
     facts = ", ".join(f"{name} {value}" for name, value in golden.producer.items())
     yield _("test:        {test}").format(test=golden.test)
     yield _("producer:    {facts}").format(facts=facts)
-    day = in_words(golden.extra.get(RECORDED)) or _("it does not say when")
+    day = in_words(golden.extra.get(RECORDED)) or _("date unknown")
     yield _("recorded:    {day}").format(day=day)
     yield from _changes(golden)
     yield _("tensors:     {count}").format(count=len(golden.table))
@@ -105,8 +105,8 @@ def _noise_lines(golden: Record, measured: Calibrated, limit: int) -> Iterator[s
         ).format(source=measured.source)
     elif listed:
         yield _(
-            "measured bounds that are wider than those of the preset {preset} ({source}), in % of each "
-            "statistic's scale, widest first; in parentheses the preset's, where that holds:"
+            "measured tolerances wider than the preset {preset}'s ({source}), in % of each "
+            "statistic's scale, widest first; in parentheses the preset's where it applies:"
         ).format(preset=tolerances.preset, source=measured.source)
     if listed:
         rows = [_noise_row(tolerances, measured, key, dtypes[key], held[key]) for key in listed]
@@ -309,8 +309,8 @@ def _chosen(arguments: argparse.Namespace, golden: Record) -> Tolerances:
     if typed is not None and not arguments.results:
         raise RequestError(
             _(
-                "tolerance rule {rule} names operators, whose types a golden does not tell: name a session's "
-                "results, which do, with --results"
+                "tolerance rule {rule} names operator types, which a golden does not contain: give a "
+                "session's results with --results"
             ).format(rule=typed.describe())
         )
     for rule in tolerances.unmatched(golden.table):

@@ -31,7 +31,7 @@ from pytest_npudump.cli.compare_report import verdict_table
 from pytest_npudump.compare.stats.tables import describe_not_finite
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.language import mark
-from pytest_npudump.language.text import first_of, terminal_columns
+from pytest_npudump.language.text import HANG, first_of, terminal_columns
 from pytest_npudump.language.translation import gettext as _, spoken
 from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.origins import mismatches, source_lines
@@ -107,7 +107,7 @@ def _chosen(pending: Sequence[Pending], names: Sequence[str], tests: Collection[
                 raise ResultsError(_("{name}: no run is pending review").format(name=name))
             known = first_of(sorted((one.entry.test for one in pending), key=partial(_unlike, name)))
             raise ResultsError(
-                _("{name} names no run pending review; these are: {known}").format(name=name, known=known)
+                _("{name} matches no pending run; pending: {known}").format(name=name, known=known)
             )
     return tuple(one for one in pending if one.entry.test in chosen)
 
@@ -289,9 +289,8 @@ def refuse_in_ci(arguments: argparse.Namespace) -> None:
     if variable:
         raise RequestError(
             _(
-                "accept is refused because the variable {variable} is set: a gate must not accept what it "
-                "checks; accept on a machine of your own, with --results, or on purpose with "
-                "--allow-in-ci"
+                "accept is refused as the variable {variable} is set: a gate must not accept what it "
+                "checks; accept on your own machine, with --results, or on purpose with --allow-in-ci"
             ).format(variable=variable)
         )
 
@@ -400,7 +399,7 @@ def _review(waiting: WaitingRuns, reason: str, decided: list[tuple[str, str, str
             word, layers = (standing, ()) if standing else _answer(pending, len(waiting.chosen) - number + 1)
             standing = word if word in _FOR_ALL else ""
             if asks and word in {"a", "A", "l"}:
-                question, asks = _("reason, kept in the goldens (empty for none): "), False
+                question, asks = _("reason, stored in the goldens (empty for none): "), False
                 reason = _line(question, "").strip()
             try:
                 decision = _carry_out(word, waiting, pending, layers, reason, asked=asked)
@@ -461,16 +460,21 @@ def _has_keys() -> bool:
 
 def _why(pending: Pending) -> Iterator[str]:
     """Yield the cause that the run found, then all that differs."""
-    told = None if pending.judged.of_another_golden else pending.entry.data.get("failure")
-    failure, result = told or {}, pending.judged.result  # earlier results lack it
-    judged = "" if result is None or result.good else headline(result).removeprefix("npudump: ")
     names = LayerNames.of(pending.comparison, screen())
     rows = [*difference(pending, names)]  # which give names their room
-    for line in filter(None, (failure.get("headline") or judged, *failure.get("why", ()))):
+    for line in _causes(pending):
         yield from names.lines(spoken(line))
     yield from rows
     if details := pending.entry.data["details"]:
-        yield "  " + _("report: {path}").format(path=shown(Path(str(details))))
+        yield "  " + _("report:     {text}").format(text=shown(Path(str(details))))
+
+
+def _causes(pending: Pending) -> list[str]:
+    """Return the cause of a failure as the run found it, then what else it found; nothing where it passed."""
+    told = None if pending.judged.of_another_golden else pending.entry.data.get("failure")
+    failure, result = told or {}, pending.judged.result  # earlier results lack it
+    judged = "" if result is None or result.good else headline(result).removeprefix("npudump: ")
+    return [*filter(None, (failure.get("headline") or judged, *failure.get("why", ())))]
 
 
 def _agrees(question: str) -> bool:
@@ -506,8 +510,12 @@ def _key(question: str) -> str:
 
 
 def _shown(pending: Pending, number: int, count: int) -> Iterator[str]:
-    run, *lines = difference(pending, LayerNames.of(pending.comparison, terminal_columns()))
+    names = LayerNames.of(pending.comparison, terminal_columns())
+    run, *lines = difference(pending, names)
     yield _("{number} of {count}: {run}").format(number=number, count=count, run=run)
-    yield from lines[:_LINES]
-    if len(lines) > _LINES:
-        yield "  " + _("... and {left} more lines (w shows all)").format(left=len(lines) - _LINES)
+    for cause in _causes(pending)[:1]:
+        yield from (f"  {line}" for line in names.lines(spoken(cause), 2))
+    most = _LINES - any(line.startswith(HANG) for line in lines[_LINES : _LINES + 1])  # a name alone
+    yield from lines[:most]
+    if len(lines) > most:
+        yield "  " + _("... and {left} more lines (w shows all)").format(left=len(lines) - most)

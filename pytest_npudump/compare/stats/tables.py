@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 
 _LOST = said("the golden has a value, the dump has none")
-_UNAPPROVED = said("the golden has no value to compare with: accept anew")
+_UNAPPROVED = said("the golden has no value to compare with: accept again")
 _EQUAL = said("exact match required")
 
 
@@ -301,12 +301,12 @@ def _failing(
 
 
 _BARE = said("no statistic on both sides, so that only dtype and shape were compared")
-_ODD = said("NaN or Inf in the golden's max, min or avg, which then say little of all other elements")
+_ODD = said("NaN or Inf in the golden's max, min or avg, which hides changes of other elements")
 _HIDDEN = said(
     "max and min not compared: CANN prints NaN for both where the first element is NaN, "
     "and the other side was computed from the tensors"
 )
-_DIGEST = said("hashes differ, so that not all bits are equal, while the statistics agree within tolerance")
+_DIGEST = said("hashes differ, statistics are within tolerance")
 BELOW_ATOL = said("all values are below the absolute tolerance, so that any others of that size would pass")
 ATOL_ADVICE = said("; give these layers a rule with a smaller atol")
 _ODD_ADVICE = said(

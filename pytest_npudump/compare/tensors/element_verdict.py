@@ -60,8 +60,7 @@ BYTES = "bytes"
 _EQUAL = said("exact match required")
 _MOST = 0.5
 _LOOSE = said(
-    "most elements are farther off than rtol of themselves, and pass beside a few large "
-    "ones, whose size is the scale"
+    "most elements differ by more than rtol of their own value, and pass as a few large ones set the scale"
 )
 
 

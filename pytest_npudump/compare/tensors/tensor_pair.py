@@ -215,7 +215,7 @@ def _open(pair: Pair) -> _Open | PairElements:
     except LayoutError as error:
         values = _array(golden), _array(actual)
         found = replace(
-            found, layout="device", note=said("compared as it lies on the device: {error}", error=str(error))
+            found, layout="device", note=said("compared in the device's layout: {error}", error=str(error))
         )
     if layout != pair.layout:
         pair = replace(pair, layout=layout)

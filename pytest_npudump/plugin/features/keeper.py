@@ -241,10 +241,10 @@ class Keeper:
             return ""
         error, *_ = self.unkept.values()
         if not self.kept_tests(reporter):
-            return said("results are not kept: {error}", error=str(error))
+            return said("results are not saved: {error}", error=str(error))
         count, total = len(self.unkept), len({*reporter.tests, *self.unkept})
         return said(
-            "the results of {count} of {total} tests are not kept: {error}",
+            "the results of {count} of {total} tests are not saved: {error}",
             count=count,
             total=total,
             error=str(error),

@@ -33,8 +33,8 @@ def feature(config: pytest.Config, settings: Settings) -> Ranks | None:
     if settings.calibrate:
         raise ConfigError(
             said(
-                "--npudump-update-golden=calibrate measures a test in one process, and this one is {rank}: "
-                "calibrate with one rank, or give the layers a rule of their own",
+                "--npudump-update-golden=calibrate needs one process, and this one is {rank}: calibrate "
+                "with one rank, or give the layers a rule",
                 rank=rank,
             )
         )

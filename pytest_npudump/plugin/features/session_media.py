@@ -39,7 +39,7 @@ def feature(config: pytest.Config, settings: Settings) -> SessionMedia | None:
         if not settings.output and config.pluginmanager.is_blocked("cacheprovider"):
             raise RequestError(
                 said(
-                    "{flag} has no place without pytest's cache: give --npudump-output",
+                    "{flag} needs pytest's cache or --npudump-output",
                     flag=medium.option.flag,
                 )
             )
@@ -94,7 +94,7 @@ def _view(reporter: Reporter) -> tuple[SessionView, str]:
     if not reporter.tests:
         return SessionView((), (_("No marked test ran in this session."), *problems)), ""
     if unkept or not has_place(config, reporter.settings):
-        told = unkept or _("Results of this session were not kept.")
-        return SessionView((), (told,)), unkept or _("results are not kept")
+        told = unkept or _("Results of this session were not saved.")
+        return SessionView((), (told,)), unkept or _("results are not saved")
     folder = ResultsFolder(results_path(config, reporter.settings))
     return view_of_tests(folder, kept, Overrides(config.rootpath), problems), ""

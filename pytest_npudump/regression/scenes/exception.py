@@ -47,8 +47,8 @@ def judge(case: Case, attempt: Attempt) -> Result:
     activity = case.runtime.activity
     if outcome.good and activity.evidence.failed:
         problem = said(
-            "{failed}, an error of the device, and yet no exception dump was left; look into the "
-            "CANN log for [Dump][Exception], and whether the disk is full",
+            "{failed}, but no exception dump was left: look for [Dump][Exception] in the CANN log, "
+            "and whether the disk is full",
             failed=" and ".join(activity.evidence.failed),
         )
         return replace(outcome, status=status.FAILED, problems=(problem,))

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 _IDLE = said(
-    "no module was called while it was watched for the golden: have a fixture of the test return the model, "
-    "call npu_dump.modules(model) before the model, or hold captures with golden=False against each other by "
-    "npu_dump.same() or ratio()"
+    "no module was called while it was watched for the golden: have a fixture of the test "
+    "return the model, call npu_dump.modules(model) before the model, or compare captures "
+    "(golden=False) by npu_dump.same() or ratio()"
 )
 
 

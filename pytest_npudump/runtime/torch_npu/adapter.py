@@ -276,11 +276,11 @@ _UNSEEN = said(
     "not seen here: run one of them in the test's thread, or test with scene='op'"
 )
 _RELEASED = said(
-    "the test took npu_dump.config_path or torchair_config(), so it has to switch the "
-    "dump on itself: compile its model with that configuration, or call init_dump() and "
-    "set_dump(path) of torch_npu.npu.utils, which raise where torch_npu.npu.set_dump "
-    "says nothing. TorchAir reads dump_config_path only with the first graph of a "
-    "process: give such tests isolation='process'"
+    "the test took npu_dump.config_path or torchair_config(), so it has to switch the dump "
+    "on itself: compile its model with that configuration, or call init_dump() and "
+    "set_dump(path) of torch_npu.npu.utils, which raise errors that torch_npu.npu.set_dump "
+    "hides. TorchAir reads dump_config_path only with the first graph of a process: give "
+    "such tests isolation='process'"
 )
 
 

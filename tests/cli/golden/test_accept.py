@@ -199,11 +199,11 @@ REFUSALS: list[tuple[dict[str, Any], Callable[[Repository], object] | None, str]
     (
         {"incomplete": "its teardown did not pass"},
         None,
-        "its run was not complete: its teardown did not pass",
+        "its run was incomplete: its teardown did not pass",
     ),
     (RANKS, None, "several ranks"),
-    ({"runtime": "emulator"}, None, "the run is the emulator's, and the golden a device's"),
-    ({"record": None, "snapshot": None}, None, "there are no statistics of it"),
+    ({"runtime": "emulator"}, None, "the run is from the emulator, the golden from a device"),
+    ({"record": None, "snapshot": None}, None, "it has no statistics"),
     ({}, lambda r: r.approve("test_one", {**BEFORE, "conv": 8.0}), "has changed since the run"),
     ({}, lambda r: r.golden("test_one").unlink(), "has changed since the run"),
     ({}, lambda r: (r.path / "test_a.py").write_text("# another\n"), "test_a.py has changed since the run"),
@@ -264,7 +264,7 @@ def test_a_gate_does_not_accept(
         monkeypatch.setenv(variable, "true")
         for command in ("accept", "review"):
             done = golden_command(command)
-            assert (done.code, f"because the variable {variable} is set" in done.err) == (2, True)
+            assert (done.code, f"as the variable {variable} is set" in done.err) == (2, True)
         monkeypatch.delenv(variable)
     monkeypatch.setenv("CI", "true")
     assert waiting.values("test_one") == BEFORE

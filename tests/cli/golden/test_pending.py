@@ -101,7 +101,7 @@ def test_tests_are_named_by_file_glob_or_id(waiting: Repository, golden_command:
 def test_a_name_of_no_waiting_run_is_an_error(waiting: Repository, golden_command: Verb) -> None:
     for verb in ("diff", "accept", "reject"):
         done = golden_command(verb, "test_a.py::test_good")
-        assert (done.code, "names no run pending review" in done.err) == (2, True)
+        assert (done.code, "matches no pending run" in done.err) == (2, True)
     assert waiting.values("test_good") == GOLDEN
     near = golden_command("diff", "test_smal*x").err.partition("these are: ")[2]
     assert near.startswith("test_a.py::test_small, ")
@@ -120,7 +120,7 @@ def test_a_test_that_was_run_is_meant_alone_though_its_id_is_a_glob_of_another(
     assert [one["test"] for one in asked] == ["test_a.py::test_n[1]"]
     for verb in ("diff", "accept", "reject"):
         done = golden_command(verb, "test_a.py::test_n[2]")  # it passed, and test_n2 is another one
-        assert (done.code, "names no run pending review" in done.err) == (2, True)
+        assert (done.code, "matches no pending run" in done.err) == (2, True)
     assert golden_command("reject", "test_a.py::test_n[1]").code == 0
     assert decided(repository) == {"test_n[1]": "rejected"}
     repository.keep("test_n[1]", {"conv": 2.0, "fc": 3.0})

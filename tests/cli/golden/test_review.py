@@ -78,7 +78,8 @@ def test_what_is_asked_about_is_shown_before_it(waiting: Repository, review: Run
     done = review("S", words=("test_a.py::test_b",))
     lines = done.out.splitlines()
     assert lines[1].startswith("1 of 1: test_a.py::test_b (")
-    assert "mismatches: 2 of 2 tensors" in lines[2]
+    assert lines[2].startswith("  conv:output.0 avg ")  # the cause
+    assert "mismatches: 2 of 2 tensors" in lines[3]
     assert waiting.decisions()["test_b"] is None
 
 

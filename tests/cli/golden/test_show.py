@@ -48,7 +48,7 @@ def test_a_golden_of_an_earlier_version_says_that_nothing_is_known(
     assert done.out.splitlines() == [
         "test:        test_a.py::test_a",
         "producer:    runtime acl, soc Ascend910B3",
-        "recorded:    it does not say when",
+        "recorded:    date unknown",
         "tensors:     3",
         "repeats:     unknown: recorded from one run",
         "calibration: none",
@@ -89,7 +89,7 @@ def test_noise_within_the_preset_s_bounds_is_no_bound(run: Run, golden: Callable
     cells = {"conv": "1e-6,-,2.6e-9,-", "relu": "2e-5,-,-,2e-3", "fc": "3e-8,-,2.6e-9,-"}
     path = golden(CALIBRATED, cells)
     out = run("golden", "show", path, "--noise").out.splitlines()
-    assert out[6].startswith("measured bounds that are wider than those of the preset same (calibrated: 20")
+    assert out[6].startswith("measured tolerances wider than the preset same's (calibrated: 20")
     assert out[8].split() == ["relu:output.0", "float16", "yes", "(0.1)", "(0.1)", "(0.1)", "1.4", "-"]
     assert out[9:] == ["for 2 of 3 tensors with noise the tolerances of the preset same are wide enough"]
     none = run("golden", "show", golden(CALIBRATED, {**cells, "relu": "-"}), "--noise").out.splitlines()

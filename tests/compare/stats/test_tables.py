@@ -317,7 +317,7 @@ def test_a_golden_without_a_value_the_dump_has_fails(
     golden = make_table((KEY, "float32", (2,), GOOD | dict.fromkeys(lacking)), whole)
     comparison = compare_tables(golden, make_table((KEY, "float32", (2,), GOOD), whole), Tolerances())
     (verdict,) = comparison.failing
-    rule = "the golden has no value to compare with: accept anew"
+    rule = "the golden has no value to compare with: accept again"
     assert [(r.statistic, r.golden, r.actual, r.allowed, r.rule) for r in verdict.reasons] == [
         (name, None, GOOD[name], None, rule) for name in lacking
     ]
@@ -362,7 +362,7 @@ def test_a_nan_that_takes_every_statistic_leaves_the_tensor_unjudged(
     assert (comparison.ok, comparison.passed, comparison.unjudged) == (True, 3, 2)
     (note,) = comparison.notes
     assert note == (
-        "NaN or Inf in the golden's max, min or avg, which then say little of all other elements: 2 of 3 "
+        "NaN or Inf in the golden's max, min or avg, which hides changes of other elements: 2 of 3 "
         "tensors (first: b:output.0); compare these tensors element by element, with "
         'acl_json={"dump_data": "tensor"} and golden_tensors'
     )

@@ -235,14 +235,14 @@ def test_a_folder_that_cannot_be_written_is_told_once_and_fails_nothing(project:
     (project.path / "results").write_text("a file", "utf-8")
     for options in (["--npudump-update-golden"], []):
         result = project.run(KEEP, *options, passed=4)
-        [told] = [line for line in result.outlines if "results are not kept: " in line]
+        [told] = [line for line in result.outlines if "results are not saved: " in line]
         assert "File exists" in told
     ini = project.path / "tox.ini"
     ini.write_text("[pytest]\ncache_dir = cache\n")
     (project.path / "cache").mkdir()
     (project.path / "cache/d").write_text("a file", "utf-8")
     result = project.run(passed=4)
-    assert len([line for line in result.outlines if "npudump: results are not kept: " in line]) == 1
+    assert len([line for line in result.outlines if "npudump: results are not saved: " in line]) == 1
 
 
 def test_a_full_disk_is_told_once_and_loses_no_golden(
@@ -258,13 +258,13 @@ def test_a_full_disk_is_told_once_and_loses_no_golden(
         write(self, name, content)
 
     monkeypatch.setattr(folder.ResultsFolder, "_write_record", write_unless_full)
-    words = "npudump: results are not kept: *No space left on device"
+    words = "npudump: results are not saved: *No space left on device"
     project.run(KEEP, "--npudump-update-golden", passed=4, shows=words)
     assert len([*project.path.rglob("golden/**/*.yaml")]) == 4
     project.model(change=0.01)
     full[0] = "[b]"
     shows = [
-        "npudump: the results of 1 of 4 tests are not kept: *No space left on device",
+        "npudump: the results of 1 of 4 tests are not saved: *No space left on device",
         "npudump: report: *index.html",
         "npudump: 3 runs pending review: *",
     ]
@@ -312,7 +312,7 @@ def test_results_of_another_version_stay_and_nothing_is_kept_without_a_place(pro
     kept = project.path / "results/results.jsonl"
     kept.parent.mkdir()
     kept.write_text('{"version":2,"kind":"test"}\n', "utf-8")
-    project.run(KEEP, passed=1, shows="npudump: results are not kept: *of version 2*remove the folder*")
+    project.run(KEEP, passed=1, shows="npudump: results are not saved: *of version 2*remove the folder*")
     assert kept.read_text("utf-8") == '{"version":2,"kind":"test"}\n'
 
 
@@ -416,7 +416,7 @@ def test_what_a_reference_said_stands(project: Project, capsys: pytest.CaptureFi
     project.marked("reference='fixed.onnx'")
     project.run(KEEP)
     assert re.search(
-        r"npudump: the run differed from the reference .* in \d+ tensors, first \S+; this is kept",
+        r"npudump: the run mismatched the reference .* in \d+ tensors, first \S+; comparing again",
         text(capsys),
     )
     project.recorded()

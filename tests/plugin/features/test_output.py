@@ -126,7 +126,7 @@ def test_log_of_a_failed_session_is_copied_and_trouble_fails_nothing(
     regressed.run("--npudump-output=good", passed=1)
     assert not (regressed.path / "good" / "log").exists()
     regressed.path.joinpath("file").write_text("a file")
-    words = ["npudump: results are not kept: *", "npudump: *file: session.json cannot be written: *"]
+    words = ["npudump: results are not saved: *", "npudump: *file: session.json cannot be written: *"]
     assert regressed.run("--npudump-output=file", passed=0, errors=1, shows=words[:1]).ret == 1
 
 
@@ -134,9 +134,7 @@ def test_a_page_has_no_place_without_a_cache(regressed: Any) -> None:
     regressed.pytester.makeini("[pytest]\n")
     result = regressed.run("-p", "no:cacheprovider", "--npudump-report")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        ["*--npudump-report has no place without pytest's cache: give --npudump-output"]
-    )
+    result.stderr.fnmatch_lines(["*--npudump-report needs pytest's cache or --npudump-output"])
     regressed.run(
         "--npudump-report", failed=1, shows="npudump: report: *.pytest_cache/d/npudump/report/index.html"
     )
