@@ -422,7 +422,7 @@ def implied(golden: Record, run: Record) -> Correspondence | None:
 
 def with_names(golden: Record, renamed: Mapping[str, str]) -> Record:
     """Return a golden under other names of layers, given by its own."""
-    return _applied(_with_names(golden, renamed), _joined_rows(golden, renamed, {}))
+    return _applied(_with_names(golden, renamed), _joined_rows(golden, renamed, {}))[0]
 
 
 def renamed_layers(golden: Record, run: Record, edges: tuple[Edges, Edges]) -> dict[str, str]:

@@ -196,8 +196,8 @@ class NpuDump:
     ) -> tuple[ModuleRatio, ...]:
         """Separate errors of a device from those of its type: the three-tensor ratio, module by module.
 
-        Each is a capture with ``tensors=True``, or a path, relative to the test file's folder, of a dump, a kept
-        run, or a golden with tensors.
+        Each is a capture with ``tensors=True``, or a path, relative to the test file's folder, of a dump, a
+        kept run, or a golden with tensors.
 
         Args:
             device: what is judged.

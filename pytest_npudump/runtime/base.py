@@ -78,7 +78,7 @@ class Evidence:
     inside: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     others: list[Started] = field(default_factory=list)
     answered: set[int] = field(default_factory=set)
-    parameters: dict[str, Callable[[], str]] = field(default_factory=dict)
+    parameters: dict[str, Callable[[str], str]] = field(default_factory=dict)
 
     @property
     def gaps(self) -> tuple[str, ...]:

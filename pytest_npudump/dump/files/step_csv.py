@@ -176,12 +176,14 @@ def _header(titles: tuple[str, ...]) -> _Header:
         raise ValueError(
             f"the header lacks the columns {', '.join(missing)}" if missing else "a column stands twice"
         )
+    digits, projections = (
+        titles.index(title) if titles[-len(own) :] == (*own,) and title in own else -1
+        for title in (_DIGITS, _PROJECTIONS)
+    )
     return _Header(
         {name: at for at, name in enumerate(names) if name not in {None, IGNORED}},
-        *(
-            titles.index(title) if titles[-len(own) :] == (*own,) and title in own else -1
-            for title in (_DIGITS, _PROJECTIONS)
-        ),
+        digits,
+        projections,
         "Input/Output" in titles,
         unread([title for title in titles if title not in own]),
     )
