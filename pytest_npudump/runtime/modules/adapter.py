@@ -114,7 +114,8 @@ def tell(capture: Capture | worker.Answer, runtime: Runtime) -> None:
     evidence.answered.update(capture.processes)
     model, fed = getattr(capture, "model", None), getattr(capture, "fed", None)
     if model is not None and capture.steps:
-        key = capture.path.parent.name
+        path: Path | None = getattr(capture, "path", None)  # an engine's are many
+        key = capture.name if path is None else path.parent.name
         evidence.parameters[key] = partial(parameter_lines, capture.name, model, fed)
     if isinstance(runtime, ModulesRuntime):
         runtime.facts = capture.facts
