@@ -129,7 +129,9 @@ def ratios(
         lost = [key for key in others[0] if key in others[1] and key not in of_device]
         if lost:
             first = others[0][lost[0]][0]
-            raise RequestError(f"{len(lost)} tensors of both references the device has not; first: {first}")
+            raise RequestError(
+                f"tensors of both references that the device lacks: {len(lost)}; first: {first}"
+            )
         steps = [1 + max((one.step for one, *_ in some.values()), default=0) for some in (of_device, *others)]
         if steps[0] > min(steps):
             raise RequestError(f"the device has {steps[0]} executions, and a reference {min(steps)}")

@@ -196,8 +196,8 @@ class NpuDump:
     ) -> tuple[ModuleRatio, ...]:
         """Separate errors of a device from those of its type: the three-tensor ratio, module by module.
 
-        Each is a capture with ``tensors=True``, or a path, relative to the test file's folder, of a dump, a
-        kept run, or a golden with tensors.
+        Each is a capture with ``tensors=True``, or the path of a dump, a kept run, or a golden with tensors,
+        relative to the test file's folder.
 
         Args:
             device: what is judged.

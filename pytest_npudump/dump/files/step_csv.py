@@ -168,7 +168,8 @@ def _read(header: _Header, rows: Sequence[list[str]], first: int) -> tuple[FileC
 
 @lru_cache(maxsize=64)
 def _header(titles: tuple[str, ...]) -> _Header:
-    own = [title for title in titles if title in {_DIGITS, _PROJECTIONS}]
+    ours = (_DIGITS, _PROJECTIONS), (_DIGITS,)
+    own = next((one for one in ours if titles[-len(one) :] == one), ())
     names = [column(title) for title in titles if title not in own]
     missing = [name for name in _REQUIRED if name not in names]
     known = [name for name in names if name not in {None, IGNORED}]
@@ -176,14 +177,10 @@ def _header(titles: tuple[str, ...]) -> _Header:
         raise ValueError(
             f"the header lacks the columns {', '.join(missing)}" if missing else "a column stands twice"
         )
-    digits, projections = (
-        titles.index(title) if titles[-len(own) :] == (*own,) and title in own else -1
-        for title in (_DIGITS, _PROJECTIONS)
-    )
     return _Header(
         {name: at for at, name in enumerate(names) if name not in {None, IGNORED}},
-        digits,
-        projections,
+        titles.index(_DIGITS) if _DIGITS in own else -1,
+        titles.index(_PROJECTIONS) if _PROJECTIONS in own else -1,
         "Input/Output" in titles,
         unread([title for title in titles if title not in own]),
     )
