@@ -187,8 +187,13 @@ def isolated_lines(
 
 
 def _judged(isolated: Sequence[JudgedOperator], verdict: str) -> list[JudgedOperator]:
-    """Return the operators with a verdict: of several executions, which are alike, the first."""
-    found = (one for one in isolated if one.alone.verdict == verdict)
+    """Return the operators with a verdict: of several executions, which are alike, the first.
+
+    What may have another explanation comes behind what has none.
+    """
+    found = sorted(
+        (one for one in isolated if one.alone.verdict == verdict), key=lambda one: one.certainty == POSSIBLE
+    )
     return [one for one, _count in by_operator(found, lambda one: one.key)]
 
 
@@ -295,11 +300,13 @@ def conviction(isolated: Sequence[JudgedOperator], most: int = 2) -> str:
     """
     if not (convicted := _judged(isolated, CONVICTED)):
         return ""
-    first, *others = convicted
+    first, *others = (
+        one for one in convicted if (one.certainty == POSSIBLE) == (convicted[0].certainty == POSSIBLE)
+    )
     kind = _("kernel error") if first.own or first.call else _("operator error")
     if first.own and first.converted and not first.call:
         kind = _("kernel or conversion error")
-    if first.inputs == FED:
+    if any(one.inputs == FED for one in (first, *others)):
         kind = _("{kind} or overwritten tensor").format(kind=kind)
     if first.certainty == POSSIBLE:
         kind = _("possible {kind}").format(kind=kind)

@@ -73,8 +73,8 @@ def origin_lines(
     traced: bool = True,
     unlike: str = "",
     models: ModelChange | None = None,
-) -> list[str]:
-    """Describe the first mismatch, and the sources of all that follow.
+) -> tuple[list[str], int]:
+    """Describe the first mismatch, and the sources of all that follow; and the last line of a short text.
 
     Args:
         sources: None where nothing is known of what feeds what differs.
@@ -93,10 +93,10 @@ def origin_lines(
     operators = [source for source, _count in by_operator(alone, lambda source: source.key)]
     gone = first.key.name_text in {source.altered for source in operators}
     if sources is not None and ([source.key for source in operators] == [first.key] or gone):
-        return source_lines(sources, brief=brief, reason=reason, traced=traced, models=models)
+        return source_lines(sources, brief=brief, reason=reason, traced=traced, models=models), 0
     lines = [_("first:      {key}; {reason}").format(key=first.key, reason=reason)]
     if sources is not None:
-        return lines + source_lines(sources, brief=brief, traced=traced, models=models)
+        return lines + source_lines(sources, brief=brief, traced=traced, models=models), 1
     if comparison.count(FAIL) and comparison.compared >= _SEVERAL:
         lines.append(
             _(
@@ -104,7 +104,7 @@ def origin_lines(
                 'acl_json={"dump_mode": "all"} in the marker'
             )
         )
-    return lines
+    return lines, 0
 
 
 def _counted_once(sources: Sources, comparison: Comparison) -> Sources:
@@ -135,7 +135,13 @@ def source_lines(
     if sources is None:
         return []
     limit = _SHOWN if brief else None
-    alone = by_operator(sources.independent, lambda source: source.key)
+    most = dict[TensorKey, int]()
+    for source in sources.independent:
+        most[_operator(source.key)] = max(most.get(_operator(source.key), 0), source.explains)
+    alone = [
+        (replace(source, explains=most[_operator(source.key)]), count)
+        for source, count in by_operator(sources.independent, lambda source: source.key)
+    ]
     reached = [source for source in sources.found if source.behind is not None]
     if len(alone) == 1:
         words = _downstream(*alone[0], sources.failing, reason, models)
@@ -160,11 +166,17 @@ def source_lines(
 
 
 def by_operator(found: Iterable[T], key: Callable[[T], TensorKey]) -> list[tuple[T, int]]:
-    """Return the first of what was found of each tensor of a model, and in how many executions it was."""
+    """Return the first of what was found of each operator, and in how many executions it was."""
     groups: dict[TensorKey, list[T]] = {}
     for one in found:
-        groups.setdefault(replace(key(one).sanitised, step=0, turn=0, load=0), []).append(one)
-    return [(group[0], len(group)) for group in groups.values()]
+        groups.setdefault(_operator(key(one)), []).append(one)
+    return [
+        (group[0], len({replace(key(one).sanitised, slot=0) for one in group})) for group in groups.values()
+    ]
+
+
+def _operator(key: TensorKey) -> TensorKey:
+    return replace(key.sanitised, slot=0, step=0, turn=0, load=0)
 
 
 def _downstream(

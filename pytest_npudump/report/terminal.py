@@ -131,7 +131,8 @@ def _known(result: Result, *, brief: bool = False) -> tuple[str, str]:
 
 def _convicted(result: Result) -> list[JudgedOperator]:
     isolated = result.escalation.isolated if result.escalation is not None else ()
-    return [one for one in isolated if one.alone.verdict == CONVICTED]
+    found = (one for one in isolated if one.alone.verdict == CONVICTED)
+    return sorted(found, key=lambda one: one.certainty == POSSIBLE)  # what is certain first
 
 
 def named(result: Result) -> list[str]:
@@ -352,7 +353,7 @@ def _comparison_lines(
     failing = once(comparison)
     cause, _changed = _known(result)
     traced = not (brief and (cause or where_it_begins(result)))
-    first, *others = origin_lines(
+    told, last = origin_lines(
         result.sources,
         comparison,
         brief=brief,
@@ -360,12 +361,13 @@ def _comparison_lines(
         unlike=one_sided(result),
         models=result.models,
     )
-    others += model_line(result, brief=brief, cause=bool(cause), untold=untold)
+    others = model_line(result, brief=brief, cause=bool(cause), untold=untold)
     others += [] if brief else first_change(result)
     golden = _("golden:     {golden}; {mismatches}").format(
         golden=shown(result.golden, result.origin.here), mismatches=mismatches(comparison)
     )
-    lines = [(BOTH, first), *((WHOLE, line) for line in others), (BOTH, golden)]
+    lines = [(BOTH if at <= last else WHOLE, line) for at, line in enumerate(told)]
+    lines += [*((WHOLE, line) for line in others), (BOTH, golden)]
     numerics, rule = result.numerics, deciding_rule(comparison.first)
     lines += _rows(failing, rows, names, rest)
     if rule:

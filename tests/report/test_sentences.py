@@ -51,6 +51,9 @@ def change(**given: Any) -> ModelChange:
     return ModelChange(("m.onnx",), read=ALL, weighted=7, **given)
 
 
+OUTPUTS = Sources(
+    tuple(Source(replace(FIRST, slot=at), "", 1 + 2 * at, fed=True) for at in (0, 1)), 3, (), "net.onnx"
+)
 TRACED = sources(begins=BEFORE, share=0.3)
 
 SENTENCES = [
@@ -61,6 +64,15 @@ SENTENCES = [
      "kernel must be wrong, or something wrote to its output", "on the upstream outputs"),
     ("an optimised graph gave it", {"isolated": [operator(NEAR)]},
      ": possible kernel error,", ": kernel error,"),
+    ("an optimised graph gave one of two",
+     {"isolated": [operator(NEAR, BEFORE), operator(WRONG)]},
+     "npudump: net/layer_0:output.0: kernel error, relative L2 error 0.02, limit 4.8e-06",
+     "net/before:output.0: kernel"),
+    ("an input of the second of two was overwritten",
+     {"isolated": [operator(WRONG, BEFORE), operator(WRONG, inputs="upstream")]},
+     "npudump: net/before:output.0: kernel error or overwritten tensor", ": kernel error,"),
+    ("two outputs of one operator", {"sources": OUTPUTS},
+     "; 2 mismatches downstream", "2: net/layer_0"),
     ("the golden is what its inputs give", {"isolated": [operator(SMALL)]},
      "npudump: net/layer_0:output.0: possible kernel error, 4e-06, limit 4.8e-07; the golden matches",
      "net/layer_0:output.0 matches"),
@@ -227,11 +239,8 @@ def test_what_would_be_false_is_not_said(
         assert test.comparison is not None
         tolerances = replace(test.comparison.tolerances, alone=frozenset(fed))
         test = replace(test, comparison=replace(test.comparison, tolerances=tolerances))
-    test = replace(
-        test,
-        escalation=Escalation(
-            tuple(given.get("findings", ())), ("a",), isolated=isolated, ended=given.get("ended", "")
-        ),
+    test = test.explained(
+        Escalation(tuple(given.get("findings", ())), ("a",), isolated=isolated, ended=given.get("ended", ""))
     )
     for lines in (full_lines(test), verdict_lines(test, verbose=False)):
         text = " ".join(" ".join(lines).split())

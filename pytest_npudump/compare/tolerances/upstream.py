@@ -100,6 +100,8 @@ _UNAIMED = 1.5
 """The same of codes that turned, times the root of their number: 1.3 at most in 100 QDQ models."""
 _GAIN = 6.0
 """By what an operator may enlarge a relative difference, which projections tell within a factor of 3."""
+_OWN = 2.0**-11
+"""Relative difference by an operator itself that computes with codes, such as a bias rounded to theirs."""
 _TIES = 0.25
 """The share of codes that may turn of means and sums of codes, many of which are halfway between two."""
 _STEADY = 2.0**-10
@@ -329,7 +331,7 @@ class _Inheritance:
             with np.errstate(invalid="ignore", divide="ignore"):
                 scale = spread[row] if codes else norms[row]
                 apart, along = (
-                    _GAIN * scale * float(np.sqrt(np.square(each[read] / spread[read]).sum()))
+                    scale * (_OWN + _GAIN * float(np.sqrt(np.square(each[read] / spread[read]).sum())))
                     for each in (strayed[:, 0], aimed)
                 )
                 if adding or moves:  # of a part, which may be the part that differs

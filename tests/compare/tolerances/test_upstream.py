@@ -55,6 +55,7 @@ def outside(
     rules: tuple[Rule, ...] = (),
     edges: bool = True,
     projections: bool = True,
+    layers: tuple[str, ...] = (),
 ) -> dict[str, str]:
     """What fails, with the rules, where a run has other elements; of a golden that knows no operators."""
     sides = []
@@ -74,7 +75,7 @@ def outside(
         blocks = {EDGES: "".join(lines)} if edges and not number else {}
         tensors = tuple(found) if folder is not None else ()
         sides.append(Record("", {}, table, Path("golden.yaml"), blocks=blocks, tensors=tensors))
-    comparison = judge(sides[0], sides[1], Terms(Tolerances(preset, rules)))
+    comparison = judge(sides[0], sides[1], Terms(Tolerances(preset, rules), layers=layers))
     return {one.key.layer: one.reasons[0].rule for one in comparison.failing if one.status == FAIL}
 
 
@@ -196,7 +197,8 @@ def test_what_follows_from_codes_may_be_as_far_off_as_they_are(tmp_path: Path, t
 
 def test_what_is_computed_of_codes_has_the_noise_of_8_bits() -> None:
     floats = next(array for name, _, array, _ in QUANTISED if name == "floats")
-    assert not outside(QUANTISED, {"floats": off(floats, 2e-2)}, projections=False)
+    for unknown in ({"projections": False}, {"layers": ("*",)}):  # how far inputs are off, or what is between
+        assert not outside(QUANTISED, {"floats": off(floats, 2e-2)}, **unknown)
     found = outside(QUANTISED, {"floats": off(floats, 0.5)}, projections=False)
     assert "8-bit codes upstream" in found["floats"]
     index = np.roll(CODES.argmax(axis=1), 1)
