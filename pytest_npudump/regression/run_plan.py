@@ -356,7 +356,7 @@ def _fed_by(key: TensorKey, edges: Edges) -> Iterator[TensorKey]:
     """Yield the outputs that an operator reads, dumped so far or not, but inputs of the graph."""
     ports = (port for port in edges.feeds.get(sanitise(key.layer), ()) if port is not None)
     for port in ports:
-        if port not in (UNKNOWN, SEVERAL) and edges.feeds.get(sanitise(port.layer)):
+        if edges.feeds.get(sanitise(port.layer)):  # so it is known, too
             yield replace(key, layer=port.layer, slot=port.slot)
 
 

@@ -259,3 +259,29 @@ def test_on_a_real_model_they_are_edges_of_the_model(classifier: Path) -> None:
             assert port in (real, UNKNOWN)
             told += port != UNKNOWN
     assert told > 200
+
+
+@pytest.mark.each(
+    ("feeds", "key", "parents"),
+    [
+        ({"b": (Port("a"), Port("c"))}, "b:input.1", ((1,), True)),
+        ({"b": (Port("a"), None)}, "b:input.1", ((), True)),
+        # Which output feeds this input is not known: all that feed the layer, but calls inside of it.
+        ({"b": (Port("a"),)}, "b:input.1", ((0,), True)),
+        ({"b": (SEVERAL, Port("a"), Port("c"))}, "b:input.0", ((0, 1), True)),
+        ({"b": (UNKNOWN, Port("a"))}, "b:input.0", ((0,), False)),
+        ({"b": (UNKNOWN, Port("b.c"))}, "b:input.0", ((), False)),
+        # An output has all dumped inputs, and calls inside of its layer, but not itself.
+        ({"b": (Port("a"), Port("b.c"))}, "b:output.0", ((2, 3, 4), True)),
+        ({"b.backward": (Port("b.backward"), Port("b.c"))}, "b.backward:output.0", ((6, 4), True)),
+        ({"b": (Port("a"),)}, "a:output.0", ((), False)),
+        ({"b": (Port("a"),), "a": (Port("gone"),)}, "a:output.0", ((), False)),
+    ],
+)
+def test_inputs_are_what_is_known_to_feed_them(
+    feeds: dict[str, tuple[Port | None, ...]], key: str, parents: tuple[tuple[int, ...], bool]
+) -> None:
+    names = ("a:output.0", "c:output.0", "b:input.0", "b:input.1", "b.c:output.0", "b:output.0")
+    keys = [*map(TensorKey.parse, (*names, "b.backward:input.0", "b.backward:output.0"))]
+    edges = Edges({sanitise(name): ports for name, ports in feeds.items()})
+    assert edges.parents_of(keys)[keys.index(TensorKey.parse(key))] == parents
