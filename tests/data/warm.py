@@ -102,7 +102,7 @@ def fork_workers(path: str) -> None:
 
 
 def fork_children(path: str) -> None:
-    """Have the processes of isolated tests forked from the first one on, by a process of this one's."""
+    """Have the processes of isolated tests forked by a process of this one's."""
     import subprocess
     from multiprocessing.connection import Connection
 
@@ -129,19 +129,18 @@ def fork_children(path: str) -> None:
         def kill(self) -> None:
             """It ends with its connection."""
 
-    def start(self: server.ServerProcess, cwd: object) -> bool:
+    def start(self: server.ServerProcess, cwd: object) -> None:
         del cwd
         ours, theirs = socket.socketpair()
         nothing = os.open(os.devnull, os.O_RDWR)
-        self._connection = connection = Connection(ours.detach())
-        self._inherited = server._inherited()
+        self._connection = Connection(ours.detach())
+        self._inherited, self._imported = server._inherited(), 0
         code = "from pytest_npudump.plugin.features.isolation import server; "
         words = ["-c", f"{code}server._CLIENTS = frozenset(); server.main()"]
         with theirs:
             running = Running(begin(path, words, (nothing, nothing, nothing, theirs.fileno())))
         os.close(nothing)
         self._process = running  # type: ignore[assignment]
-        return bool(server._hear(connection, 100))
 
     ready = server.ServerProcess.is_ready
 
@@ -153,7 +152,7 @@ def fork_children(path: str) -> None:
     parent._run = in_this_memory(parent._run)  # type: ignore[assignment]
     server.ServerProcess.is_ready = is_ready  # type: ignore[method-assign]
     server.ServerProcess._start = start  # type: ignore[method-assign]
-    server.ServerProcess._modules = property(lambda _: ("os",), lambda *_: None)  # type: ignore[assignment]
+    server.ServerProcess._modules = property(lambda _: ["os"], lambda *_: None)  # type: ignore[assignment]
 
 
 def fork_reproductions(client: list[str]) -> None:
