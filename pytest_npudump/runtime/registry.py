@@ -210,7 +210,7 @@ def _first_that_works(requiring: str = "") -> tuple[str, str]:
 def why_no_npu(given: str = f"--npudump-runtime={NPU_OR_SKIP}") -> str:
     """Return why no NPU answers, as the reason for which tests are skipped; "" where one answers."""
     name, why = _first_that_works()
-    return f"{given}: {why}" if name == "emulator" else ""
+    return joined(": ", (given, why)) if name == "emulator" else ""
 
 
 def load(choice: Choice, device: int) -> Runtime:

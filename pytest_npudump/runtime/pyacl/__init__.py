@@ -22,7 +22,7 @@ _PROBED: set[str] = set()
 
 
 NPU = True
-SOURCED = "; is set_env.sh of CANN sourced?"
+SOURCED = said("; is set_env.sh of CANN sourced?")
 """Question to who wants an NPU, and not where the emulator serves."""
 REMEDY = "source set_env.sh of CANN on a machine with an NPU; until then use the emulator"
 
