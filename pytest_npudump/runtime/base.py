@@ -60,7 +60,8 @@ class Evidence:
             that of the operator that holds it.
         others: the processes that ran meanwhile, which the dump is on in only if they see to that.
         answered: numbers of the processes that left what they ran in the dump.
-        parameters: by the name of a model that no file has, what gives a golden's lines for its parameters.
+        parameters: by the name in keys of a model that no file has, what gives a golden's lines for its parameters,
+            by that name, "" where there is one model.
     """
 
     shown: list[str] = field(default_factory=list)
@@ -78,7 +79,7 @@ class Evidence:
     inside: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     others: list[Started] = field(default_factory=list)
     answered: set[int] = field(default_factory=set)
-    parameters: dict[str, Callable[[], str]] = field(default_factory=dict)
+    parameters: dict[str, Callable[[str], str]] = field(default_factory=dict)
 
     @property
     def gaps(self) -> tuple[str, ...]:
