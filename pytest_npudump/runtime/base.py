@@ -60,7 +60,8 @@ class Evidence:
             that of the operator that holds it.
         others: the processes that ran meanwhile, which the dump is on in only if they see to that.
         answered: numbers of the processes that left what they ran in the dump.
-        parameters: by the name of a model that no file has, what gives a golden's lines for its parameters.
+        parameters: by the name in keys of a model that no file has, what gives a golden's lines for its
+            parameters, by that name, or "" where there is one model.
     """
 
     shown: list[str] = field(default_factory=list)

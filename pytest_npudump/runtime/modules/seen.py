@@ -380,16 +380,14 @@ def decoded(row: Sequence[int], value: Value) -> Stats:
     """Return the statistics in a row of :func:`reduced`."""
     count, digits = value.elements, SUMMED if value.wide else 6
     row, codes = row[:ROW], row[ROW:]
-    sums: tuple[float, ...] | None = None
-    if codes and _has_projections(value.dtype, count):
-        floats = value.wide or "float" in value.dtype
-        sums = _floats(codes, value) if floats else tuple(map(float, codes))
+    known = len(codes) > 0 and _has_projections(value.dtype, count)
     if "complex" in value.dtype:
         nans, filled = row[1:3]
         (norm,) = _floats(row[:1], value)
         return Stats(count, l2norm=norm, nan=nans, zero=count - filled, digits=digits)
     if "float" in value.dtype:
-        high, low, total, norm = _floats(row[:4], value)
+        high, low, total, norm, *told = _floats([*row[:4], *codes], value)
+        sums = tuple(told) if known else None
         nans, pos, neg, filled = row[4:]
         if not count:
             return Stats(0, l2norm=0.0, nan=0, neg_inf=0, pos_inf=0, zero=0, digits=digits, projections=sums)
@@ -400,6 +398,8 @@ def decoded(row: Sequence[int], value: Value) -> Stats:
             count, high, low, total / count + 0.0, norm, nans, neg, pos, count - filled, digits, sums
         )
     (norm,), (most, least, above, below, filled) = _floats(row[:1], value), row[1:6]
+    whole = _floats(codes, value) if value.wide else tuple(map(float, codes))
+    sums = whole if known else None
     shift = 1 << 63 if value.dtype == "uint64" else 0
     total = (above << 32) + below
     if not count:

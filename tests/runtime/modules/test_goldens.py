@@ -121,7 +121,7 @@ def test_one_golden_serves_eager_compiled_and_captured(
 PASSED = """
 import os, pytest, torch
 
-@pytest.mark.npu_dump(modules=True, acl_json={"dump_mode": "all"})
+@pytest.mark.npu_dump(scene="modules", acl_json={"dump_mode": "all"})
 def test_passed(npu_dump):
     torch.manual_seed(0)
     model, given = torch.nn.Sequential(torch.nn.Linear(8, 8)), torch.randn(2, 2, 4, 8)
@@ -532,7 +532,7 @@ def net():
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(8, 8), Roll(), Roll(), nn.Linear(8, 2)).requires_grad_(False)
 
-@pytest.mark.npu_dump(modules=True)
+@pytest.mark.npu_dump(scene="modules")
 @pytest.mark.parametrize("how", ["rolled", "more", "fewer", "equal"])
 def test_same(npu_dump, how, monkeypatch):
     sides, model = [], net()
@@ -552,7 +552,7 @@ class Other(nn.Module):  # by the names of another library
     def forward(self, x):
         return self.right(self.left(self.up(x)))
 
-@pytest.mark.npu_dump(modules=True)
+@pytest.mark.npu_dump(scene="modules")
 @pytest.mark.parametrize("broken", [False, True])
 def test_ratio(npu_dump, broken):
     device, exact = net().bfloat16(), Other(net())
@@ -565,7 +565,7 @@ def test_ratio(npu_dump, broken):
     found = npu_dump.ratio(*three, map="names.yaml")
     assert [one.key.layer for one in found] == ["0", "1", "3", "Sequential"]
 
-@pytest.mark.npu_dump(modules=True)
+@pytest.mark.npu_dump(scene="modules")
 def test_map(npu_dump):
     with npu_dump.modules(net(), ["0", "3"]) as one:
         one.model(torch.ones(2, 8))
