@@ -306,7 +306,7 @@ def conviction(isolated: Sequence[JudgedOperator], most: int = 2) -> str:
     kind = _("kernel error") if first.own or first.call else _("operator error")
     if first.own and first.converted and not first.call:
         kind = _("kernel or conversion error")
-    if any(one.inputs == FED for one in (first, *others)):
+    if first.inputs == FED:
         kind = _("{kind} or overwritten tensor").format(kind=kind)
     if first.certainty == POSSIBLE:
         kind = _("possible {kind}").format(kind=kind)

@@ -102,6 +102,8 @@ _GAIN = 6.0
 """By what an operator may enlarge a relative difference, which projections tell within a factor of 3."""
 _OWN = 2.0**-11
 """Relative difference by an operator itself that computes with codes, such as a bias rounded to theirs."""
+_HIDDEN = 4.0
+"""Steps of a few codes that turned both ways, which projections may not show."""
 _TIES = 0.25
 """The share of codes that may turn of means and sums of codes, many of which are halfway between two."""
 _STEADY = 2.0**-10
@@ -305,6 +307,7 @@ class _Inheritance:
             spread = np.sqrt(np.maximum(np.square(norms) - counts * np.square(means), 0.0))
             spread = np.where(counts == 1, norms, np.maximum(spread, _STEADY * norms))
         aimed = np.maximum(strayed[:, 1] * roots, strayed[:, 2])
+        moved, hidden = (strayed != 0).any(axis=1), np.zeros(len(table))
         places = defaultdict[str, list[int]](list)
         for row, key in enumerate(table.keys):
             places[_place(key)].append(row)
@@ -312,7 +315,12 @@ class _Inheritance:
             codes = is_exact(table.dtypes[row]) and self._types[row] == CODES
             beside = places[_place(table.keys[row])] if table.counts[row] != 1 else []
             scaled = [at for at in beside if table.counts[at] == 1]  # a dynamic quantisation's
-            read = [at for at in (*fed, *scaled) if strayed[at, 0] != 0]
+            read = [at for at in (*fed, *scaled) if moved[at]]
+            hidden[row] = (
+                _HIDDEN / max(spread[row], _HIDDEN)
+                if codes and moved[row]
+                else max(hidden[[*fed]], default=0.0)
+            )
             if any(is_exact(table.dtypes[at]) for at in scaled if at in read):
                 continue
             op_type = self._op_types[row]
@@ -328,10 +336,12 @@ class _Inheritance:
             if (quantises and any(is_exact(table.dtypes[at]) for at in fed)) or (codes and adding):
                 continue  # what lies between is not known
             ties = quantises and any(_adds(self._op_types[at]) for at in fed)
+            unseen = max(hidden[read], default=0.0)
             with np.errstate(invalid="ignore", divide="ignore"):
                 scale = spread[row] if codes else norms[row]
                 apart, along = (
-                    scale * (_OWN + _GAIN * float(np.sqrt(np.square(each[read] / spread[read]).sum())))
+                    scale
+                    * (_OWN + unseen + _GAIN * float(np.sqrt(np.square(each[read] / spread[read]).sum())))
                     for each in (strayed[:, 0], aimed)
                 )
                 if adding or moves:  # of a part, which may be the part that differs
