@@ -158,4 +158,7 @@ def write_details(result: Result, *, ended: bool = True) -> ReportFiles:
     if ended:
         with speaking(result.origin.lang):
             lines = full_lines(result)
-    return files.write("the report files", lines, full_json(result))
+    written = files.write("the report files", lines, full_json(result))
+    if ended:
+        _compared.cache_clear()
+    return written
