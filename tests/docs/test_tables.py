@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -168,20 +167,14 @@ def test_the_keys_of_a_comparison_and_of_a_verdict_are_those_of_the_page(failure
 
 @pytest.mark.e2e
 def test_the_keys_of_the_junit_property_are_on_the_page(
-    demonstration: tuple[Path, str], tmp_path: Path
+    demonstration: tuple[Path, str], tmp_path: Path, warm: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = shutil.copytree(demonstration[0], tmp_path / "demo")
-    words = [
-        "-p",
-        "npudump",
-        "-p",
-        "no:cacheprovider",
-        f"--npudump-output={tmp_path}",
-        "--junitxml=junit.xml",
-    ]
-    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
-    command = [sys.executable, "-m", "pytest", *words]
-    subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, check=False)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "")
+    options = ("-pnpudump", "-pno:cacheprovider", f"--npudump-output={tmp_path}", "--junitxml=junit.xml")
+    warm.run("-mpytest", *options)
     found = ET.parse(folder / "junit.xml").getroot().iter("property")  # noqa: S314 - written by pytest
     properties = {each.attrib["name"]: each.attrib["value"] for each in found}
     told = json.loads(properties.pop("npudump"))
