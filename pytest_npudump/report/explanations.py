@@ -69,8 +69,8 @@ def finding_lines(finding: Finding, *, brief: bool) -> list[str]:
     ):
         if difference is not None and not (brief and pattern is not None):
             lines += _difference_lines(difference, side, brief=brief)
-        told = side == "reference" and finding.pattern is not None and pattern is not None
-        if pattern is not None and not (told and finding.pattern.what == pattern.what):
+        known = finding.pattern if side == "reference" else None
+        if pattern is not None and (known is None or known.what != pattern.what):
             lines.append(spoken(str(pattern)))
     tensor = finding.description
     odd = tensor is not None and (tensor.first_nan is not None or tensor.first_inf is not None)
