@@ -70,8 +70,8 @@ def finding_lines(finding: Finding, *, brief: bool) -> list[str]:
     ):
         if difference is not None and not (brief and pattern is not None):
             lines += _difference_lines(difference, side, brief=brief)
-        told = finding.pattern.what if side == "reference" and finding.pattern is not None else None
-        if pattern is not None and pattern.what != told:
+        known = finding.pattern if side == "reference" else None
+        if pattern is not None and (known is None or known.what != pattern.what):
             lines.append(spoken(str(pattern)))
     tensor = finding.description
     odd = tensor is not None and (tensor.first_nan is not None or tensor.first_inf is not None)

@@ -35,7 +35,7 @@ def test_ini_file_that_approves_ends_the_run_before_a_golden_is_written(project:
     project.pytester.makeini("[pytest]\nnpudump_update_golden = true\n")
     result = project.run()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: npudump: ini key npudump_update_golden: accepting is never a *"])
+    result.stderr.fnmatch_lines(["ERROR: npudump: ini key npudump_update_golden: every 'pytest' would *"])
     assert project.golden.read_bytes() == approved
 
 
