@@ -237,9 +237,7 @@ def test_what_would_be_false_is_not_said(
         tolerances = replace(test.comparison.tolerances, alone=frozenset(fed))
         test = replace(test, comparison=replace(test.comparison, tolerances=tolerances))
     test = test.explained(
-        Escalation(
-            tuple(given.get("findings", ())), ("a",), isolated=isolated, ended=given.get("ended", "")
-        )
+        Escalation(tuple(given.get("findings", ())), ("a",), isolated=isolated, ended=given.get("ended", ""))
     )
     for lines in (full_lines(test), verdict_lines(test, verbose=False)):
         text = " ".join(" ".join(lines).split())
