@@ -555,11 +555,22 @@ def _names(pattern: str, layer: str) -> bool:
 def _with_names(golden: Record, renamed: Mapping[str, str]) -> Record:
     names = {_word(old): _word(new) for old, new in renamed.items()}
     blocks = dict(golden.blocks)
+    if is_typed(blocks.get(MODELS, "")):  # another name may imply another type
+        told = by_name(blocks[MODELS])
+        told |= {name: _with_type(told.get(name, name)) for name in names}
+        blocks[MODELS] = "".join(f"{line}\n" for line in told.values() if " " in line)
     for block in {EDGES, MODELS}.intersection(blocks) if names else ():
         keys = block == EDGES
         lines = [_renamed_words(line.split(" "), names, keys=keys) for line in blocks[block].splitlines()]
         blocks[block] = "".join(f"{' '.join(words)}\n" for words in lines)
     return replace(golden, blocks=blocks)
+
+
+def _with_type(line: str) -> str:
+    """Return the line of an operator with the type that its name implies."""
+    name, _, rest = line.partition(" ")
+    op_type = implied_type(name)
+    return line if rest[:1] == TYPED or not op_type else f"{name} {TYPED}{op_type} {rest}".rstrip()
 
 
 def _word(layer: str) -> str:
