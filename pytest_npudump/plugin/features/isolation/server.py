@@ -35,28 +35,18 @@ from typing import IO, Any
 import pytest
 
 from pytest_npudump.plugin import import_plainly
-from pytest_npudump.plugin.features.isolation.task import GRACE, LINES, Task
+from pytest_npudump.plugin.features.isolation.task import GRACE, LINES, Task, needed
 from pytest_npudump.plugin.reporter import CHILD
 from pytest_npudump.runtime.programs import interrupt_on_termination, last_lines, supervised
 from pytest_npudump.storage.atomic import post
 
 _CLIENTS = frozenset({"acl", "torch", "torch_npu", "mindspore", "onnxruntime"})
-_NEEDED, _OTHERS = ("pytest_npudump.", "_pytest."), frozenset({"onnx", "asyncio"})
-"""Modules that children need and that touch no device, by how their names begin, and by name."""
-_DEVICE = tuple(f"pytest_npudump.emulator.{name}" for name in ("acl", "install", "process"))
-"""Modules that stand for a device, belong to one process, and read its environment."""
 _MAIN = "from pytest_npudump.plugin.features.isolation.server import main; main()"
 _START = 120.0
 """Seconds in which its imports are done, on a machine that is busy."""
 _MEASURED = ("COV_CORE_SOURCE", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
 """Variables by which coverage measures each interpreter that starts, and no fork of one."""
 _OF_THIS_TEST = "PYTEST_CURRENT_TEST"
-
-
-def needed() -> list[str]:
-    """Return the modules of this process that every child needs, and that touch no device."""
-    known = [name for name in sys.modules if name.startswith(_NEEDED) or name in _OTHERS]
-    return [name for name in known if not name.startswith(_DEVICE)]
 
 
 class ServerProcess:
