@@ -206,7 +206,7 @@ def test_a_program_s_failure_that_the_test_passes_over_is_told(application: Proj
     bodies = [RUN + PASSED_OVER.format(command=command, more=more) for command, more in FAILURES.values()]
     write_tests(application, (*bodies, INTERRUPTED), SCENES[1])
     words = (*FAILURES, "sleep was interrupted by LookupError")
-    shows = [f"npudump: no o*, and not all that ran in the test *{one}*" for one in words]
+    shows = [f"npudump: no o*, and not everything in the test ran *{one}*" for one in words]
     application.run(failed=6, shows=shows)
 
 

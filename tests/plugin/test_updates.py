@@ -119,7 +119,7 @@ def test_a_reason_is_of_an_update_and_goes_with_the_next(project: Project) -> No
     project.marked()
     result = project.run("--npudump-reason=why")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: npudump: --npudump-reason is of an update*"])
+    result.stderr.fnmatch_lines(["ERROR: npudump: --npudump-reason needs --npudump-update-golden*"])
     project.record("--npudump-reason=first: a new kernel")
     assert yaml.safe_load(project.golden.read_text("utf-8"))["reason"] == "first: a new kernel"
     first = project.golden.read_text("utf-8")
