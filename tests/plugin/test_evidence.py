@@ -172,7 +172,7 @@ def test_a_model_in_a_process_that_gave_up_its_dump_is_told(application: Project
     loaded_before = f"    model = npu_dump.load_model('half.onnx')\n{RUN}    model.{hot}\n"
     write_tests(application, (f"{RUN}    npu_dump.load_model('half.onnx').{hot}\n", loaded_before))
     words = (
-        "npudump: no o*, and not everything *half.onnx ran in the test's own process while no dump was on there *"
+        "npudump: no o*, and not everything *half.onnx ran in the test's own process while no dump was on *"
     )
     application.run(failed=2, shows=[words] * 2)
 
