@@ -172,7 +172,7 @@ def test_a_model_in_a_process_that_gave_up_its_dump_is_told(application: Project
     loaded_before = f"    model = npu_dump.load_model('half.onnx')\n{RUN}    model.{hot}\n"
     write_tests(application, (f"{RUN}    npu_dump.load_model('half.onnx').{hot}\n", loaded_before))
     words = (
-        "npudump: no o*, and not all *half.onnx ran in the test's own process while no dump was on there *"
+        "npudump: no o*, and not everything *half.onnx ran in the test's own process while no dump was on *"
     )
     application.run(failed=2, shows=[words] * 2)
 
@@ -206,7 +206,7 @@ def test_a_program_s_failure_that_the_test_passes_over_is_told(application: Proj
     bodies = [RUN + PASSED_OVER.format(command=command, more=more) for command, more in FAILURES.values()]
     write_tests(application, (*bodies, INTERRUPTED), SCENES[1])
     words = (*FAILURES, "sleep was interrupted by LookupError")
-    shows = [f"npudump: no o*, and not all that ran in the test *{one}*" for one in words]
+    shows = [f"npudump: no o*, and not everything in the test ran *{one}*" for one in words]
     application.run(failed=6, shows=shows)
 
 

@@ -61,7 +61,7 @@ def test_permuted_columns_fail_by_projections_and_name_the_layer(project: Projec
         failed=1,
         shows=[
             "npudump: product1 (axis 1): weight channels permuted * about *",
-            "*product1*MatMul*output.0*projections *",
+            "*product1*MatMul*output.0*difference *0 *~*",
             "tolerance: *rtol=1.5e-05 *",
             "*first mismatch product1:output.0*",
         ],

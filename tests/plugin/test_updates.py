@@ -119,7 +119,7 @@ def test_a_reason_is_of_an_update_and_goes_with_the_next(project: Project) -> No
     project.marked()
     result = project.run("--npudump-reason=why")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: npudump: --npudump-reason is of an update*"])
+    result.stderr.fnmatch_lines(["ERROR: npudump: --npudump-reason needs --npudump-update-golden*"])
     project.record("--npudump-reason=first: a new kernel")
     assert yaml.safe_load(project.golden.read_text("utf-8"))["reason"] == "first: a new kernel"
     first = project.golden.read_text("utf-8")
@@ -258,7 +258,7 @@ def test_kept_results_are_judged_and_accepted_by_the_variant(
 
 def test_a_renamed_test_is_told_which_golden_may_be_its_own(project: Project) -> None:
     project.recorded()
-    path, note = project.path / "test_small.py", "note: test_small.yaml has the same tensors, and *"
+    path, note = project.path / "test_small.py", "note:       test_small.yaml has the same tensors, and *"
     source = path.read_text("utf-8")
     path.write_text(source.replace("def test_small(", "def test_other("), "utf-8")
     project.run(failed=1, shows=f"{note}test_small.py has no test_small: if this test was renamed, *")

@@ -253,3 +253,14 @@ def test_inputs_of_executions_that_changed_places_are_named(
     if pair:
         assert "the test feeds it the values of another execution" in " ".join(full_lines(result))
         assert not any("the driver" in line for line in full_lines(result))
+
+
+def test_a_type_that_a_name_implied_stays_under_another_name(make_table: Callable[..., Any]) -> None:
+    fed = {"x": "", "Conv_1": "x", "Relu_2": "Conv_1", "add": "Relu_2"}
+    golden, _ = side(make_table, fed, "", "Conv_1 AAAA wwwwww\nadd =Add BBBB\n")
+    names = {"Conv_1": "Block/Conv1", "Relu_2": "Block/Act"}
+    digests = "Block/Conv1 =Conv AAAA wwwwww\nBlock/Act =Relu\nadd =Add CCCC\n"
+    run, edges = side(make_table, named(names, "", "", fed)[0], "add", digests, 2)
+    result = judge_run(Terms(), golden, run, at_hand=lambda _table: (edges, ()))
+    assert what_changed(result).startswith("the attributes of add changed; the model's graph changed")
+    assert "Conv_1 -> Block/Conv1, Relu_2 -> Block/Act" in result.problems[0]

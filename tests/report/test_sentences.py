@@ -156,7 +156,7 @@ SENTENCES = [
     ("the type of an operator changed", {"models": change(graph=True), "isolated": [operator(RIGHT)]},
      "differs by its inputs, type, or by the golden's kernel", "attributes, or"),
     ("only connections changed", {"models": change(graph=True)},
-     "the model's graph changed", "the attributes of"),
+     "the model's graph changed", "attributes changed"),
     ("a mismatch matches by the weights it has now",
      {"models": change(weights=("net/layer_0",)), "isolated": [operator(RIGHT)]},
      "npudump: net/layer_0: weights changed", "differs by its inputs"),

@@ -141,7 +141,16 @@ def test_every_line_fits_but_for_paths_and_commands(
         assert not [line for line in short if " 1.5  " in line]
         assert "  ... 6 rows in report.txt" in short
         labels = {line.split(":")[0] for line in short if not line.startswith(" ")}
-        assert labels >= {"npudump", "first", "golden", "tolerance", "second run", "report", "to accept"}
+        assert labels >= {
+            "npudump",
+            "first",
+            "source",
+            "golden",
+            "tolerance",
+            "second run",
+            "report",
+            "to accept",
+        }
         assert ("recomputed" in labels) is bool(isolated)
         assert any(names[0] in line for line in full_lines(test))
 

@@ -22,6 +22,7 @@ import math
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -308,13 +309,13 @@ class _Inheritance:
             spread = np.where(counts == 1, norms, np.maximum(spread, _STEADY * norms))
         aimed = np.maximum(strayed[:, 1] * roots, strayed[:, 2])
         moved, hidden = (strayed != 0).any(axis=1), np.zeros(len(table))
-        exact, places = [*map(is_exact, table.dtypes)], defaultdict[str, list[int]](list)
-        for row, key in enumerate(table.keys):
-            places[_place(key)].append(row)
+        exact, scalars = [*map(is_exact, table.dtypes)], defaultdict[str, list[int]](list)
+        for row in np.flatnonzero(counts == 1).tolist():
+            scalars[_place(table.keys[row])].append(row)
         for row, fed in enumerate(self._parents):
             codes = exact[row] and self._types[row] == CODES
-            beside = places[_place(table.keys[row])] if table.counts[row] != 1 else []
-            scaled = [at for at in beside if table.counts[at] == 1]  # a dynamic quantisation's
+            own = scalars and table.counts[row] != 1
+            scaled = scalars[_place(table.keys[row])] if own else []  # a dynamic quantisation's
             read = [at for at in (*fed, *scaled) if moved[at]]
             hidden[row] = (
                 _HIDDEN / max(spread[row], _HIDDEN)
@@ -417,6 +418,7 @@ class _Inheritance:
         return max(1.0, math.sqrt(ratio) / 2) if op_type.lower().endswith("sqrt") else ratio
 
 
+@lru_cache(maxsize=256)
 def _adds(op_type: str) -> bool:
     return any(kinds.fullmatch(op_type) for kinds in (POOLING, DIFFERENCE, MEAN))
 

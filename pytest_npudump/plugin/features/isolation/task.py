@@ -19,7 +19,6 @@ LINES = 60
 """Last lines of a process's output: enough for Python's own words on a crash, whose first lines say most."""
 GRACE = 15.0
 """Seconds in which a child undoes what it has begun: ends programs, which get 5, and puts files back."""
-
 _NEEDED, _OTHERS = ("pytest_npudump.", "_pytest."), frozenset({"onnx", "asyncio"})
 """Modules that children need and that touch no device, by how their names begin, and by name."""
 _DEVICE = tuple(f"pytest_npudump.emulator.{name}" for name in ("acl", "install", "process"))
@@ -53,6 +52,12 @@ _ONLY_IN_THE_PARENT: Mapping[str, Any] = {
     "pastebin": None,
 }
 """Options of pytest and widespread plugins that choose among tests, or write a file for a session."""
+
+
+def needed() -> list[str]:
+    """Return the modules of this process that every child needs, and that touch no device."""
+    known = [name for name in sys.modules if name.startswith(_NEEDED) or name in _OTHERS]
+    return [name for name in known if not name.startswith(_DEVICE)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +151,6 @@ class Task:
         task = load_bytes(path.read_bytes())
         assert isinstance(task, cls)  # noqa: S101 - nobody else writes there
         return task
-
-
-def needed() -> list[str]:
-    """Return the modules of this process that every child needs, and that touch no device."""
-    known = [name for name in sys.modules if name.startswith(_NEEDED) or name in _OTHERS]
-    return [name for name in known if not name.startswith(_DEVICE)]
 
 
 def _is_plain(value: object) -> bool:
