@@ -28,7 +28,7 @@ class Strangers:
     """What runs unwatched from :meth:`start` to :meth:`stop`."""
 
     def __init__(self) -> None:
-        self._known = WeakSet[Any]()
+        self._known: Any = None  # between runs, as what belongs to a run is pickled
         self._found: list[tuple[str, WeakSet[Any]]] = []
 
     def start(self) -> None:
@@ -36,6 +36,7 @@ class Strangers:
         torch = sys.modules.get("torch")
         if torch is None:
             return
+        self._known = WeakSet() if self._known is None else self._known
         warnings.filterwarnings("ignore", r"Using `torch\.compile\(module\)` when there are global hooks")
         is_compiling = torch.compiler.is_compiling
 
@@ -46,18 +47,20 @@ class Strangers:
         torch.nn.modules.module._global_forward_pre_hooks[_KEY] = before  # noqa: SLF001 - a key of ours
 
     def _meet(self, module: Any) -> None:
-        parts = WeakSet(parts_of(module).values())
-        if parts and not _are_in(parts, captures(sys.modules["torch"]).values()):
-            self._found.append((type(getattr(module, "_orig_mod", module)).__name__, parts))
-            self._known |= parts
-        self._known.add(module)  # alone: other parts of what is watched in part may still be strangers
+        watched, parts = _modules_of(captures(sys.modules["torch"]).values()), parts_of(module)
+        seen = [one for key, one in parts.items() if key in watched]
+        if parts and not seen:
+            self._found.append((type(getattr(module, "_orig_mod", module)).__name__, WeakSet(parts.values())))
+        # Other parts of what is watched in part may still be strangers.
+        self._known.update([module, *(seen or parts.values())])
 
     def stop(self, watched: Sequence[Any]) -> str:
         """End; return a note on those that are not of these captures, "" for none."""
         module = sys.modules.get("torch.nn.modules.module")
         getattr(module, "_global_forward_pre_hooks", {}).pop(_KEY, None)
-        found, self._found, self._known = self._found, [], WeakSet()
-        names = [name for name, parts in found if not _are_in(parts, watched)]
+        found, self._found, self._known = self._found, [], None
+        known = _modules_of(watched)
+        names = [name for name, parts in found if known.isdisjoint(map(id, parts))]
         if not names or not all(hasattr(capture, "modules") for capture in watched):
             return ""  # an engine runs models of its own
         return said(
@@ -67,5 +70,5 @@ class Strangers:
         )
 
 
-def _are_in(parts: WeakSet[Any], watched: Iterable[Any]) -> bool:
-    return any(one in parts for capture in watched for one in getattr(capture, "modules", ()))
+def _modules_of(watched: Iterable[Any]) -> set[int]:
+    return {id(one) for capture in watched for one in getattr(capture, "modules", ())}
