@@ -453,16 +453,15 @@ def renamed_layers(golden: Record, run: Record, edges: tuple[Edges, Edges]) -> d
         place = renamed(here[name])
         if place.known and alike[here[name]] == others[place] == 1:
             found[name] = by_place[place]
-    for name, place in here.items():
-        now = there.get(found.get(name, name))
-        if now is not None and now.ports != renamed(place).ports:
-            found = {
-                was: new
-                for was, new in found.items()
-                if was not in {port.layer for port in place.ports if port}
-            }
+    read_otherwise = {
+        port.layer
+        for name, place in here.items()
+        if (now := there.get(found.get(name, name))) is not None and now.ports != renamed(place).ports
+        for port in place.ports
+        if port
+    }
     raw = [{sanitise(layer): layer for layer in _layers(side.table)} for side in (golden, run)]
-    return {raw[0][was]: raw[1][now] for was, now in found.items()}
+    return {raw[0][was]: raw[1][now] for was, now in found.items() if was not in read_otherwise}
 
 
 class _Place(NamedTuple):

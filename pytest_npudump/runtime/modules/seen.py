@@ -385,12 +385,13 @@ def decoded(row: Sequence[int], value: Value) -> Stats:
         nans, filled = row[1:3]
         (norm,) = _floats(row[:1], value)
         return Stats(count, l2norm=norm, nan=nans, zero=count - filled, digits=digits)
+    if not count:
+        none = (0.0,) * SUMS if known else None
+        return Stats(0, l2norm=0.0, nan=0, neg_inf=0, pos_inf=0, zero=0, digits=digits, projections=none)
     if "float" in value.dtype:
         high, low, total, norm, *told = _floats([*row[:4], *codes], value)
         sums = tuple(told) if known else None
         nans, pos, neg, filled = row[4:]
-        if not count:
-            return Stats(0, l2norm=0.0, nan=0, neg_inf=0, pos_inf=0, zero=0, digits=digits, projections=sums)
         if sums and filled == nans + pos + neg:  # numbers beside marks are all 0
             sums = tuple(one / _MARK for one in sums)
         high, low = (nan, nan) if nans == count else (high + 0.0, low + 0.0)
@@ -398,12 +399,9 @@ def decoded(row: Sequence[int], value: Value) -> Stats:
             count, high, low, total / count + 0.0, norm, nans, neg, pos, count - filled, digits, sums
         )
     (norm,), (most, least, above, below, filled) = _floats(row[:1], value), row[1:6]
-    whole = _floats(codes, value) if value.wide else tuple(map(float, codes))
-    sums = whole if known else None
+    sums = (_floats(codes, value) if value.wide else tuple(map(float, codes))) if known else None
     shift = 1 << 63 if value.dtype == "uint64" else 0
     total = (above << 32) + below
-    if not count:
-        return Stats(0, l2norm=0.0, nan=0, neg_inf=0, pos_inf=0, zero=0, digits=digits, projections=sums)
     return Stats(
         count, most + shift, least + shift, total / count, norm, 0, 0, 0, count - filled, digits, sums
     )
