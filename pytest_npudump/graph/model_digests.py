@@ -307,11 +307,8 @@ class _OnnxContent:
             elif one.type not in _GRAPH_KINDS:
                 text = _plain(one)
                 if defaults.get(one.name) != text:
-                    neutral = _NEUTRAL.get(one.name)
-                    yield (
-                        text,
-                        one.name in optional and (one.name == _KERNEL or {*one.ints} <= {neutral}),
-                    )
+                    plain = one.name == _KERNEL or {*one.ints} <= {_NEUTRAL.get(one.name)}
+                    yield text, one.name in optional and plain
 
     def _schema(self, node: Any) -> tuple[Mapping[str, bytes], frozenset[str]]:
         """Return the defaults of a node's attributes, and which others it may lack and do the same."""

@@ -238,7 +238,6 @@ def fed_line(name: str, digests: Iterable[bytes]) -> str:
 
 def _change_of_files(golden: str, run: str) -> ModelChange | None:
     sides = [by_name(block) for block in (golden, run)]
-    types = types_between(golden, run, certain=True)
     split = [{name: _digests(line) for name, line in side.items()} for side in sides]
     files = [{name[1:]: words for name, words in side.items() if name[0] == FILE} for side in split]
     formats = {name.rpartition(".")[2] for side in files for name in side}
@@ -259,7 +258,7 @@ def _change_of_files(golden: str, run: str) -> ModelChange | None:
     if "om" not in formats:
         old, new = _without_neutral(old, new)
     graphs = [sorted(graph.rstrip(TYPED) for _, graph in side.values()) for side in files]
-    types = types if graphs[0] != graphs[1] else {}
+    types = types_between(golden, run, certain=True) if graphs[0] != graphs[1] else {}
     common = dict.fromkeys(name for name in new if name in old)
     changed = [name for name in common if old[name] != new[name]]
     # Where the graph is another one, operators without names of their own go by others' names.
@@ -332,9 +331,10 @@ def _without_neutral(old: _Words, new: _Words) -> list[_Words]:
     A golden of an earlier version has no second digest: an operator of the same first one tells it.
     """
     seconds = {
-        words[0][_ATTRIBUTES]: words[0][_FORM] for words in (*old.values(), *new.values()) if words[0][_FORM]
+        words[0][_ATTRIBUTES]: NONE if words[0][_FORM] == UNSAID else words[0][_FORM]
+        for words in (*old.values(), *new.values())
+        if words[0][_FORM]
     }
-    seconds = {first: NONE if second == UNSAID else second for first, second in seconds.items()}
     sides = [
         {name: [seconds.get(words[0][_ATTRIBUTES], words[0]), *words[1:]] for name, words in side.items()}
         for side in (old, new)

@@ -129,13 +129,17 @@ def judge_run(
     known = {sanitise(verdict.key.layer) for verdict in comparison.failing if verdict.status == "missing"}
     known |= {sanitise(layer_of(key)) for key in left_out_of(golden, run.facts)}
     changes, following = changes_of(comparison, golden) if terms.fail_on == CHANGE else ((), 0)
+    others = first_of(f"{layer} -> {name}" for layer, name in renamed.items())
     problems = (
         *foreign(golden, run.test, run.facts),
         *changed(golden, run.extra.get(EMPTY)),
         *problems_of(terms, judged, known),
         *_not_approved(terms, comparison),
         *lost,
-        *_renamed(renamed),
+        *(
+            (said("renamed in the model, and compared under the new name: {names}", names=others),)
+            * bool(others)
+        ),
         *_changes(comparison, changes, following),
     )
     if not problems and comparison.nothing_judged:
@@ -164,14 +168,6 @@ def judge_run(
         idle_rules=_idle_rules(terms, comparison),
         models=models,
     )
-
-
-def _renamed(layers: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the problem that layers of other names are."""
-    if not layers:
-        return ()
-    names = first_of(f"{layer} -> {name}" for layer, name in layers.items())
-    return (said("renamed in the model, and compared under the new name: {names}", names=names),)
 
 
 def _change_of_models(terms: Terms, golden: Record, run: Record) -> ModelChange | None:
