@@ -449,16 +449,16 @@ def feeds_are_seen(sources: Sources | None, first: Verdict | None) -> bool:
     return any(source.known and source.fed and not source.cycle for source in at_first)
 
 
-def more_sources(sources: Sources | None, shown: TensorKey) -> str:
+def more_sources(sources: Sources | None, shown: Verdict) -> str:
     """Name independent sources, but for the one shown, for a headline; "" for none."""
     alone = sources.independent if sources is not None else ()
     layers = {(source.key.model, source.key.layer): source.key.layer for source in alone}
-    own = layers.pop((shown.model, shown.layer), None)
+    own = layers.pop((shown.key.model, shown.key.layer), None)
     others = list(layers.values())
     if sources is None or not others:
         return ""
     words = ngettext("; {count} other source: {named}", "; {count} other sources: {named}", len(others))
-    if own is None and shown not in sources.unplaced:
+    if own is None and shown.status == FAIL and shown.key not in sources.unplaced:
         words = ngettext("; source: {named}", "; {count} sources: {named}", len(others))
     return words.format(count=len(others), named=first_of(others, _SHOWN))
 
