@@ -86,7 +86,7 @@ OTHERWISE = {**FED, "add": "pool relu"}
             },
             "pool add",
             DIGESTS + "Sub_1 =Add QQQQ\n",
-            "operator relu was removed; operator Sub_1 was added",
+            "relu: removed; Sub_1: added",
             "relu (removed), upstream of pool:output.0",
         ),
         (
@@ -123,7 +123,7 @@ def test_what_changed_in_a_graph_is_named(
     [
         ("Relu_1 =Elu\n", "Relu_1 (Relu, now Elu): type changed", "Relu_1:output.0; "),
         ("Relu_1 =Elu QQQQ\n", "Relu_1 (Relu, now Elu): type changed", "Relu_1:output.0; "),
-        ("Relu_1 QQQQ\n", "the attributes of Relu_1 changed", "Relu_1:output.0; "),
+        ("Relu_1 QQQQ\n", "Relu_1: attributes changed", "Relu_1:output.0; "),
     ],
 )
 @pytest.mark.parametrize("named", [True, False])
@@ -262,5 +262,5 @@ def test_a_type_that_a_name_implied_stays_under_another_name(make_table: Callabl
     digests = "Block/Conv1 =Conv AAAA wwwwww\nBlock/Act =Relu\nadd =Add CCCC\n"
     run, edges = side(make_table, named(names, "", "", fed)[0], "add", digests, 2)
     result = judge_run(Terms(), golden, run, at_hand=lambda _table: (edges, ()))
-    assert what_changed(result).startswith("the attributes of add changed; the model's graph changed")
+    assert what_changed(result).startswith("add: attributes changed; the model's graph changed")
     assert "Conv_1 -> Block/Conv1, Relu_2 -> Block/Act" in result.problems[0]
