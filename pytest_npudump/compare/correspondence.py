@@ -55,8 +55,8 @@ from pytest_npudump.dump.stats.tensor import payload_stats
 from pytest_npudump.dump.table import STATISTICS, StatsTable, layer_of, shape_of
 from pytest_npudump.errors import RequestError, said
 from pytest_npudump.language.text import first_of
-from pytest_npudump.record.edges import SEVERAL, UNKNOWN
-from pytest_npudump.record.model_lines import FILE, TYPED, implied_type, is_typed
+from pytest_npudump.record.edges import SEVERAL, UNKNOWN, edge_lines_under
+from pytest_npudump.record.model_lines import FILE, TYPED, implied_type, is_typed, model_lines_under
 from pytest_npudump.record.record import EDGES, MODELS, Record, rows_of
 from pytest_npudump.record.rows import by_name
 from pytest_npudump.storage import safeyaml
@@ -554,39 +554,13 @@ def _names(pattern: str, layer: str) -> bool:
 
 def _with_names(golden: Record, renamed: Mapping[str, str]) -> Record:
     names = {_word(old): _word(new) for old, new in renamed.items()}
-    blocks = dict(golden.blocks)
-    if is_typed(blocks.get(MODELS, "")):  # another name may imply another type
-        told = by_name(blocks[MODELS])
-        told |= {name: _with_type(told.get(name, name)) for name in names}
-        blocks[MODELS] = "".join(f"{line}\n" for line in told.values() if " " in line)
-    for block in {EDGES, MODELS}.intersection(blocks) if names else ():
-        keys = block == EDGES
-        lines = [_renamed_words(line.split(" "), names, keys=keys) for line in blocks[block].splitlines()]
-        blocks[block] = "".join(f"{' '.join(words)}\n" for words in lines)
-    return replace(golden, blocks=blocks)
-
-
-def _with_type(line: str) -> str:
-    """Return the line of an operator with the type that its name implies."""
-    name, _, rest = line.partition(" ")
-    op_type = implied_type(name)
-    return line if rest[:1] == TYPED or not op_type else f"{name} {TYPED}{op_type} {rest}".rstrip()
+    under = {EDGES: edge_lines_under, MODELS: model_lines_under}
+    found = {block: under[block](names, golden.blocks[block]) for block in under if block in golden.blocks}
+    return replace(golden, blocks={**golden.blocks, **found}) if names else golden
 
 
 def _word(layer: str) -> str:
     return TensorKey(layer, "", 0).name_text
-
-
-def _renamed_words(words: Sequence[str], names: Mapping[str, str], *, keys: bool) -> list[str]:
-    """Return a line of a block with other names: it begins with one, and so do ports, if it has such."""
-
-    def renamed(text: str) -> str:
-        name, sign, turn = text.partition("#")
-        return f"{names.get(name, name)}{sign}{turn}"
-
-    ends = [word.rpartition(":") for word in words[1:]]
-    ports = (f"{renamed(name)}:{slot}" if colon else renamed(slot) for name, colon, slot in ends)
-    return [renamed(words[0]), *(ports if keys else words[1:])]
 
 
 def _layers(table: StatsTable) -> dict[str, None]:

@@ -308,8 +308,23 @@ def _shortened(key: str) -> str:
 
 
 def key_of_port(word: str) -> str:
-    """Return the key of an output in the line of an operator that reads it."""
-    return word if ":" in word else f"{word}{_FIRST}"
+    """Return the key of an output in the line of an operator that reads it; a mark as it is."""
+    return word if ":" in word or word in _MEANT or word == SIGN else f"{word}{_FIRST}"
+
+
+def edge_lines_under(names: Mapping[str, str], block: str) -> str:
+    """Return lines with other names of layers, by the names in them; for :func:`edges_of_lines` only."""
+
+    def renamed(text: str) -> str:
+        name, sign, turn = text.partition("#")
+        return f"{names.get(name, name)}{sign}{turn}"
+
+    lines = []
+    for first, *words in (line.split(" ") for line in block.splitlines()):
+        ends = (key_of_port(word).rpartition(":") for word in words)
+        ports = (f"{renamed(name)}:{slot}" if colon else slot for name, colon, slot in ends)
+        lines.append(f"{' '.join((renamed(first), *ports))}\n")
+    return "".join(lines)
 
 
 @lru_cache(maxsize=1)

@@ -201,6 +201,21 @@ def types_between(golden: str, run: str, *, certain: bool = False) -> dict[str, 
     return found if (before - after).total() == len(found) else {}
 
 
+def model_lines_under(names: Mapping[str, str], block: str) -> str:
+    """Return lines with other names of operators, by the names in them: what old names imply is told.
+
+    The type of an operator without a line is unknown then. For :func:`change_of_models` only.
+    """
+    lines = []
+    for name, line in {**{name: f"{name} {TYPED}" for name in names}, **by_name(block)}.items():
+        own, sign, model = name.partition(FILE)
+        words = line.split(" ")[1:]
+        if own in names and words[0][0] != TYPED:
+            words.insert(0, f"{TYPED}{implied_type(own)}")
+        lines.append(" ".join((f"{names.get(own, own)}{sign}{model}", *words)))
+    return "".join(f"{line}\n" for line in lines)
+
+
 def fed_otherwise_in(before: str, after: str) -> tuple[str, ...]:
     """Return the models that were given other values, of the lines of what both sides' were given."""
     given = [by_name(before), by_name(after)]

@@ -272,7 +272,7 @@ class Attempt:
         self.captures.append(capture)
         if golden and not tensors and kind is capture_of:
             stem = capture.path.parent.name
-            capture.look = self.copies.watch_model(capture.name, stem, self.part, capture.number)
+            capture.look = self.copies.watch_outputs(capture.name, stem, self.part, capture.number)
         if self._strangers is not None:  # torch may be there since
             self._strangers.start()
         return capture

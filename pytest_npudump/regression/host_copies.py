@@ -22,7 +22,6 @@ import numpy as np
 from pytest_npudump.dump.arrays.decode import DecodeError
 from pytest_npudump.dump.columns import UNTOLD, TensorTable
 from pytest_npudump.dump.records import ARGMAX, Dump, Stats, TensorKey, TensorRecord, sanitise
-from pytest_npudump.dump.stats.compact_projections import CompactSums, rounded
 from pytest_npudump.dump.stats.projections import project
 from pytest_npudump.record.model_lines import fed_line
 from pytest_npudump.runtime.base import ModelSession, Port, PortedSession
@@ -48,7 +47,6 @@ class _Passed:
     shape: tuple[int, ...]
     sums: tuple[float, ...]
     peaks: str
-    io: str = "output"
 
 
 @dataclass(slots=True)
@@ -102,10 +100,10 @@ class HostCopies:
 
         session.look = look
 
-    def watch_model(
-        self, layer: str, stem: str, part: str, load: int
-    ) -> Callable[[int, str, int, Any], None]:
-        """Return what looks at a model in memory: by the number of the execution, the direction and the slot.
+    def watch_outputs(self, layer: str, stem: str, part: str, load: int) -> Callable[[int, int, Any], None]:
+        """Return what looks where outputs are largest, by the number of the execution and the slot.
+
+        The dump has projections of a model in memory.
 
         Args:
             layer: what dumps call the model as a layer.
@@ -116,9 +114,8 @@ class HostCopies:
         seen: defaultdict[int, list[_Passed]] = defaultdict(list, {0: []})
         self.sessions.append((stem, {part: seen}, load))
 
-        def look(number: int, io: str, slot: int, array: np.ndarray) -> None:
-            found = _passed((layer, slot), array, sums=True, peaks=io == "output")
-            seen[number] += (replace(one, io=io) for one in found)
+        def look(number: int, slot: int, array: np.ndarray) -> None:
+            seen[number] += _passed((layer, slot), array, sums=False, peaks=True)
 
         return look
 
@@ -148,7 +145,9 @@ class HostCopies:
                     for one in tensors:
                         layer, slot = one.port
                         for name in {layer, sanitise(layer)}:
-                            key = TensorKey(name, one.io, slot, step=number - first, load=load, capture=part)
+                            key = TensorKey(
+                                name, "output", slot, step=number - first, load=load, capture=part
+                            )
                             yield str(key), one
                             yield str(replace(key, model=stem)), one
 
@@ -189,11 +188,8 @@ def _peaks(array: np.ndarray) -> str:
 
 
 def _with(records: Sequence[TensorRecord], found: Mapping[int, _Passed]) -> Sequence[TensorRecord]:
-    sums: dict[int, tuple[float, ...]] = {row: one.sums for row, one in found.items() if one.sums}
+    sums = {row: one.sums for row, one in found.items() if one.sums}
     peaks = {row: one.peaks for row, one in found.items() if one.peaks}
-    told = records.columns.projections.values() if isinstance(records, TensorTable) else ()
-    if any(isinstance(one, CompactSums) for one in told):
-        sums = dict(zip(sums, rounded(sums.values()), strict=True))
     if isinstance(records, TensorTable):
         columns = records.columns
         digits = [0 if told == UNTOLD and row in sums else told for row, told in enumerate(columns.digits)]

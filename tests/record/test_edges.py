@@ -21,6 +21,7 @@ from pytest_npudump.record.edges import (
     Edges,
     GraphNode as Node,
     Port,
+    edge_lines_under,
     edges_of_lines,
     lines_of,
     same_values,
@@ -79,6 +80,15 @@ def test_executions_that_are_fed_by_others_each_are_told_apart() -> None:
     assert found[:5] == [((), True), ((0,), True), ((1,), True), ((2,), True), ((1, 3), True)]
     assert found[5:] == [((), True), ((), False), ((), False)]  # another number of executions in this step
     assert edges.unknown({"relu"}).parents_of(keys)[3] == ((), False)
+
+
+@pytest.mark.each("name", ["net/relu", "net:relu", "net:output.0", "-", "<"])
+def test_layers_have_other_names_in_edges(name: str) -> None:
+    text = edge_lines_under({"relu": name, "a": "x"}, TURNS + "d < relu:output.1 ? *\n")
+    feeds = edges_of_lines(text, "golden").feeds
+    assert feeds["out"] == (Port(name), Port(name, 0, 1))
+    assert feeds["d"] == (Port(name, 1), UNKNOWN, SEVERAL)
+    assert feeds[sanitise(name)] == (Port("x"),)
 
 
 def test_an_operator_that_no_graph_has_is_unknown_wherever_it_feeds() -> None:

@@ -13,6 +13,8 @@ from pytest_npudump.record.model_lines import (
     check_model_lines,
     fed_line,
     model_lines_of,
+    model_lines_under,
+    types_between,
 )
 from pytest_npudump.record.rows import RowError
 
@@ -134,6 +136,26 @@ def test_two_blocks_tell_what_changed(golden: str, run: str, expected: Any) -> N
     if found is not None:
         assert found.to_json()["changed"] is found.changed
         assert (found.to_json()["same_file"] is None) is (run == OTHERS or found.mixed)
+
+
+@pytest.mark.each(
+    ("golden", "run", "expected"),
+    [
+        (NEW + "Conv_1 AAAA\n", NEWER + "net/Seq/c =Conv AAAA\n", {}),
+        (NEW + "Conv_1 AAAA\n", NEWER + "net/Seq/c =Sub AAAA\n", {"net/Seq/c": ("Conv", "Sub")}),
+        (NEW + "Conv_1 =Add AAAA\n", NEWER + "net/Seq/c AAAA\n", {"net/Seq/c": ("Add", "Seq")}),
+        (NEW, NEWER + "net/Seq/c =Conv\n", {}),
+        (FILE + "Conv_1 AAAA\n", NEWER + "net/Seq/c =Conv AAAA\n", {}),
+    ],
+)
+def test_an_operator_of_another_name_has_the_type_that_its_old_name_implies(
+    golden: str, run: str, expected: Any
+) -> None:
+    under = model_lines_under({"Conv_1": "net/Seq/c"}, golden)
+    assert types_between(under, run) == expected
+    found = change_of_models(under, run)
+    assert found is not None
+    assert (found.types, found.attributes, found.operators) == (expected, (), ())
 
 
 @pytest.mark.each(

@@ -309,11 +309,11 @@ class _Inheritance:
             spread = np.where(counts == 1, norms, np.maximum(spread, _STEADY * norms))
         aimed = np.maximum(strayed[:, 1] * roots, strayed[:, 2])
         moved, hidden = (strayed != 0).any(axis=1), np.zeros(len(table))
-        scalars = defaultdict[str, list[int]](list)
+        exact, scalars = [*map(is_exact, table.dtypes)], defaultdict[str, list[int]](list)
         for row in np.flatnonzero(counts == 1).tolist():
             scalars[_place(table.keys[row])].append(row)
         for row, fed in enumerate(self._parents):
-            codes = is_exact(table.dtypes[row]) and self._types[row] == CODES
+            codes = exact[row] and self._types[row] == CODES
             own = scalars and table.counts[row] != 1
             scaled = scalars[_place(table.keys[row])] if own else []  # a dynamic quantisation's
             read = [at for at in (*fed, *scaled) if moved[at]]
@@ -322,20 +322,19 @@ class _Inheritance:
                 if codes and moved[row]
                 else max(hidden[[*fed]], default=0.0)
             )
-            if any(is_exact(table.dtypes[at]) for at in scaled if at in read):
-                continue
             op_type = self._op_types[row]
-            if self._types[row] != CODES or self._turned[row] or not (known[row] and fed):
-                continue
             adding, moves = _adds(op_type), MOVING_CODES.fullmatch(op_type) is not None
-            if not (adding or moves or PASSING.fullmatch(op_type)):
-                continue
-            of_codes = [is_exact(table.dtypes[at]) for at in read]
-            if any(exact and self._types[at] != CODES for at, exact in zip(read, of_codes, strict=True)):
-                continue  # other indices
             quantises = QUANTISING.fullmatch(op_type) is not None
-            if (quantises and any(is_exact(table.dtypes[at]) for at in fed)) or (codes and adding):
-                continue  # what lies between is not known
+            if (
+                self._types[row] != CODES
+                or self._turned[row]
+                or not (known[row] and fed)
+                or not (adding or moves or PASSING.fullmatch(op_type))
+                or any(exact[at] and (at in scaled or self._types[at] != CODES) for at in read)  # indices
+                or (quantises and any(exact[at] for at in fed))  # what lies between is not known
+                or (codes and adding)  # the same
+            ):
+                continue
             ties = quantises and any(_adds(self._op_types[at]) for at in fed)
             unseen = max(hidden[read], default=0.0)
             with np.errstate(invalid="ignore", divide="ignore"):

@@ -63,11 +63,11 @@ def as_printed(records: Sequence[TensorRecord]) -> Sequence[TensorRecord]:
         )
         digits = [told or _DIGITS for told in columns.digits]
         sums: dict[int, tuple[float, ...]] = dict(
-            zip(columns.projections, rounded(columns.projections.values()), strict=True)
+            zip(columns.projections, _rounded(columns.projections.values()), strict=True)
         )
         return TensorTable(records.files, replace(columns, digits=digits, stats=stats, projections=sums))
     told = [one.stats for one in records]
-    kept = iter(rounded([one.projections for one in told if one is not None and one.projections]))
+    kept = iter(_rounded([one.projections for one in told if one is not None and one.projections]))
     printed = []
     for record, one in zip(records, told, strict=True):
         if one is None:
@@ -87,8 +87,7 @@ def _printed(value: float | None) -> float | None:
     return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
 
 
-def rounded(sums: Collection[Sequence[float]]) -> Iterator[CompactSums]:
-    """Yield projections as a text gives them back."""
+def _rounded(sums: Collection[Sequence[float]]) -> Iterator[CompactSums]:
     return map(CompactSums, sums_of(texts(np.array([*sums]))).tolist() if sums else ())
 
 

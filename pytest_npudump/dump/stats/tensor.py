@@ -290,10 +290,10 @@ def tensor_stats(array: np.ndarray, *, acl: bool = False) -> Stats:
     return as_device(found, nan_first=nan_first) if acl else found
 
 
-def rows_stats(rows: np.ndarray, *, projections: bool = False) -> list[Stats]:
+def rows_stats(rows: np.ndarray) -> list[Stats]:
     """The statistics of each row of contiguous floats of shape (k, n), n > 0, by a few calls for many.
 
-    With ``projections`` these as well, which may differ in the last digits of float64 from those of one row.
+    With projections, which may differ in the last digits of float64 from those of one row.
     """
     found, count = [], rows.shape[1]
     most = max(1, _ROWS_CACHED // count)
@@ -309,15 +309,14 @@ def rows_stats(rows: np.ndarray, *, projections: bool = False) -> list[Stats]:
                 [int(np.count_nonzero(row)) for row in zeros] if np.count_nonzero(zeros) else [0] * len(some)
             )
             columns.append(np.einsum("kn->k", wide).tolist())  # BLAS has threads for long rows
-            sums = block_projections(wide).tolist() if projections and count <= BLOCK else ()
+            sums = block_projections(wide).tolist() if count <= BLOCK else ()
             columns.append(np.einsum("kn->k", np.multiply(wide, wide, out=wide)).tolist())
         for row, (low, high, zero, total, squares) in enumerate(zip(*columns, strict=True)):
             if not 1e-140 < max(-low, high) < 1e140:  # noqa: PLR2004 - NaN, infinities, squares beyond float64
-                one = tensor_stats(some[row])
-                found.append(replace(one, projections=project(some[row])) if projections else one)
+                found.append(replace(tensor_stats(some[row]), projections=project(some[row])))
                 continue
             mean, norm = total / count + 0.0, math.sqrt(squares)
-            told = tuple(sums[row]) if sums else project(some[row]) if projections else None
+            told = tuple(sums[row]) if sums else project(some[row])
             found.append(Stats(count, high + 0.0, low + 0.0, mean, norm, 0, 0, 0, zero, None, told))
     return found
 

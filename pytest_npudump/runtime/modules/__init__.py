@@ -10,9 +10,8 @@ has, by the class of a layer, and ``strangers`` are modules that run while nothi
 from __future__ import annotations
 
 import sys
-from dataclasses import fields, is_dataclass
 from importlib.util import find_spec
-from itertools import chain, islice
+from itertools import islice
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +60,6 @@ def models_in(given: Mapping[str, object]) -> dict[str, object]:
     inside = [(name, value, _DEPTH, False) for name, value in given.items() if name not in found]
     for name, value, depth, closed in inside:
         own: Iterable[tuple[object, object]] = ()
-        opened = not isinstance(value, dict | list | tuple)
         if framework_of(value):
             held[name] = parts_of(value)
         elif isinstance(value, dict):
@@ -69,12 +67,11 @@ def models_in(given: Mapping[str, object]) -> dict[str, object]:
         elif isinstance(value, list | tuple):
             own = enumerate(value)
         elif not (closed or isinstance(value, type | FunctionType | ModuleType)):
-            slots = [one.name for one in fields(value)] if is_dataclass(value) else []
-            own = chain(
-                getattr(value, "__dict__", {}).items(), ((one, getattr(value, one, None)) for one in slots)
-            )
+            names = [*getattr(value, "__dict__", ()), *getattr(type(value), "__slots__", ())]
+            own = [(one, getattr(value, one, None)) for one in names[:_MOST]]
         room = max(0, _MOST - len(inside)) if depth else 0
-        inside += [(f"{name}.{key}", one, depth - 1, closed or opened) for key, one in islice(own, room)]
+        others = closed or not isinstance(value, dict | list | tuple)
+        inside += [(f"{name}.{key}", one, depth - 1, others) for key, one in islice(own, room)]
     known = {part for model in found.values() for part in parts_of(model)}
     for name, parts in sorted(held.items(), key=lambda one: -len(one[1])):  # wholes before their parts
         if parts and known.isdisjoint(parts):

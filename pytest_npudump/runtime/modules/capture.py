@@ -103,8 +103,8 @@ class Capture:
         modules: of the model, when it was given.
         number: of the captures of this model there.
         tensors: whether it records elements.
-        look: called with the number of the execution, ``input`` or ``output``, the slot, and the elements of
-            each input and output of the model that is recorded and in host memory; None for nobody.
+        look: called with the number of the execution, the slot, and the elements of each output of the model
+            that is in host memory; None for nobody.
         follows: whether it looks at what feeds modules, which code that is compiled is not to see.
         steps: the tensors of each execution, with statistics, or without anything where these are files.
         problems: why what was recorded cannot be trusted, in words; with any nothing more is recorded.
@@ -185,7 +185,7 @@ class Capture:
         self._active = self._rooted = self._warming = False
         self._flow: Any = None
         self.fed: bytes | None = None
-        self.look: Callable[[int, str, int, Any], None] | None = None
+        self.look: Callable[[int, int, Any], None] | None = None
         self.follows = not self._compiled
         self._closed = self._flowing = 0
         self._thread: threading.Thread | None = None
@@ -585,11 +585,10 @@ class Capture:
         return place
 
     def _show(self, value: Value, elements: Callable[[], Any]) -> None:
-        """Have :attr:`look` see what the model itself is given and gives, where that is in host memory."""
-        if self.look is not None and value.module == 0 and value.kind in {INPUT, OUTPUT}:
+        """Have :attr:`look` see what the model itself gives, where that is in host memory."""
+        if self.look is not None and (value.module, value.kind) == (0, OUTPUT):
             with suppress(AttributeError):  # neither numpy nor ml_dtypes knows values of this type
-                io = "input" if value.kind == INPUT else "output"
-                self.look(self._closed, io, value.slot, elements())
+                self.look(self._closed, value.slot, elements())
 
     def _begin_next(self, alike: tuple[int, int, int]) -> None:
         """End the step under way where it has such a tensor already, and no model around it."""
@@ -615,7 +614,7 @@ class Capture:
         if self.tensors:
             return tensor.to("cpu", copy=True)
         if self._on_host and tensor.device.type == "cpu":
-            return host_stats(tensor, projections=True)
+            return host_stats(tensor)
         return reduced(tensor, wide=value.wide)
 
     def _wait(self, seen: list[Seen], rows: Any) -> None:

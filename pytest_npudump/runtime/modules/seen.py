@@ -123,7 +123,7 @@ class Batch:
             return reduced_rows(rows, wide=self._wide)
         from pytest_npudump.dump.stats.tensor import rows_stats  # noqa: PLC0415 - with the first tensor
 
-        for seen, stats in zip(self.seen, rows_stats(array_of(rows), projections=True), strict=True):
+        for seen, stats in zip(self.seen, rows_stats(array_of(rows)), strict=True):
             seen.found = stats
         return None
 
@@ -433,7 +433,7 @@ def array_of(tensor: Any) -> Any:
         return octets.view(getattr(ml_dtypes, str(tensor.dtype).removeprefix("torch."))).reshape(tensor.shape)
 
 
-def host_stats(tensor: Any, *, projections: bool = False) -> Stats | None:
+def host_stats(tensor: Any) -> Stats | None:
     """Return the statistics of a tensor in host memory, or an array; None where its type is unknown."""
     from pytest_npudump.dump.arrays.decode import DecodeError  # noqa: PLC0415 - with the first tensor
     from pytest_npudump.dump.stats.projections import project  # noqa: PLC0415 - the same
@@ -441,8 +441,8 @@ def host_stats(tensor: Any, *, projections: bool = False) -> Stats | None:
 
     try:
         found = tensor_stats(array := array_of(tensor))
-        projections = projections and _has_projections(array.dtype.name, array.size)
-        return replace(found, projections=project(array)) if projections else found
+        known = _has_projections(array.dtype.name, array.size)
+        return replace(found, projections=project(array)) if known else found
     except (AttributeError, DecodeError):  # neither numpy nor ml_dtypes knows values of this type
         return None
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-import weakref
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from pytest_npudump.errors import said
 from pytest_npudump.language.text import first_of
@@ -17,7 +17,7 @@ from pytest_npudump.runtime.modules import parts_of
 from pytest_npudump.runtime.modules.capture import captures
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 
 _KEY: Any = "npudump"
@@ -28,49 +28,47 @@ class Strangers:
     """What runs unwatched from :meth:`start` to :meth:`stop`."""
 
     def __init__(self) -> None:
-        self._known: dict[int, weakref.ref[Any]] = {}
-        self._found: list[tuple[weakref.ref[Any], str, set[int]]] = []
+        self._known: Any = None  # between runs, as what belongs to a run is pickled
+        self._found: list[tuple[str, WeakSet[Any]]] = []
 
     def start(self) -> None:
         """Begin, where there is torch."""
         torch = sys.modules.get("torch")
         if torch is None:
             return
+        self._known = WeakSet() if self._known is None else self._known
         warnings.filterwarnings("ignore", r"Using `torch\.compile\(module\)` when there are global hooks")
         is_compiling = torch.compiler.is_compiling
 
         def before(module: Any, _: Any) -> None:
-            if not is_compiling():
-                known = self._known.get(id(module))
-                if known is None or known() is not module:
-                    self._meet(module)
+            if not is_compiling() and module not in self._known:
+                self._meet(module)
 
         torch.nn.modules.module._global_forward_pre_hooks[_KEY] = before  # noqa: SLF001 - a key of ours
 
     def _meet(self, module: Any) -> None:
-        watched = {id(one) for capture in captures(sys.modules["torch"]).values() for one in capture.modules}
-        parts = parts_of(module)
-        if not watched.isdisjoint(parts):  # other parts of it may still be strangers
-            parts = {}
-        elif parts:
-            name = type(getattr(module, "_orig_mod", module)).__name__
-            self._found.append((weakref.ref(module), name, {*parts}))
-        for one in (module, *parts.values()):
-            self._known[id(one)] = weakref.ref(one)
+        watched, parts = _modules_of(captures(sys.modules["torch"]).values()), parts_of(module)
+        seen = [one for key, one in parts.items() if key in watched]
+        if parts and not seen:
+            self._found.append((type(getattr(module, "_orig_mod", module)).__name__, WeakSet(parts.values())))
+        # Other parts of what is watched in part may still be strangers.
+        self._known.update([module, *(seen or parts.values())])
 
     def stop(self, watched: Sequence[Any]) -> str:
         """End; return a note on those that are not of these captures, "" for none."""
         module = sys.modules.get("torch.nn.modules.module")
         getattr(module, "_global_forward_pre_hooks", {}).pop(_KEY, None)
-        found, self._found, self._known = self._found, [], {}
-        if not all(hasattr(capture, "modules") for capture in watched):  # an engine runs models of its own
-            return ""
-        known = {id(one) for capture in watched for one in capture.modules}
-        names = [name for one, name, parts in found if one() is None or known.isdisjoint(parts)]
-        if not names:
-            return ""
+        found, self._found, self._known = self._found, [], None
+        known = _modules_of(watched)
+        names = [name for name, parts in found if known.isdisjoint(map(id, parts))]
+        if not names or not all(hasattr(capture, "modules") for capture in watched):
+            return ""  # an engine runs models of its own
         return said(
             "models ran in the test that nothing watches, which are not compared: {names}; have a fixture "
             "return them, or call npu_dump.modules(model)",
             names=first_of(dict.fromkeys(names)),
         )
+
+
+def _modules_of(watched: Iterable[Any]) -> set[int]:
+    return {id(one) for capture in watched for one in getattr(capture, "modules", ())}

@@ -109,7 +109,7 @@ def test_statistics_of_a_device_are_those_of_the_values(wide: Any) -> None:
             continue  # sums of the extremes leave int64
         room = (1e-12 if wide else 0 if "int" in dtype else 2e-6) * max(map(abs, want))
         assert found.projections == pytest.approx(want, rel=0, abs=room), name
-        assert host_stats(tensor, projections=True).projections == want, name
+        assert host_stats(tensor).projections == want, name
 
 
 @pytest.mark.parametrize("wide", [True, False])
@@ -126,7 +126,7 @@ def test_projections_of_a_device_are_those_of_files(count: int, wide: Any) -> No
             room = 1e-6 * math.sqrt(count) * 9 if kind.is_floating_point else 0
             assert found == pytest.approx(want, rel=0, abs=room), kind
     if count <= 4097:
-        stats = rows_stats(array(rows.float()), projections=True)
+        stats = rows_stats(array(rows.float()))
         assert [one.projections for one in stats] == [
             pytest.approx(project(array(one)), rel=1e-12, abs=1e-11) for one in rows
         ]
