@@ -251,7 +251,7 @@ class CellCapture(Capture):
         row = reduced(tensor, wide=value.wide) if on_device else None
         array = fetched(tensor) if row is None else None
         if array is None or not self.tensors:
-            return row if array is None else host_stats(array, projections=True)
+            return row if array is None else host_stats(array)
         return array.copy()
 
     def _reduce_copies(self) -> None:
@@ -264,7 +264,7 @@ class CellCapture(Capture):
             copies = [seen.found.values.reshape(-1) for seen in some]
             found: Sequence[Any] = [None] * len(some)
             if self._on_host and self._on_cpu:
-                found = rows_stats(np.stack(copies), projections=True)
+                found = rows_stats(np.stack(copies))
             else:
                 self._wait(some, _reduced_rows(self._mindspore.ops.stack(copies), wide=self._on_cpu))
             for seen, stats in zip(some, found, strict=True):
