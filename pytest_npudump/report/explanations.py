@@ -334,7 +334,7 @@ def reference_sentence(result: ReferenceResult, sources: Sources | None = None) 
     words = _("against the reference {name}: {sentence}").format(
         name=result.model.name, sentence=sentence(found.first, sides=("reference", "dump"))
     )
-    return words + more_sources(sources, found.first.key)
+    return words + more_sources(sources, found.first)
 
 
 def reference_lines(

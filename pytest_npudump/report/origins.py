@@ -449,18 +449,18 @@ def feeds_are_seen(sources: Sources | None, first: Verdict | None) -> bool:
     return any(source.known and source.fed and not source.cycle for source in at_first)
 
 
-def more_sources(sources: Sources | None, shown: TensorKey) -> str:
-    """Name further independent sources for a headline; "" for none."""
+def more_sources(sources: Sources | None, shown: Verdict) -> str:
+    """Name independent sources, but for the one shown, for a headline; "" for none."""
     alone = sources.independent if sources is not None else ()
     layers = {(source.key.model, source.key.layer): source.key.layer for source in alone}
-    layers.pop((shown.model, shown.layer), None)
+    own = layers.pop((shown.key.model, shown.key.layer), None)
     others = list(layers.values())
-    if not others:
+    if sources is None or not others:
         return ""
-    named = first_of(others, _SHOWN)
-    return ngettext(
-        "; {count} other source: {named}", "; {count} other sources: {named}", len(others)
-    ).format(count=len(others), named=named)
+    words = ngettext("; {count} other source: {named}", "; {count} other sources: {named}", len(others))
+    if own is None and shown.status == FAIL and shown.key not in sources.unplaced:
+        words = ngettext("; source: {named}", "; {count} sources: {named}", len(others))
+    return words.format(count=len(others), named=first_of(others, _SHOWN))
 
 
 def small_sources(sources: Sources) -> dict[str, Any]:

@@ -108,9 +108,7 @@ def _what(result: Result, detail: int) -> str:
             if (following := next(failing, None)) is None:
                 return begins
             first = following
-        words = sentence(first, short=bool(begins) and detail < _ALL) + more_sources(
-            result.sources, first.key
-        )
+        words = sentence(first, short=bool(begins) and detail < _ALL) + more_sources(result.sources, first)
         return label.format(begins=begins, words=words) if begins else words
     if result.findings:
         return finding_sentence(result.findings[0])

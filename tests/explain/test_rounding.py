@@ -204,7 +204,7 @@ def test_a_model_that_cannot_be_run_rounded_is_judged_by_the_preset_with_a_note(
     monkeypatch.setattr(rounding, "rounded_model", refuse)
     result = judge(1.03, "float16")
     assert result.good
-    words = "compared by the preset om-net, as it cannot be run rounded to float16: no kernel for it"
+    words = "compared by the preset om-net: it cannot run in float16: no kernel for it"
     assert any(words in note for note in result.notes)
     assert not judge(1.08, "float16").good
 

@@ -73,12 +73,12 @@ def test_a_perturbed_weight_is_found_first_where_it_is_used_and_only_what_fails_
     result = project.run(change="fc2.weight=0.25")
     result.stdout.fnmatch_lines(
         [
-            "npudump: Default/fc2-Dense/MatMul-op0:output.0 *",
+            "npudump: Default/fc2-Dense/MatMul-op0:output.0 *; source: fc2.weight",
             "code:       Default/fc2-Dense/MatMul-op0: nets.py:*: return self.fc2(self.relu(self.fc1(x)))",
             "*Default/fc2-Dense/MatMul-op0:output.0; all statistics before it match*",
             "golden:*; mismatches: 3 of 10 tensors",
             "second run: reproduced; 5 layers dumped as tensors",
-            "elements:   fc2.weight:output.0: * out of tolerance of the golden tensor; *",
+            "elements:   fc2.weight:output.0: one element of 6, at [[]0, 1]: * (100 % of the difference)",
         ]
     )
     failing = {"Default_fc2-Dense_BiasAdd-op0", "Default_fc2-Dense_MatMul-op0", "fc2_weight"}

@@ -342,7 +342,7 @@ def test_a_report_that_names_a_folder_is_refused(pytester: pytest.Pytester) -> N
         ),
         (
             ["--npudump-update-goldens"],
-            "no option --npudump-update-goldens: did you mean --npudump-update-golden?",
+            "there is no --npudump-update-goldens: did you mean --npudump-update-golden?",
         ),
         (["--npudump-runtime=emu"], "--npudump-runtime is 'emu': did you mean emulator?"),
         (

@@ -103,7 +103,7 @@ def test_a_name_of_no_waiting_run_is_an_error(waiting: Repository, golden_comman
         done = golden_command(verb, "test_a.py::test_good")
         assert (done.code, "matches no pending run" in done.err) == (2, True)
     assert waiting.values("test_good") == GOLDEN
-    near = golden_command("diff", "test_smal*x").err.partition("these are: ")[2]
+    near = golden_command("diff", "test_smal*x").err.partition("pending: ")[2]
     assert near.startswith("test_a.py::test_small, ")
     golden_command("reject")
     assert golden_command("diff", "test_a.py::x").err == "npudump: test_a.py::x: no run is pending review\n"

@@ -150,7 +150,7 @@ BLOCK = (rule(layer="block/*", op_type="Conv*"),)
             for exact in ("int8", "int16", "uint16", "bool", "-")
         ),
         *(((rule(dtype=dtype),), ("a", "int8", "max"), (0.5, 0.25, "marker")) for dtype in ("int8", "int*")),
-        ((rule(),), ("a", "float16", "nan"), (0, 0, "exact")),
+        ((rule(),), ("a", "float16", "nan"), (0, 0, EXACT)),
         ((rule(statistic="nan"),), ("a", "float16", "nan"), (0.5, 0.25, "marker")),
         # layer and operator must both match
         (BLOCK, ("block/a", "float32", "max", "", "Conv2D"), (0.5, 0.25, "marker")),

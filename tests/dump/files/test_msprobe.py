@@ -48,7 +48,7 @@ def described(value: Any) -> list[dict[str, Any]]:
     return [one for item in inner for one in described(item)]
 
 
-@pytest.mark.parametrize("sample", ["L0-tensor", "mix-statistics", "L1-md5"])
+@pytest.mark.parametrize("sample", ["L0-tensor", "mix-statistics", "L1-md5", "mindspore-L0"])
 def test_no_tensor_is_lost_and_all_are_as_told(sample: str) -> None:
     told = [
         one
@@ -64,7 +64,7 @@ def test_no_tensor_is_lost_and_all_are_as_told(sample: str) -> None:
     read = [facts(r.dtype, r.shape, four(r.stats), r.digest) for r in records]
     want = [
         facts(
-            one["dtype"].removeprefix("torch."),
+            one["dtype"].removeprefix("torch.").lower(),
             one["shape"],
             tuple(None if one[name] is None else one[name] + 0 for name in ("Max", "Min", "Mean", "Norm")),
             f"crc32:{one['md5']}" if "md5" in one else "",

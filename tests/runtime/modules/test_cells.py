@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from pytest_npudump.dump.reader import read_dump
+from pytest_npudump.dump.stats.projections import project
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.errors import RequestError
 from pytest_npudump.runtime.modules import capture_of
@@ -202,6 +203,7 @@ def test_cells_are_layers_by_path_told_apart_by_who_calls_them(ms: Any, nets: An
     for key, values in (("left:output.0", np.maximum(X, 0)), ("Net:output.1", X)):
         assert found[key].stats.l2norm == pytest.approx(np.linalg.norm(values.astype(np.float64)), rel=1e-12)
         assert (found[key].dtype, found[key].shape, found[key].stats.min) == ("float32", (2, 4), values.min())
+        assert found[key].stats.projections == pytest.approx(project(values), abs=1e-3)  # in few bits
 
 
 def test_processes_watch_cells_by_rank(
@@ -385,6 +387,7 @@ def test_the_real_one_alone(ms: Any, nets: Any, tmp_path: Path) -> None:
             cast(given)
         found = [*records(capture).values()]
         assert [one.dtype for one in found] == ["bfloat16", "float16", "int64", "bool"]
+        assert tensors or all(one.stats.projections for one in found)
         assert found[0].stats.min == -1
 
     class Jitted(nn.Cell):  # type: ignore[name-defined,misc]
