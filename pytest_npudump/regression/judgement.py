@@ -137,8 +137,9 @@ def judge_run(
         *_not_approved(terms, comparison),
         *lost,
         *(
-            (said("renamed in the model, and compared under the new name: {names}", names=others),)
-            * bool(others)
+            [said("renamed in the model, and compared under the new name: {names}", names=others)]
+            if others
+            else []
         ),
         *_changes(comparison, changes, following),
     )
