@@ -31,6 +31,7 @@ from pytest_npudump.runtime.modules.seen import Value, decoded, host_stats, redu
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
 os.environ |= {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_VEC_ISA_OK": "0"}  # it compiles faster
 torch: Any = pytest.importorskip("torch")
+torch.set_num_threads(1)  # a process that is forked later would wait for more
 sys.path.insert(0, str(Path(__file__).parents[2] / "data" / "modules"))
 models: Any = pytest.importorskip("models")
 
