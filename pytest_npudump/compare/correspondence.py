@@ -42,7 +42,7 @@ import tempfile
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cache, reduce
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -240,7 +240,7 @@ class Correspondence:
                 names=first_of(dict.fromkeys(key.layer for key in (*apart, *also))),
             )
             notes = [*notes, note]
-        return golden, run, (*idle, *notes)
+        return golden, run, (*notes, *idle)
 
     def renamed(self, golden: Record, run: Record) -> Record:
         """Return a golden whose blocks of edges and models have the run's names."""
@@ -287,6 +287,7 @@ class Correspondence:
         tables = [record.table for record in records]
         out: tuple[list[_Row], list[_Row]] = ([], [])
         guessed: list[str] = []
+        lost, notes = _lost(grouped)
         for place in {**grouped[0], **grouped[1]}:
             held = [side.get(place, []) for side in grouped]
             layout = next((one for one in self.layouts if _names(one.layers, place.layer)), None)
@@ -321,18 +322,18 @@ class Correspondence:
                     found = told[side] = _by_shapes(rows, shapes[side], wholes[0] & wholes[1], order) or rows
                     if len(found) < len(rows) and not joining:
                         guessed.append(place.layer)
-            _with_copies(place, [rows or [] for rows in told], out)
+            _with_copies(place, [rows or [] for rows in told], out, lost.get(place, ()))
         for places, rows in zip(grouped, out, strict=True):
             began = {at: min(row.first for row in held) for at, held in places.items()}
             rows.sort(key=lambda row: began[_place(row.key)])  # copies stand together
-        notes = [
-            said(
+        if guessed and self.path.name:
+            note = said(
                 "joined by shape: ranks hold parts of {layers}; state the layout in {path}",
                 layers=first_of(dict.fromkeys(guessed)),
-                path=self.path.name or "a file of --map",
+                path=self.path.name,
             )
-        ]
-        return out, notes if guessed and self.path.name else []
+            notes.append(note)
+        return out, notes
 
     def _counted_on(self, layout: RankLayout, rows: Sequence[_Row], ranks: int) -> list[_Row]:
         """Return rows under names whose number counts on from rank to rank of a group."""
@@ -730,20 +731,86 @@ def _by_layout(
     return copies
 
 
-def _with_copies(place: TensorKey, found: Sequence[list[_Row]], out: tuple[list[_Row], list[_Row]]) -> None:
-    """Add a tensor of both sides: the first copies under a key without a rank, others under their ranks'."""
+def _with_copies(
+    place: TensorKey,
+    found: Sequence[list[_Row]],
+    out: tuple[list[_Row], list[_Row]],
+    lost: Collection[int] = (),
+) -> None:
+    """Add a tensor of both sides: the first copies under a key without a rank, others under their ranks'.
+
+    Ranks of the run that have lost theirs have none in place of it.
+    """
     ranks = [[_rank_of(row.key) for row in rows] for rows in found]
-    if ranks[0] == ranks[1]:
+    if ranks[0] == ranks[1] and not lost:
         for side, rows in zip(out, found, strict=True):
             side += [row._replace(key=place) if len(rows) == 1 else row for row in rows]
         return
-    others = dict.fromkeys([*ranks[0][1:], *ranks[1][1:]])
-    for side, rows in zip(out, found, strict=True):
+    others = dict.fromkeys([*ranks[0][1:], *ranks[1][1:], *lost])
+    for side, rows, gone in zip(out, found, ((), lost), strict=True):
         if not rows:
             continue
         side.append(rows[0]._replace(key=place))
         by_rank = {_rank_of(row.key): row for row in rows}
-        side += [by_rank.get(rank, rows[0])._replace(key=replace(place, rank=rank)) for rank in others]
+        side += [
+            by_rank.get(rank, rows[0])._replace(key=replace(place, rank=rank))
+            for rank in others
+            if rank not in gone
+        ]
+
+
+_EXPERT = re.compile(r"experts?[._]\d")
+"""Layers that run where a token needs them."""
+
+
+def _lost(
+    grouped: Sequence[Mapping[TensorKey, Sequence[_Row]]],
+) -> tuple[dict[TensorKey, list[int]], list[str]]:
+    """Return the ranks of the run that lack a tensor that others of it have, and notes on what is not told.
+
+    A rank that has tensors of the same kind in exchange, by their names but for numbers, has other layers,
+    experts or requests. One that has nothing that the other rank has not, or has others of that kind as
+    copies, has lost it, unless the golden's ranks lack it, too.
+
+    Args:
+        grouped: of the golden and of the run, the rows of each tensor, by rank.
+    """
+    on = [{place: {_rank_of(row.key) for row in rows} for place, rows in side.items()} for side in grouped]
+    every = [set[int]().union(*side.values()) for side in on]
+    if every[0] == every[1]:
+        return {place: sorted(on[0].get(place, set()) - ranks) for place, ranks in on[1].items()}, []
+    partly = [
+        {place: sorted(all_of - ranks) for place, ranks in side.items() if ranks < all_of}
+        for side, all_of in zip(on, every, strict=True)
+    ]
+    lost, untold = defaultdict[TensorKey, list[int]](list), dict[str, None]()
+    for side, own, theirs in zip(on, partly, reversed(partly), strict=True):
+        held = {rank: defaultdict[TensorKey, set[TensorKey]](set) for rank in {*chain(*side.values())}}
+        for place, ranks in side.items() if own else ():
+            for rank in ranks:
+                held[rank][_kind(place)].add(place)
+        nothing_else = {
+            (one, other): all(places <= held[other].get(kind, set()) for kind, places in held[one].items())
+            for one, other in product(held, repeat=2)
+        }
+        for place, rank in ((one, rank) for one in own if one not in theirs for rank in own[one]):
+            kind = _kind(place)
+            alike, others = held[rank].get(kind, set()), side[place]
+            if any(alike - held[other][kind] for other in others):
+                continue
+            told = alike or any(nothing_else[rank, other] for other in others)
+            if side is on[1] and told and not _EXPERT.search(place.layer):
+                lost[place].append(rank)
+            else:
+                untold[f"{place.layer} (rank {rank})"] = None
+    if not untold:
+        return lost, []
+    note = said("not on every rank, and nothing tells whether it should be: {names}", names=first_of(untold))
+    return lost, [note]
+
+
+def _kind(place: TensorKey) -> TensorKey:
+    return replace(place, layer=re.sub(r"\d+", "0", place.layer), step=0, turn=0)
 
 
 def _applied(record: Record, rows: Sequence[_Row]) -> tuple[Record, list[TensorKey]]:

@@ -319,6 +319,38 @@ def test_tensors_that_are_on_one_rank_each_need_no_layout() -> None:
     assert len(failing(both)) > 0
 
 
+X, Y = normal(6, 4), normal(6, 4)
+LOST: list[tuple[list[Arrays], list[Arrays], list[str], str]] = [
+    ([{"a": X, "mid": Y}], [{"a": X, "mid": Y}, {"a": X}], ["mid#rank=1"], ""),
+    ([{"a": X, "mid": Y}], [{"a": X}, {"a": X, "mid": Y}], ["mid#rank=0"], ""),
+    ([{"a": X, "b": Y}] * 2, [{"a": X, "b": Y}, {"a": X}], ["b#rank=1"], ""),
+    ([{"a": X, "b": Y}, {"a": X}], [{"a": X, "b": Y}, {"a": X}, {"a": X}], [], ""),
+    ([{"l.0": X, "l.1": Y}], [{"l.0": X}, {"l.0": X}, {"l.1": Y}, {"l.1": Y}], [], ""),
+    ([{"l.0": X, "l.1": Y, "l.2": X}],
+     [{"l.0": X, "l.1": Y}, {"l.0": X}, {"l.2": X}, {"l.2": X}], ["l.1#rank=1"], ""),
+    ([{"net": X, "in": X, "l.0": X, "l.1": Y, "out": Y}],
+     [{"net": X, "in": X, "l.0": X}, {"net": X, "l.1": Y, "out": Y}], [], "in (rank 1), out (rank 0)"),
+    ([{"a": X, "experts.0.up": Y, "experts.1.up": X}],
+     [{"a": X, "experts.0.up": Y}, {"a": X, "experts.1.up": X}], [], ""),
+    ([{"l.0": X, "l.1": X, "experts.0.up": Y, "experts.1.up": X}],
+     [{"l.0": X, "l.1": X, "experts.0.up": Y}, {"l.0": X, "experts.1.up": X}], ["l.1#rank=1"], ""),
+    ([{"a": X, "experts.1.up": Y}], [{"a": X, "experts.1.up": Y}, {"a": X}], [],
+     "experts.1.up (rank 1)"),
+    ([{"a": X, "mid": Y}, {"a": X}], [{"a": X, "mid": Y}], [], "mid (rank 1)"),
+]  # fmt: skip
+
+
+@pytest.mark.each(("golden", "run", "lost", "note"), LOST)
+def test_a_copy_that_a_rank_has_lost_is_missing_and_what_ranks_share_out_is_not(
+    golden: list[Arrays], run: list[Arrays], lost: list[str], note: str, compared: Any
+) -> None:
+    comparison = compared(side(*golden), side(*run), 'layouts: {"none": "t h[tp]"}')
+    assert failing(comparison) == [(f"{one}:output.0", "missing") for one in lost]
+    told = [one for one in comparison.remarks if one.startswith("not on every rank")]
+    assert [one.partition("should be: ")[2] for one in told] == ([note] if note else [])
+    assert comparison.remarks[: len(told)] == tuple(told)
+
+
 def test_numbers_of_experts_count_on_from_rank_to_rank(compared: Any) -> None:
     every = {f"layers.{at}.experts.{one}.up": normal(3, 4) for at in range(2) for one in range(4)}
 
