@@ -415,10 +415,15 @@ def implied(golden: Record, run: Record) -> Correspondence | None:
     """
     tables = golden.table, run.table
     keys = [[TensorKey.parse(key) for key in table.keys] for table in tables]
-    ranks = [{*map(_rank_of, side)} for side in keys]
+    ranks = [*map(ranks_of, tables)]
     typed = any(_TYPED.search(kind) for table in tables for kind in {*table.op_types})
     alone = all(len({replace(key, rank=-1, device=-1) for key in side}) == len(side) for side in keys)
     return Correspondence() if ranks[0] != ranks[1] and (typed or alone) else None
+
+
+def ranks_of(table: StatsTable) -> set[int]:
+    """Return the ranks that have tensors of a table; -1 for one process."""
+    return {_rank_of(TensorKey.parse(key)) for key in table.keys}
 
 
 def with_names(golden: Record, renamed: Mapping[str, str]) -> Record:

@@ -24,7 +24,9 @@ from pytest_npudump.dump.records import SUMMED, TensorKey, TensorRecord
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import RequestError
-from pytest_npudump.record.record import Record
+from pytest_npudump.record.edges import Edges, GraphNode as Node, Port, lines_of
+from pytest_npudump.record.record import EDGES, Record
+from pytest_npudump.regression.dataflow import sources_of
 
 Arrays = Mapping[str, np.ndarray]
 RANDOM = np.random.default_rng(7)
@@ -349,6 +351,23 @@ def test_a_copy_that_a_rank_has_lost_is_missing_and_what_ranks_share_out_is_not(
     told = [one for one in comparison.remarks if one.startswith("not on every rank")]
     assert [one.partition("should be: ")[2] for one in told] == ([note] if note else [])
     assert comparison.remarks[: len(told)] == tuple(told)
+
+
+def test_a_change_is_not_traced_to_what_other_ranks_round_otherwise() -> None:
+    """An all-reduce adds up in another order: that the golden repeats says nothing of a run of two ranks."""
+    edges = Edges.of([Node("sum", "", ()), Node("up", "", (Port("sum"),))], "the run")
+    near, off = X * np.float32(1 + 1e-6), Y * np.float32(1.01)
+    golden = replace(
+        side({"sum": X, "up": Y}),
+        extra={"repeats": {"runs": 2}},
+        blocks={EDGES: lines_of(edges, ["sum", "up"])},
+    )
+    for ranks, traced in ((1, "sum:output.0"), (2, None)):
+        comparison = judge(golden, side(*[{"sum": near, "up": off}] * ranks), Terms(names=Correspondence()))
+        found, _ = sources_of(golden, comparison)
+        assert found is not None
+        assert {source.key.layer for source in found.independent} == {"up"}
+        assert found.independent[0].begins == (None if traced is None else TensorKey.parse(traced))
 
 
 def test_numbers_of_experts_count_on_from_rank_to_rank(compared: Any) -> None:
