@@ -52,7 +52,7 @@ from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.records import Payload, Stats, TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.stats.tensor import payload_stats
-from pytest_npudump.dump.table import STATISTICS, StatsTable, layer_of, shape_of
+from pytest_npudump.dump.table import PROJECTIONS, STATISTICS, StatsTable, layer_of, shape_of
 from pytest_npudump.errors import RequestError, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, edge_lines_under
@@ -229,8 +229,18 @@ class Correspondence:
             sides = rows[0], rows[1]
         made = {str(row.key) for side in sides for row in side if isinstance(row.made_of, _Parts)}
         (golden, apart), (run, also) = _applied(golden, sides[0]), _applied(run, sides[1])
-        # Of what one side has in parts projections are not known, of no layout.
+        # Projections of parts are not those of the whole; elements give these.
+        told, shown = zip(*map(_ordered, (golden, run)), strict=True)
+        made = made.difference(shown[0] & shown[1])
         golden, run = (replace(one, table=one.table.without_projections_of(made)) for one in (golden, run))
+        if unseen := made & (told[0] | told[1]):
+            note = said(
+                "the order of elements is not compared in {count} tensors joined from statistics of parts: "
+                "{names}; dump with acl_json={{'dump_data': 'tensor'}} to compare it",
+                count=len(unseen),
+                names=first_of(dict.fromkeys(row.key.layer for row in sides[1] if str(row.key) in unseen)),
+            )
+            notes = [*notes, note]
         if places := {_place(key) for key in (*apart, *also)}:
             golden, run = _with_last(golden, places), _with_last(run, places)
             note = said(
@@ -860,6 +870,14 @@ def _with_last(record: Record, places: Collection[TensorKey]) -> Record:
     return replace(
         record, table=table, tensors=[record.tensors[row] for row in order] if record.tensors else ()
     )
+
+
+def _ordered(record: Record) -> tuple[set[str], set[str]]:
+    """Return the keys of tensors with projections, and of those with these or elements."""
+    keys, tensors = record.table.keys, record.tensors or [None] * len(record.table)
+    told = {keys[at] for at in np.flatnonzero(record.table.tells(PROJECTIONS))}
+    pairs = zip(keys, tensors, strict=True)
+    return told, told | {key for key, one in pairs if getattr(one, "payload", one) is not None}
 
 
 def _under(tensor: Any, key: TensorKey) -> Any:

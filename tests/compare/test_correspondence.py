@@ -21,6 +21,7 @@ from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import SUMMED, TensorKey, TensorRecord
+from pytest_npudump.dump.stats.projections import project
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import RequestError
@@ -368,6 +369,27 @@ def test_a_change_is_not_traced_to_what_other_ranks_round_otherwise() -> None:
         assert found is not None
         assert {source.key.layer for source in found.independent} == {"up"}
         assert found.independent[0].begins == (None if traced is None else TensorKey.parse(traced))
+
+
+def test_another_order_is_seen_by_the_run_s_tensors_and_told_as_unseen_without_them(
+    compared: Any, tmp_path: Path
+) -> None:
+    """The golden has projections of the whole; those of its parts do not give them."""
+    whole, text = normal(6, 8), 'layouts: {"x": "t h[tp]"}'
+    golden = side({"x": whole})
+    golden = replace(golden, table=golden.table.with_projections({0: project(whole)}))
+    left, right = halves(whole, 1)
+    for number, (second, fails) in enumerate(((right, False), (right[:, ::-1], True))):
+        parts = [{"x": left}, {"x": second}]
+        comparison = compared(golden, side(*parts), text)
+        assert failing(comparison) == []
+        (told,) = (one for one in comparison.remarks if one.startswith("the order of elements"))
+        assert "in 1 tensors joined from statistics of parts: x;" in told
+        held = read(write(tmp_path / str(number), parts))
+        run = replace(Record.of(StatsTable.from_records(held)), tensors=held)
+        comparison = compared(golden, run, text)
+        assert [key for key, _ in failing(comparison)] == ["x:output.0"] * fails
+        assert not [one for one in comparison.remarks if "order of" in one]
 
 
 def test_numbers_of_experts_count_on_from_rank_to_rank(compared: Any) -> None:
