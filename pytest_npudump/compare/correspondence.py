@@ -42,7 +42,7 @@ import tempfile
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cache, reduce
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,7 +52,7 @@ from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.records import Payload, Stats, TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.stats.tensor import payload_stats
-from pytest_npudump.dump.table import STATISTICS, StatsTable, layer_of, shape_of
+from pytest_npudump.dump.table import PROJECTIONS, STATISTICS, StatsTable, layer_of, shape_of
 from pytest_npudump.errors import RequestError, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, edge_lines_under
@@ -229,8 +229,18 @@ class Correspondence:
             sides = rows[0], rows[1]
         made = {str(row.key) for side in sides for row in side if isinstance(row.made_of, _Parts)}
         (golden, apart), (run, also) = _applied(golden, sides[0]), _applied(run, sides[1])
-        # Of what one side has in parts projections are not known, of no layout.
+        # Projections of parts are not those of the whole; elements give these.
+        told, shown = zip(*map(_ordered, (golden, run)), strict=True)
+        made = made.difference(shown[0] & shown[1])
         golden, run = (replace(one, table=one.table.without_projections_of(made)) for one in (golden, run))
+        if unseen := made & (told[0] | told[1]):
+            note = said(
+                "the order of elements is not compared in {count} tensors joined from statistics of parts: "
+                "{names}; dump with acl_json={{'dump_data': 'tensor'}} to compare it",
+                count=len(unseen),
+                names=first_of(dict.fromkeys(row.key.layer for row in sides[1] if str(row.key) in unseen)),
+            )
+            notes = [*notes, note]
         if places := {_place(key) for key in (*apart, *also)}:
             golden, run = _with_last(golden, places), _with_last(run, places)
             note = said(
@@ -240,7 +250,7 @@ class Correspondence:
                 names=first_of(dict.fromkeys(key.layer for key in (*apart, *also))),
             )
             notes = [*notes, note]
-        return golden, run, (*idle, *notes)
+        return golden, run, (*notes, *idle)
 
     def renamed(self, golden: Record, run: Record) -> Record:
         """Return a golden whose blocks of edges and models have the run's names."""
@@ -287,6 +297,7 @@ class Correspondence:
         tables = [record.table for record in records]
         out: tuple[list[_Row], list[_Row]] = ([], [])
         guessed: list[str] = []
+        lost, notes = _lost(grouped)
         for place in {**grouped[0], **grouped[1]}:
             held = [side.get(place, []) for side in grouped]
             layout = next((one for one in self.layouts if _names(one.layers, place.layer)), None)
@@ -321,18 +332,18 @@ class Correspondence:
                     found = told[side] = _by_shapes(rows, shapes[side], wholes[0] & wholes[1], order) or rows
                     if len(found) < len(rows) and not joining:
                         guessed.append(place.layer)
-            _with_copies(place, [rows or [] for rows in told], out)
+            _with_copies(place, [rows or [] for rows in told], out, lost.get(place, ()))
         for places, rows in zip(grouped, out, strict=True):
             began = {at: min(row.first for row in held) for at, held in places.items()}
             rows.sort(key=lambda row: began[_place(row.key)])  # copies stand together
-        notes = [
-            said(
+        if guessed and self.path.name:
+            note = said(
                 "joined by shape: ranks hold parts of {layers}; state the layout in {path}",
                 layers=first_of(dict.fromkeys(guessed)),
-                path=self.path.name or "a file of --map",
+                path=self.path.name,
             )
-        ]
-        return out, notes if guessed and self.path.name else []
+            notes.append(note)
+        return out, notes
 
     def _counted_on(self, layout: RankLayout, rows: Sequence[_Row], ranks: int) -> list[_Row]:
         """Return rows under names whose number counts on from rank to rank of a group."""
@@ -414,10 +425,15 @@ def implied(golden: Record, run: Record) -> Correspondence | None:
     """
     tables = golden.table, run.table
     keys = [[TensorKey.parse(key) for key in table.keys] for table in tables]
-    ranks = [{*map(_rank_of, side)} for side in keys]
+    ranks = [*map(ranks_of, tables)]
     typed = any(_TYPED.search(kind) for table in tables for kind in {*table.op_types})
     alone = all(len({replace(key, rank=-1, device=-1) for key in side}) == len(side) for side in keys)
     return Correspondence() if ranks[0] != ranks[1] and (typed or alone) else None
+
+
+def ranks_of(table: StatsTable) -> set[int]:
+    """Return the ranks that have tensors of a table; -1 for one process."""
+    return {_rank_of(TensorKey.parse(key)) for key in table.keys}
 
 
 def with_names(golden: Record, renamed: Mapping[str, str]) -> Record:
@@ -729,20 +745,86 @@ def _by_layout(
     return copies
 
 
-def _with_copies(place: TensorKey, found: Sequence[list[_Row]], out: tuple[list[_Row], list[_Row]]) -> None:
-    """Add a tensor of both sides: the first copies under a key without a rank, others under their ranks'."""
+def _with_copies(
+    place: TensorKey,
+    found: Sequence[list[_Row]],
+    out: tuple[list[_Row], list[_Row]],
+    lost: Collection[int] = (),
+) -> None:
+    """Add a tensor of both sides: the first copies under a key without a rank, others under their ranks'.
+
+    Ranks of the run that have lost theirs have none in place of it.
+    """
     ranks = [[_rank_of(row.key) for row in rows] for rows in found]
-    if ranks[0] == ranks[1]:
+    if ranks[0] == ranks[1] and not lost:
         for side, rows in zip(out, found, strict=True):
             side += [row._replace(key=place) if len(rows) == 1 else row for row in rows]
         return
-    others = dict.fromkeys([*ranks[0][1:], *ranks[1][1:]])
-    for side, rows in zip(out, found, strict=True):
+    others = dict.fromkeys([*ranks[0][1:], *ranks[1][1:], *lost])
+    for side, rows, gone in zip(out, found, ((), lost), strict=True):
         if not rows:
             continue
         side.append(rows[0]._replace(key=place))
         by_rank = {_rank_of(row.key): row for row in rows}
-        side += [by_rank.get(rank, rows[0])._replace(key=replace(place, rank=rank)) for rank in others]
+        side += [
+            by_rank.get(rank, rows[0])._replace(key=replace(place, rank=rank))
+            for rank in others
+            if rank not in gone
+        ]
+
+
+_EXPERT = re.compile(r"experts?[._]\d")
+"""Layers that run where a token needs them."""
+
+
+def _lost(
+    grouped: Sequence[Mapping[TensorKey, Sequence[_Row]]],
+) -> tuple[dict[TensorKey, list[int]], list[str]]:
+    """Return the ranks of the run that lack a tensor that others of it have, and notes on what is not told.
+
+    A rank that has tensors of the same kind in exchange, by their names but for numbers, has other layers,
+    experts or requests. One that has nothing that the other rank has not, or has others of that kind as
+    copies, has lost it, unless the golden's ranks lack it, too.
+
+    Args:
+        grouped: of the golden and of the run, the rows of each tensor, by rank.
+    """
+    on = [{place: {_rank_of(row.key) for row in rows} for place, rows in side.items()} for side in grouped]
+    every = [set[int]().union(*side.values()) for side in on]
+    if every[0] == every[1]:
+        return {place: sorted(on[0].get(place, set()) - ranks) for place, ranks in on[1].items()}, []
+    partly = [
+        {place: sorted(all_of - ranks) for place, ranks in side.items() if ranks < all_of}
+        for side, all_of in zip(on, every, strict=True)
+    ]
+    lost, untold = defaultdict[TensorKey, list[int]](list), dict[str, None]()
+    for side, own, theirs in zip(on, partly, reversed(partly), strict=True):
+        held = {rank: defaultdict[TensorKey, set[TensorKey]](set) for rank in {*chain(*side.values())}}
+        for place, ranks in side.items() if own else ():
+            for rank in ranks:
+                held[rank][_kind(place)].add(place)
+        nothing_else = {
+            (one, other): all(places <= held[other].get(kind, set()) for kind, places in held[one].items())
+            for one, other in product(held, repeat=2)
+        }
+        for place, rank in ((one, rank) for one in own if one not in theirs for rank in own[one]):
+            kind = _kind(place)
+            alike, others = held[rank].get(kind, set()), side[place]
+            if any(alike - held[other][kind] for other in others):
+                continue
+            told = alike or any(nothing_else[rank, other] for other in others)
+            if side is on[1] and told and not _EXPERT.search(place.layer):
+                lost[place].append(rank)
+            else:
+                untold[f"{place.layer} (rank {rank})"] = None
+    if not untold:
+        return lost, []
+    note = said("not on every rank, and nothing tells whether it should be: {names}", names=first_of(untold))
+    return lost, [note]
+
+
+def _kind(place: TensorKey) -> TensorKey:
+    return replace(place, layer=re.sub(r"\d+", "0", place.layer), step=0, turn=0)
 
 
 def _applied(record: Record, rows: Sequence[_Row]) -> tuple[Record, list[TensorKey]]:
@@ -787,6 +869,14 @@ def _with_last(record: Record, places: Collection[TensorKey]) -> Record:
     return replace(
         record, table=table, tensors=[record.tensors[row] for row in order] if record.tensors else ()
     )
+
+
+def _ordered(record: Record) -> tuple[set[str], set[str]]:
+    """Return the keys of tensors with projections, and of those with these or elements."""
+    keys, tensors = record.table.keys, record.tensors or [None] * len(record.table)
+    told = {keys[at] for at in np.flatnonzero(record.table.tells(PROJECTIONS))}
+    pairs = zip(keys, tensors, strict=True)
+    return told, told | {key for key, one in pairs if getattr(one, "payload", one) is not None}
 
 
 def _under(tensor: Any, key: TensorKey) -> Any:

@@ -21,10 +21,13 @@ from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import SUMMED, TensorKey, TensorRecord
+from pytest_npudump.dump.stats.projections import project
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import RequestError
-from pytest_npudump.record.record import Record
+from pytest_npudump.record.edges import Edges, GraphNode as Node, Port, lines_of
+from pytest_npudump.record.record import EDGES, Record
+from pytest_npudump.regression.dataflow import sources_of
 
 Arrays = Mapping[str, np.ndarray]
 RANDOM = np.random.default_rng(7)
@@ -317,6 +320,76 @@ def test_tensors_that_are_on_one_rank_each_need_no_layout() -> None:
     ]
     both = judge(one, side({"x": x, "z": z}, {"y": y, "z": z}), terms)  # shapes alone tell no copies
     assert len(failing(both)) > 0
+
+
+X, Y = normal(6, 4), normal(6, 4)
+LOST: list[tuple[list[Arrays], list[Arrays], list[str], str]] = [
+    ([{"a": X, "mid": Y}], [{"a": X, "mid": Y}, {"a": X}], ["mid#rank=1"], ""),
+    ([{"a": X, "mid": Y}], [{"a": X}, {"a": X, "mid": Y}], ["mid#rank=0"], ""),
+    ([{"a": X, "b": Y}] * 2, [{"a": X, "b": Y}, {"a": X}], ["b#rank=1"], ""),
+    ([{"a": X, "b": Y}, {"a": X}], [{"a": X, "b": Y}, {"a": X}, {"a": X}], [], ""),
+    ([{"l.0": X, "l.1": Y}], [{"l.0": X}, {"l.0": X}, {"l.1": Y}, {"l.1": Y}], [], ""),
+    ([{"l.0": X, "l.1": Y, "l.2": X}],
+     [{"l.0": X, "l.1": Y}, {"l.0": X}, {"l.2": X}, {"l.2": X}], ["l.1#rank=1"], ""),
+    ([{"net": X, "in": X, "l.0": X, "l.1": Y, "out": Y}],
+     [{"net": X, "in": X, "l.0": X}, {"net": X, "l.1": Y, "out": Y}], [], "in (rank 1), out (rank 0)"),
+    ([{"a": X, "experts.0.up": Y, "experts.1.up": X}],
+     [{"a": X, "experts.0.up": Y}, {"a": X, "experts.1.up": X}], [], ""),
+    ([{"l.0": X, "l.1": X, "experts.0.up": Y, "experts.1.up": X}],
+     [{"l.0": X, "l.1": X, "experts.0.up": Y}, {"l.0": X, "experts.1.up": X}], ["l.1#rank=1"], ""),
+    ([{"a": X, "experts.1.up": Y}], [{"a": X, "experts.1.up": Y}, {"a": X}], [],
+     "experts.1.up (rank 1)"),
+    ([{"a": X, "mid": Y}, {"a": X}], [{"a": X, "mid": Y}], [], "mid (rank 1)"),
+]  # fmt: skip
+
+
+@pytest.mark.each(("golden", "run", "lost", "note"), LOST)
+def test_a_copy_that_a_rank_has_lost_is_missing_and_what_ranks_share_out_is_not(
+    golden: list[Arrays], run: list[Arrays], lost: list[str], note: str, compared: Any
+) -> None:
+    comparison = compared(side(*golden), side(*run), 'layouts: {"none": "t h[tp]"}')
+    assert failing(comparison) == [(f"{one}:output.0", "missing") for one in lost]
+    told = [one for one in comparison.remarks if one.startswith("not on every rank")]
+    assert [one.partition("should be: ")[2] for one in told] == ([note] if note else [])
+    assert comparison.remarks[: len(told)] == tuple(told)
+
+
+def test_a_change_is_not_traced_to_what_other_ranks_round_otherwise() -> None:
+    """An all-reduce adds up in another order: that the golden repeats says nothing of a run of two ranks."""
+    edges = Edges.of([Node("sum", "", ()), Node("up", "", (Port("sum"),))], "the run")
+    near, off = X * np.float32(1 + 1e-6), Y * np.float32(1.01)
+    golden = replace(
+        side({"sum": X, "up": Y}),
+        extra={"repeats": {"runs": 2}},
+        blocks={EDGES: lines_of(edges, ["sum", "up"])},
+    )
+    for ranks, traced in ((1, "sum:output.0"), (2, None)):
+        comparison = judge(golden, side(*[{"sum": near, "up": off}] * ranks), Terms(names=Correspondence()))
+        found, _ = sources_of(golden, comparison)
+        assert found is not None
+        assert {source.key.layer for source in found.independent} == {"up"}
+        assert found.independent[0].begins == (None if traced is None else TensorKey.parse(traced))
+
+
+def test_another_order_is_seen_by_the_run_s_tensors_and_told_as_unseen_without_them(
+    compared: Any, tmp_path: Path
+) -> None:
+    """The golden has projections of the whole; those of its parts do not give them."""
+    whole, text = normal(6, 8), 'layouts: {"x": "t h[tp]"}'
+    golden = side({"x": whole})
+    golden = replace(golden, table=golden.table.with_projections({0: project(whole)}))
+    left, right = halves(whole, 1)
+    for number, (second, fails) in enumerate(((right, False), (right[:, ::-1], True))):
+        parts = [{"x": left}, {"x": second}]
+        comparison = compared(golden, side(*parts), text)
+        assert failing(comparison) == []
+        (told,) = (one for one in comparison.remarks if one.startswith("the order of elements"))
+        assert "in 1 tensors joined from statistics of parts: x;" in told
+        held = read(write(tmp_path / str(number), parts))
+        run = replace(Record.of(StatsTable.from_records(held)), tensors=held)
+        comparison = compared(golden, run, text)
+        assert [key for key, _ in failing(comparison)] == ["x:output.0"] * fails
+        assert not [one for one in comparison.remarks if "order of" in one]
 
 
 def test_numbers_of_experts_count_on_from_rank_to_rank(compared: Any) -> None:
