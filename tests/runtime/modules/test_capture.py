@@ -142,7 +142,7 @@ def test_projections_of_a_device_are_those_of_files(count: int, wide: Any) -> No
 @pytest.mark.parametrize("find", [host_stats, None])
 def test_complex_tensors_of_one_norm_are_told_apart(find: Any) -> None:
     tensor = torch.randn(4, 8, dtype=torch.complex64)
-    value = Value(0, 3, 0, "complex64", (4, 8), 256, 32, True)
+    value = Value(0, 3, 0, "complex64", (4, 8), 256, 32, wide=True)
     found = [
         find(one) if find else decoded(reduced(one).tolist(), value)
         for one in (tensor, tensor.conj(), tensor.flip(0), 1j * tensor)

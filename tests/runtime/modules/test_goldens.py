@@ -169,6 +169,14 @@ def test_same(npu_dump, model, broken):
         models.captured(model, given).replay()
     npu_dump.same(eager, graph)
 
+@pytest.mark.npu_dump(scene="modules")
+@pytest.mark.parametrize("bound", [{"rtol": -1}, {"rtol": float("inf")}, {"atol": float("nan")}])
+def test_bounds(npu_dump, bound):
+    sides = [npu_dump.modules(torch.nn.Linear(4, 4), golden=not side) for side in range(2)]
+    for one in sides:
+        one.model(torch.ones(2, 4))
+    npu_dump.same(*sides, **bound)
+
 @pytest.mark.npu_dump(scene="modules", layers=["blocks.*"])
 @pytest.mark.parametrize("broken", [False, True])
 def test_ratio(npu_dump, model, broken):
@@ -223,10 +231,14 @@ def test_beside(npu_dump, model, how, broken):
 def test_two_captures_are_held_against_each_other(project: pytest.Pytester) -> None:
     project.makepyfile(test_blocks=FIXTURE + COMPARED)
     done = project.runpytest_inprocess("--npudump-update-golden", "-rA")
-    done.assert_outcomes(passed=3, failed=4)
+    done.assert_outcomes(passed=3, failed=7)
+    done.stdout.no_fnmatch_line("*plugin*modules.py:*")
     done.stdout.fnmatch_lines(
         [
             "*npu_dump.same(): 7 of 32 tensors differ; first: blocks.3.qkv:output.0 *",
+            "*RequestError: npu_dump.same(): rtol: -1 is not allowed, expected a finite number, 0 or greater",
+            "*RequestError: npu_dump.same(): rtol: inf is not allowed, expected a finite number, 0 or greater",
+            "*RequestError: npu_dump.same(): atol: nan is not allowed, expected a finite number, 0 or greater",
             "*rounding does not explain it: blocks.3.mlp.0:output.0 (Linear): relative_l2 error *",
             "*RequestError: tensors of both references that the device lacks: 31; first: blocks.0.*",
             "*RequestError: the device has 2 executions, and a reference 1*",
