@@ -177,6 +177,13 @@ def test_bounds(npu_dump, bound):
         one.model(torch.ones(2, 4))
     npu_dump.same(*sides, **bound)
 
+@pytest.mark.npu_dump(scene="modules")
+def test_lazy(npu_dump):
+    model = torch.nn.Sequential(torch.nn.LazyLinear(4), torch.nn.LazyBatchNorm1d())
+    model[1].uncalled = torch.nn.LazyLinear(2)
+    npu_dump.modules(model)
+    model(torch.ones(2, 3))
+
 @pytest.mark.npu_dump(scene="modules", layers=["blocks.*"])
 @pytest.mark.parametrize("broken", [False, True])
 def test_ratio(npu_dump, model, broken):
@@ -232,7 +239,7 @@ def test_beside(npu_dump, model, how, broken):
 def test_two_captures_are_held_against_each_other(project: pytest.Pytester) -> None:
     project.makepyfile(test_blocks=FIXTURE + COMPARED)
     done = project.runpytest_inprocess("--npudump-update-golden", "-rA")
-    done.assert_outcomes(passed=3, failed=7)
+    done.assert_outcomes(passed=4, failed=7)
     done.stdout.no_fnmatch_line("*plugin*modules.py:*")
     done.stdout.fnmatch_lines(
         [
