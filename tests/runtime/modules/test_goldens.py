@@ -502,11 +502,16 @@ WAYS = {
 }
 
 @pytest.mark.npu_dump(scene="modules")
-@pytest.mark.parametrize("way", [*WAYS, "watched"])
+@pytest.mark.parametrize("way", [*WAYS, "watched", "ended"])
 def test_beside(model, way, npu_dump):
     model(GIVEN)
-    if way != "watched":
+    if way == "ended":
+        with npu_dump.modules(model, golden=False):
+            model(GIVEN)
+        model(GIVEN)
+    if way in WAYS:
         WAYS[way](model)
+    if way != "watched":
         return
     other = net()
     other(GIVEN)
@@ -520,7 +525,7 @@ def test_models_in_what_a_fixture_returns_are_watched_and_others_are_said(
     project.makepyfile(test_blocks=HELD)
     options = ("--npudump-update-golden", "--npudump-output=.", "-W", "error:Using `torch.compile")
     done = project.runpytest_inprocess(*options)
-    done.assert_outcomes(passed=14)
+    done.assert_outcomes(passed=15)
     notes = json.loads((project.path / "dumps" / "notes.json").read_text("utf-8"))["notes"]
     told = {
         test.partition("[")[2][:-1]: note["note"].partition("not compared: ")[2].partition(";")[0]
@@ -528,9 +533,10 @@ def test_models_in_what_a_fixture_returns_are_watched_and_others_are_said(
         for test in note["tests"]
     }
     of = {"put in": "LayerNorm", "around": "Linear"}
-    assert told == {way: of.get(way, "Sequential") for way in ("made", "outside", "copied", "compiled", *of)}
+    ways = ("made", "outside", "copied", "compiled", "ended", *of)
+    assert told == {way: of.get(way, "Sequential") for way in ways}
     assert not torch.nn.modules.module._global_forward_pre_hooks
-    project.runpytest_inprocess().assert_outcomes(passed=14)
+    project.runpytest_inprocess().assert_outcomes(passed=15)
     monkeypatch.setenv("FACTOR", "1.1")
     done = project.runpytest_inprocess("-k", "test_held or outside")
     done.assert_outcomes(failed=5)
