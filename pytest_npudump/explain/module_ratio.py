@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ import ml_dtypes
 import numpy as np
 
 from pytest_npudump.dump.arrays.decode import load
-from pytest_npudump.dump.dtypes import is_exact
+from pytest_npudump.dump.dtypes import BY_NAME, is_exact
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable, sanitised_key
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 FEW = 128
 """Elements up to which a tensor may be farther off as a vector, as its errors do not average out."""
+_LEAST_BITS = 32
+"""Of the floats of a reference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +116,18 @@ def ratios(
         names: which layers of the references are which of the device; None where all call them alike.
 
     Raises:
-        RequestError: one has no tensors, no tensor is in all three, or of captures the device lacks one that
-            both references have, or has further executions; a shape is another one.
+        RequestError: one has no tensors, or is given twice; ``exact`` has floats of 16 bits or fewer, or
+            narrower ones than the others; no tensor is in all three, in one shape; or of captures the device
+            lacks one that both references have, or has further executions.
         NpudumpError: a dump or golden cannot be read.
     """
+    __tracebackhide__ = True
     told: list[str] = [] if notes is None else notes
+    given = [Path(one) if isinstance(one, str) else one for one in (device, rounded, exact)]
+    if any(one == other for one, other in combinations(given, 2)):
+        raise RequestError(
+            "npu_dump.ratio(): takes a device, a rounded model and a reference, no two the same"
+        )
     sides, own = [_record(one) for one in (rounded, exact)], _record(device)
     if names is not None:
         matched = [names.matched(one, own) for one in sides]
@@ -135,7 +145,7 @@ def ratios(
         steps = [1 + max((one.step for one, *_ in some.values()), default=0) for some in (of_device, *others)]
         if steps[0] > min(steps):
             raise RequestError(f"the device has {steps[0]} executions, and a reference {min(steps)}")
-    lacking, whole = list[str](), list[str]()
+    lacking, whole, shaped = list[str](), list[str](), list[str]()
     for key, (tensor, op_type, array) in of_device.items():
         if not all(key in other for other in others):
             lacking.append(str(tensor))
@@ -144,10 +154,20 @@ def ratios(
         if is_exact(three[0].dtype.name) or is_exact(three[1].dtype.name):
             whole.append(str(tensor))
             continue
-        shapes = {one.shape for one in three}
-        if len(shapes) > 1:
-            raise RequestError(f"{tensor} has other shapes in the reference: {shapes}")
+        types = [one.dtype.name for one in three]
+        bits = [0 if is_exact(name) else _bits(name) for name in types]
+        if 0 < bits[2] < max(*bits, _LEAST_BITS):
+            raise RequestError(
+                f"npu_dump.ratio(): {tensor} is {types[2]} in the reference, {types[1]} in the rounded model "
+                f"and {types[0]} on the device: the reference, which comes last, is computed in float32"
+            )
+        shapes = [one.shape for one in three]
+        if len({*shapes}) > 1:
+            shaped.append(str(tensor))
+            continue
         found.append(ratio_of(tensor, op_type, *three))
+    if shaped and not found:
+        raise RequestError(f"{shaped[0]} has other shapes in the reference; tensors so: {len(shaped)}")
     if not found:
         raise RequestError("no tensor of floats is in all three: name the same modules, with tensors=True")
     for some, words in (
@@ -167,10 +187,23 @@ def ratios(
                 some=first_of(whole),
             ),
         ),
+        (
+            shaped,
+            said(
+                "npu_dump.ratio(): tensors not judged, as a reference has other shapes: {count}: {some}",
+                count=len(shaped),
+                some=first_of(shaped),
+            ),
+        ),
     ):
         if some:
             told.append(words)
     return tuple(found)
+
+
+def _bits(dtype: str) -> int:
+    """Return the bits of a float, or of each part of a complex number."""
+    return BY_NAME[dtype].bits // (1 + (BY_NAME[dtype].kind == "complex"))
 
 
 def records_of(capture: Capture) -> list[TensorRecord]:

@@ -210,7 +210,7 @@ class NpuDump:
 
         Raises:
             ModuleMismatchError: the device is at fault; it names the first module.
-            RequestError: no tensor is in all three.
+            RequestError: no tensor is in all three, in one shape, or they are in no such order.
         """
         __tracebackhide__ = True
         from pytest_npudump.plugin.modules import judged_ratios  # noqa: PLC0415 - as above

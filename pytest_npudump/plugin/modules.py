@@ -14,6 +14,7 @@ from pytest_npudump.errors import ModuleMismatchError, RequestError
 from pytest_npudump.explain.module_ratio import ratios, records_of
 from pytest_npudump.explain.rounding import DEVICE, DTYPE
 from pytest_npudump.language import mark
+from pytest_npudump.plugin.marker import parse_marker
 from pytest_npudump.record.record import Record
 from pytest_npudump.report.verdicts import number, row as row_of, sentence, table, times
 
@@ -59,6 +60,7 @@ def same(
         ModuleMismatchError: a tensor is not the same; it names the first, and up to 20.
         RequestError: the bounds, or the names, are none.
     """
+    __tracebackhide__ = True
     if test.attempt.layers:  # of a second run, which dumps a part
         return
     for capture in (one, other):
@@ -67,7 +69,11 @@ def same(
             why = next(iter((*capture.problems, *capture.notes)), "")
             raise ModuleMismatchError(f"npu_dump.same(): nothing to compare of {capture.name}: {why}")
     case, records = test.case, [records_of(capture) for capture in (one, other)]
-    request = replace(case.request, **{name: value for name, value in bounds.items() if value is not None})
+    asked = {name: value for name, value in bounds.items() if value is not None}
+    try:
+        request = parse_marker((), asked, case.request)
+    except RequestError as error:
+        raise RequestError(f"npu_dump.same(): {error}") from None
     tolerances = tolerances_for(request, case.settings, case.goldens.root or Path())
     elements = all(capture.tensors for capture in (one, other))
     sides = [
@@ -103,6 +109,7 @@ def judged_ratios(
         ModuleMismatchError: the device computes a module wrongly, the first in the order of execution.
         RequestError: there are no tensors of all three.
     """
+    __tracebackhide__ = True
     if test.attempt.layers:
         return ()
     found = ratios(device, rounded, exact, test.case.runtime.activity.evidence.notes, names)

@@ -103,3 +103,39 @@ def test_dumps_are_judged_by_name_in_the_order_of_execution(tmp_path: Path) -> N
         ratios(device, rounded, dump(tmp_path / "other", {"d": EXACT}))
     with pytest.raises(RequestError, match=r"a\.0:output\.0 has other shapes"):
         ratios(device, rounded, dump(tmp_path / "short", {"a.0": EXACT[:3]}))
+    routed = dump(tmp_path / "routed", {"a.0": EXACT[:3], "b.1": EXACT, "c": EXACT})
+    notes.clear()
+    found = [(one.key.layer, one.whose) for one in ratios(device, rounded, routed, notes)]
+    assert found == [("b.1", "device"), ("c", "")]
+    assert notes == ["npu_dump.ratio(): tensors not judged, as a reference has other shapes: 1: a.0:output.0"]
+
+
+@pytest.mark.parametrize(
+    ("device", "rounded", "exact", "words"),
+    [
+        ("device", "rounded", "device", "no two the same"),
+        ("device", "device", "exact", "no two the same"),
+        ("device", "exact", "exact", "no two the same"),
+        (
+            "exact",
+            "rounded",
+            "device",
+            "bfloat16 in the reference, bfloat16 in the rounded model and float32",
+        ),
+        ("device", "exact", "rounded", "bfloat16 in the reference, float32 in the rounded model"),
+        (
+            "device",
+            "rounded",
+            "other",
+            "bfloat16 in the reference, bfloat16 in the rounded model and bfloat16",
+        ),
+    ],
+)
+def test_a_reference_is_no_other_side_and_no_narrower(
+    tmp_path: Path, device: str, rounded: str, exact: str, words: str
+) -> None:
+    wrong = other(lambda found: found[7].fill(0))
+    made = {"device": wrong, "rounded": ROUNDED, "exact": EXACT, "other": ROUNDED}
+    three = {name: dump(tmp_path / name, {"a.0": array}) for name, array in made.items()}
+    with pytest.raises(RequestError, match=words):
+        ratios(three[device], str(three[rounded]), three[exact])

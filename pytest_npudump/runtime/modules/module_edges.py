@@ -144,5 +144,5 @@ def _memory(tensor: Any) -> int:
     """Return the identity of a tensor's memory."""
     try:
         return int(tensor.untyped_storage()._cdata)  # noqa: SLF001 - nothing public tells a storage
-    except (NotImplementedError, RuntimeError):  # of tensors without
+    except (NotImplementedError, RuntimeError, ValueError):  # of tensors without, as of parameters to come
         return id(tensor)

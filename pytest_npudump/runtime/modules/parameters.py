@@ -31,7 +31,10 @@ def parameter_lines(name: str, model: Any, fed: Sequence[bytes | None] = (), key
     if hasattr(model, "parameters_and_names"):
         named = [*model.parameters_and_names()]
     elif hasattr(model, "named_parameters"):
-        named = [*chain(model.named_parameters(), model.named_buffers())]
+        held = chain(model.named_parameters(), model.named_buffers())
+        named = [
+            one for one in held if not hasattr(one[1], "materialize")
+        ]  # lazy modules that were not called
     else:
         return ""
     whole = sum(int(one.nbytes) for _, one in named)

@@ -281,11 +281,20 @@ def reduced_rows(rows: Any, *, wide: bool) -> Any:
             cells.append(sums if sums.dtype == int64 else sums.view(code).to(int64))
         return torch.cat(cells, 1)
 
+    def marked(rows: Any, room: Any = None) -> Any:
+        if rows.element_size() > 4:  # noqa: PLR2004 - of which devices know no such function
+            plain = rows.masked_fill(rows.isnan(), 2 * _MARK)
+            return plain.masked_fill(plain == inf, _MARK).masked_fill(plain == -inf, -_MARK)
+        if rows.dtype == torch.float16:  # in which a mark is no number
+            rows = room = rows.float()
+        return torch.nan_to_num(rows, 2 * _MARK, _MARK, -_MARK, out=room)
+
     if rows.is_complex():
         parts = torch.view_as_real(rows.resolve_conj())
-        wrong = parts.isnan()
-        norm = torch.linalg.vector_norm(parts.to(kind).flatten(1), dim=1)
-        return found([norm], [wrong.any(-1).sum(1), (parts != 0).any(-1).sum(1)])
+        flat, filled = parts.flatten(1), parts != 0
+        counts = [one.any(-1).sum(1) for one in (parts.isnan(), filled)]
+        counts.append((parts.isfinite() & filled).flatten(1).sum(1))
+        return found([torch.linalg.vector_norm(flat.to(kind), dim=1)], counts, _projected(marked(flat), kind))
     if rows.is_floating_point():
         room, exact = torch.empty_like(rows), torch.float32 if rows.shape[1] < 1 << 24 else int64
 
@@ -308,13 +317,7 @@ def reduced_rows(rows: Any, *, wide: bool) -> Any:
             torch.linalg.vector_norm(summed, dim=1, dtype=kind),
         ]
         counts = [count("ne", rows), count("eq", inf), count("eq", -inf), count("ne", 0)]
-        if rows.element_size() > 4:  # noqa: PLR2004 - as above
-            plain = rows.masked_fill(rows.isnan(), 2 * _MARK)
-            plain = plain.masked_fill(plain == inf, _MARK).masked_fill(plain == -inf, -_MARK)
-        else:
-            plain = rows.float() if rows.dtype == torch.float16 else room  # in float16 a mark is no number
-            torch.nan_to_num(rows if plain is room else plain, 2 * _MARK, _MARK, -_MARK, out=plain)
-        return found(numbers, counts, _projected(plain, kind))
+        return found(numbers, counts, _projected(marked(rows, room), kind))
     top = rows.dtype == getattr(torch, "uint64", None)
     whole = rows.view(int64) if top else rows.to(int64)
     low, high = whole & 0xFFFFFFFF, whole >> 32
@@ -382,9 +385,10 @@ def decoded(row: Sequence[int], value: Value) -> Stats:
     row, codes = row[:ROW], row[ROW:]
     known = len(codes) > 0 and _has_projections(value.dtype, count)
     if "complex" in value.dtype:
-        nans, filled = row[1:3]
-        (norm,) = _floats(row[:1], value)
-        return Stats(count, l2norm=norm, nan=nans, zero=count - filled, digits=digits)
+        nans, filled, finite = row[1:4]
+        norm, *told = _floats([row[0], *codes], value)
+        sums = tuple(one / (1 if finite else _MARK) for one in told) if known else None
+        return Stats(count, l2norm=norm, nan=nans, zero=count - filled, digits=digits, projections=sums)
     if not count:
         none = (0.0,) * SUMS if known else None
         return Stats(0, l2norm=0.0, nan=0, neg_inf=0, pos_inf=0, zero=0, digits=digits, projections=none)
@@ -409,7 +413,7 @@ def decoded(row: Sequence[int], value: Value) -> Stats:
 
 def _has_projections(dtype: str, count: int) -> bool:
     """Return whether all devices agree on the projections of such a tensor."""
-    return "complex" not in dtype and dtype != "uint64" and count <= _BLOCKS * signs.BLOCK
+    return dtype != "uint64" and count * (1 + ("complex" in dtype)) <= _BLOCKS * signs.BLOCK
 
 
 def _floats(codes: Sequence[int], value: Value) -> tuple[float, ...]:

@@ -29,19 +29,27 @@ class Strangers:
 
     def __init__(self) -> None:
         self._known: Any = None  # between runs, as what belongs to a run is pickled
-        self._found: list[tuple[str, WeakSet[Any]]] = []
+        self._seen: Any = None
+        self._watching: list[Any] = []
+        self._found: list[tuple[str, WeakSet[Any], bool]] = []
 
     def start(self) -> None:
         """Begin, where there is torch."""
         torch = sys.modules.get("torch")
         if torch is None:
             return
-        self._known = WeakSet() if self._known is None else self._known
+        if self._known is None:
+            self._known, self._seen = WeakSet(), WeakSet()
         warnings.filterwarnings("ignore", r"Using `torch\.compile\(module\)` when there are global hooks")
-        is_compiling = torch.compiler.is_compiling
+        is_compiling, under_way = torch.compiler.is_compiling, captures(torch).valuerefs
 
         def before(module: Any, _: Any) -> None:
-            if not is_compiling() and module not in self._known:
+            if is_compiling():
+                return
+            if (now := under_way()) != self._watching:  # what was watched may run again
+                self._watching = now
+                self._known.clear()
+            if module not in self._known:
                 self._meet(module)
 
         torch.nn.modules.module._global_forward_pre_hooks[_KEY] = before  # noqa: SLF001 - a key of ours
@@ -49,8 +57,11 @@ class Strangers:
     def _meet(self, module: Any) -> None:
         watched, parts = _modules_of(captures(sys.modules["torch"]).values()), parts_of(module)
         seen = [one for key, one in parts.items() if key in watched]
+        self._seen.update(seen)
         if parts and not seen:
-            self._found.append((type(getattr(module, "_orig_mod", module)).__name__, WeakSet(parts.values())))
+            again = not self._seen.isdisjoint(parts.values()) and not _in_backward()
+            name = type(getattr(module, "_orig_mod", module)).__name__
+            self._found.append((name, WeakSet(parts.values()), again))
         # Other parts of what is watched in part may still be strangers.
         self._known.update([module, *(seen or parts.values())])
 
@@ -58,9 +69,10 @@ class Strangers:
         """End; return a note on those that are not of these captures, "" for none."""
         module = sys.modules.get("torch.nn.modules.module")
         getattr(module, "_global_forward_pre_hooks", {}).pop(_KEY, None)
-        found, self._found, self._known = self._found, [], None
+        found, self._found, self._watching = self._found, [], []
+        self._known = self._seen = None
         known = _modules_of(watched)
-        names = [name for name, parts in found if known.isdisjoint(map(id, parts))]
+        names = [name for name, parts, again in found if again or known.isdisjoint(map(id, parts))]
         if not names or not all(hasattr(capture, "modules") for capture in watched):
             return ""  # an engine runs models of its own
         return said(
@@ -68,6 +80,11 @@ class Strangers:
             "return them, or call npu_dump.modules(model)",
             names=first_of(dict.fromkeys(names)),
         )
+
+
+def _in_backward() -> bool:
+    """Return whether checkpoints run parts of a model anew."""
+    return bool(sys.modules["torch"]._C._current_graph_task_id() != -1)  # noqa: SLF001 - nothing public tells
 
 
 def _modules_of(watched: Iterable[Any]) -> set[int]:

@@ -20,7 +20,7 @@ from pytest_npudump.dump.arrays.decode import load_npy
 from pytest_npudump.dump.names import MODULE_EDGES
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import SUMMED
-from pytest_npudump.dump.stats.projections import project
+from pytest_npudump.dump.stats.projections import distance, project
 from pytest_npudump.dump.stats.tensor import rows_stats, tensor_stats
 from pytest_npudump.errors import FormatError, RequestError
 from pytest_npudump.graph.model_files import read_module_edges
@@ -68,6 +68,12 @@ def contents() -> Any:
     for name in ("complex64", "complex128"):
         yield name, torch.tensor([1 + 2j, 0, complex(math.nan, 1), 3j], dtype=getattr(torch, name))
         yield f"{name} finite", torch.randn(9, dtype=getattr(torch, name)).conj()
+        for kind, values in SPECIAL.items():
+            yield (
+                f"{name} {kind}",
+                torch.tensor([0, *(complex(0, one) for one in values)]).to(getattr(torch, name)),
+            )
+        yield f"{name} empty", torch.zeros(0, 2, dtype=getattr(torch, name))
 
 
 def array(tensor: Any) -> Any:
@@ -102,7 +108,7 @@ def test_statistics_of_a_device_are_those_of_the_values(wide: Any) -> None:
                     told, want, rel_tol=1e-12 if wide else 2e-6, abs_tol=(1e-12 if wide else 1e-6) * scale
                 ), (name, field)
         assert found.digits == (SUMMED if wide else 6)
-        if "complex" in dtype or dtype == "uint64":
+        if dtype == "uint64":
             assert found.projections is None
             continue
         want = project(array(tensor))
@@ -116,21 +122,35 @@ def test_statistics_of_a_device_are_those_of_the_values(wide: Any) -> None:
 @pytest.mark.parametrize("wide", [True, False])
 @pytest.mark.parametrize("count", [1, 495, 496, 4097, 16_384, 16_385, 40_000])
 def test_projections_of_a_device_are_those_of_files(count: int, wide: Any) -> None:
-    kinds = (torch.float64, torch.float32) if wide else (torch.float32,)
-    for kind in (*kinds, torch.bfloat16, torch.float16, torch.int16):
-        rows = (9 * torch.randn(3, count, dtype=torch.float64)).to(kind)
+    kinds = (torch.float64, torch.float32, torch.complex128) if wide else (torch.float32,)
+    for kind in (*kinds, torch.complex64, torch.bfloat16, torch.float16, torch.int16):
+        of_rows = torch.complex128 if kind.is_complex else torch.float64
+        rows = (9 * torch.randn(3, count, dtype=of_rows)).to(kind)
         for row, tensor in zip(reduced_rows(rows, wide=wide), rows, strict=True):
             name = str(kind).removeprefix("torch.")
             value = Value(0, 3, 0, name, (count,), count * kind.itemsize, count, wide)
             found, want = decoded(row.tolist(), value).projections, project(array(tensor))
             # Those of files add up columns in float32.
-            room = 1e-6 * math.sqrt(count) * 9 if kind.is_floating_point else 0
+            room = 1e-6 * math.sqrt(count) * 9 if kind != torch.int16 else 0
             assert found == pytest.approx(want, rel=0, abs=room), kind
     if count <= 4097:
         stats = rows_stats(array(rows.float()))
         assert [one.projections for one in stats] == [
             pytest.approx(project(array(one)), rel=1e-12, abs=1e-11) for one in rows
         ]
+
+
+@pytest.mark.parametrize("find", [host_stats, None])
+def test_complex_tensors_of_one_norm_are_told_apart(find: Any) -> None:
+    tensor = torch.randn(4, 8, dtype=torch.complex64)
+    value = Value(0, 3, 0, "complex64", (4, 8), 256, 32, wide=True)
+    found = [
+        find(one) if find else decoded(reduced(one).tolist(), value)
+        for one in (tensor, tensor.conj(), tensor.flip(0), 1j * tensor)
+    ]
+    for one in found[1:]:
+        assert one.l2norm == pytest.approx(found[0].l2norm)
+        assert distance(one.projections, found[0].projections) > found[0].l2norm / 2
 
 
 def test_a_transformer_is_seen_by_path_the_same_on_the_host_and_on_a_device(tmp_path: Path) -> None:

@@ -169,6 +169,21 @@ def test_same(npu_dump, model, broken):
         models.captured(model, given).replay()
     npu_dump.same(eager, graph)
 
+@pytest.mark.npu_dump(scene="modules")
+@pytest.mark.parametrize("bound", [{"rtol": -1}, {"rtol": float("inf")}, {"atol": float("nan")}])
+def test_bounds(npu_dump, bound):
+    sides = [npu_dump.modules(torch.nn.Linear(4, 4), golden=not side) for side in range(2)]
+    for one in sides:
+        one.model(torch.ones(2, 4))
+    npu_dump.same(*sides, **bound)
+
+@pytest.mark.npu_dump(scene="modules")
+def test_lazy(npu_dump):
+    model = torch.nn.Sequential(torch.nn.LazyLinear(4), torch.nn.LazyBatchNorm1d())
+    model[1].uncalled = torch.nn.LazyLinear(2)
+    npu_dump.modules(model)
+    model(torch.ones(2, 3))
+
 @pytest.mark.npu_dump(scene="modules", layers=["blocks.*"])
 @pytest.mark.parametrize("broken", [False, True])
 def test_ratio(npu_dump, model, broken):
@@ -185,10 +200,11 @@ def test_ratio(npu_dump, model, broken):
 @pytest.mark.npu_dump(scene="modules", layers=["blocks.*"])
 def test_lost(npu_dump, model):
     reference = npu_dump.modules(model, tensors=True, golden=False)
+    rounded = npu_dump.modules(copy.deepcopy(model), tensors=True, golden=False)
     device = npu_dump.modules(copy.deepcopy(model), tensors=True, layers=["blocks.2"])
-    for one in (model, device.model):
+    for one in (model, rounded.model, device.model):
         one(models.words())
-    npu_dump.ratio(device, reference, reference)
+    npu_dump.ratio(device, rounded, reference)
 
 class Chooses(torch.nn.Module):
     def forward(self, x):
@@ -223,10 +239,14 @@ def test_beside(npu_dump, model, how, broken):
 def test_two_captures_are_held_against_each_other(project: pytest.Pytester) -> None:
     project.makepyfile(test_blocks=FIXTURE + COMPARED)
     done = project.runpytest_inprocess("--npudump-update-golden", "-rA")
-    done.assert_outcomes(passed=3, failed=4)
+    done.assert_outcomes(passed=4, failed=7)
+    done.stdout.no_fnmatch_line("*plugin*modules.py:*")
     done.stdout.fnmatch_lines(
         [
             "*npu_dump.same(): 7 of 32 tensors differ; first: blocks.3.qkv:output.0 *",
+            "*RequestError: npu_dump.same(): rtol: -1 is not allowed, expected a finite number, *",
+            "*RequestError: npu_dump.same(): rtol: inf is not allowed, expected a finite number, *",
+            "*RequestError: npu_dump.same(): atol: nan is not allowed, expected a finite number, *",
             "*rounding does not explain it: blocks.3.mlp.0:output.0 (Linear): relative_l2 error *",
             "*RequestError: tensors of both references that the device lacks: 31; first: blocks.0.*",
             "*RequestError: the device has 2 executions, and a reference 1*",
@@ -482,11 +502,16 @@ WAYS = {
 }
 
 @pytest.mark.npu_dump(scene="modules")
-@pytest.mark.parametrize("way", [*WAYS, "watched"])
+@pytest.mark.parametrize("way", [*WAYS, "watched", "ended"])
 def test_beside(model, way, npu_dump):
     model(GIVEN)
-    if way != "watched":
+    if way == "ended":
+        with npu_dump.modules(model, golden=False):
+            model(GIVEN)
+        model(GIVEN)
+    if way in WAYS:
         WAYS[way](model)
+    if way != "watched":
         return
     other = net()
     other(GIVEN)
@@ -500,7 +525,7 @@ def test_models_in_what_a_fixture_returns_are_watched_and_others_are_said(
     project.makepyfile(test_blocks=HELD)
     options = ("--npudump-update-golden", "--npudump-output=.", "-W", "error:Using `torch.compile")
     done = project.runpytest_inprocess(*options)
-    done.assert_outcomes(passed=14)
+    done.assert_outcomes(passed=15)
     notes = json.loads((project.path / "dumps" / "notes.json").read_text("utf-8"))["notes"]
     told = {
         test.partition("[")[2][:-1]: note["note"].partition("not compared: ")[2].partition(";")[0]
@@ -508,9 +533,10 @@ def test_models_in_what_a_fixture_returns_are_watched_and_others_are_said(
         for test in note["tests"]
     }
     of = {"put in": "LayerNorm", "around": "Linear"}
-    assert told == {way: of.get(way, "Sequential") for way in ("made", "outside", "copied", "compiled", *of)}
+    ways = ("made", "outside", "copied", "compiled", "ended", *of)
+    assert told == {way: of.get(way, "Sequential") for way in ways}
     assert not torch.nn.modules.module._global_forward_pre_hooks
-    project.runpytest_inprocess().assert_outcomes(passed=14)
+    project.runpytest_inprocess().assert_outcomes(passed=15)
     monkeypatch.setenv("FACTOR", "1.1")
     done = project.runpytest_inprocess("-k", "test_held or outside")
     done.assert_outcomes(failed=5)
