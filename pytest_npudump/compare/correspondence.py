@@ -75,7 +75,7 @@ _UNORDERED = "unordered"
 """Of parts whose elements follow each other in an order that is not known: statistics tell."""
 _SPLITS = ("", "zigzag", "partial", _UNORDERED)
 _COUNTED = re.compile(r"\{(\d+)\}\[(\w+)\]")
-_TYPED = re.compile(r"\[(?:(?P<input>[^>]*)>)?(?P<output>[^]]*)\]$")
+_TYPED = re.compile(r"\[(?=[^]]*tp=)(?:(?P<input>[^>]*)>)?(?P<output>[^]]*)\]$")
 _OF_CLASS = re.compile(r"(?:(?P<axis>\d+):)?tp=(?P<ranks>\d+)(?::(?P<how>[\w+/]+))?")
 _JOINING = re.compile(r"(Column|QKV)ParallelLinear")
 """Classes whose parts are joined of parts, in types that say no more."""

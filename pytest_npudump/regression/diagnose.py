@@ -60,7 +60,9 @@ def what_ran(activity: Activity) -> str:
     return joined("; ", filter(None, (loaded, programs, *evidence.shown, *evidence.failed)))
 
 
-def explain_empty(request: DumpRequest, activity: Activity, dump_path: Path, seen: str) -> str:
+def explain_empty(
+    request: DumpRequest, activity: Activity, dump_path: Path, seen: str, *, modules: bool = False
+) -> str:
     """Explain an empty dump by its likely cause, or why a full one cannot be read.
 
     Args:
@@ -68,13 +70,14 @@ def explain_empty(request: DumpRequest, activity: Activity, dump_path: Path, see
         activity: what the test did while the dump was on.
         dump_path: the directory that should have been filled.
         seen: what reading that directory said.
+        modules: whether its layers are watched modules.
     """
     if seen and any(path.is_file() for path in dump_path.rglob("*")):
         return seen
     detail = f" ({seen})" if seen and "holds no" not in seen else ""
     cause = next(_causes(request, activity, dump_path))
     if (beside := activity.evidence.beside) and not (activity.executions or activity.released):
-        cause = said("{others}; {cause}", others=beside_words(beside), cause=cause)
+        cause = said("{others}; {cause}", others=beside_words(beside, modules=modules), cause=cause)
     return said("the dump is empty{detail}: {cause}", detail=detail, cause=cause)
 
 
@@ -129,8 +132,14 @@ def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterat
     yield _filtered(request, activity)
 
 
-def beside_words(others: Sequence[str]) -> str:
+def beside_words(others: Sequence[str], *, modules: bool) -> str:
     """Report processes beside the test's own, whose models need not be in the dump."""
+    if modules:
+        return said(
+            "other processes ran during the test ({others}): a model that runs there is recorded only "
+            "inside watch(model) of pytest_npudump.runtime.modules.worker",
+            others=first_of(others),
+        )
     return said(
         "other processes ran during the test ({others}): a model that runs there is dumped "
         "only if the dump is on there, as with npu_dump.run()",
@@ -249,7 +258,7 @@ def notes_of(case: Case) -> tuple[str, ...]:
     if activity.evidence.missing and dumped and not activity.programs:  # of programs their dump says enough
         notes.append(not_dumped(activity))
     if (beside := activity.evidence.beside) and (activity.programs or not activity.released):
-        notes.append(beside_words(beside))
+        notes.append(beside_words(beside, modules=runtime.name == "modules"))
     if runtime.config_name == "acl.json":
         section = dump_section(RunRequest(case.request, case.directory))
         notes += request_warnings(case.request, version=rules_version(), cwd=case.directory)
@@ -276,5 +285,5 @@ def why_unshown(case: Case, attempt: Attempt) -> str:
     activity = case.runtime.activity
     if activity.evidence.gaps and (activity.executions or activity.evidence.shown):
         return not_dumped(activity)
-    why = explain_empty(case.request, activity, attempt.dump_path, "")
+    why = explain_empty(case.request, activity, attempt.dump_path, "", modules=case.runtime.name == "modules")
     return said("nothing shows that a model ran under the dump: {why}", why=why)

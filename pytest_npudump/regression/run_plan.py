@@ -237,6 +237,8 @@ def _raw_layers(
         found = resolve_raw_names(wanted, models=models, **known)
     except DumpError:  # the model's file cannot be read any more: what the others know has to do
         found = resolve_raw_names(wanted, models=(), **known)
+    if case.runtime.name == "modules":  # whose files have the paths of modules
+        found = {sanitise(layer): (layer,) for layer in layers} | found
     raw = dict.fromkeys(name for layer in layers for name in found.get(sanitise(layer), ()))
     return tuple(raw), (*lonely, *(layer for layer in layers if sanitise(layer) not in found))
 

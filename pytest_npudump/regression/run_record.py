@@ -55,15 +55,17 @@ def read_run(case: Case, attempt: Attempt) -> Dump:
     Raises:
         DumpError: it holds nothing; the message has the likely cause.
     """
-    activity = case.runtime.activity
+    activity, modules = case.runtime.activity, case.runtime.name == "modules"
     try:
         dump = attempt.read(case.steps_of(said("reading the dump")))
     except DumpError as error:
         # Files that are no dump, such as MindSpore's own lists, say less than a runtime that knows the cause.
         seen = "" if isinstance(error, EmptyDumpError) and activity.likely_cause else str(error)
-        raise DumpError(explain_empty(case.request, activity, attempt.dump_path, seen)) from error
+        raise DumpError(
+            explain_empty(case.request, activity, attempt.dump_path, seen, modules=modules)
+        ) from error
     if not dump.records and not dump.problems:
-        raise DumpError(explain_empty(case.request, activity, attempt.dump_path, ""))
+        raise DumpError(explain_empty(case.request, activity, attempt.dump_path, "", modules=modules))
     return dump
 
 

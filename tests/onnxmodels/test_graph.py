@@ -52,7 +52,7 @@ DRAW = """
 """
 DRAW_NOT = """
     Conv BatchNormalization LayerNormalization LpNormalization aclnnNorm Normalize DropOutDoMask
-    DropoutGrad RandomGammaGrad aclnnDropoutBackward aclnnDropoutDoMask Range
+    DropoutGrad RandomGammaGrad aclnnDropoutBackward aclnnDropoutDoMask Range Dropout[still]
     StatelessRandomNormalV2 Exp PoissonNllLoss Data Transpose GammaIncomplete
 """
 

@@ -79,6 +79,15 @@ class ModulesRuntime:
             answers = [*worker.answers(config)]
             for told in answers:
                 tell(told, self)
+            others = self.activity.evidence.others
+            known = {one.number for one in others}
+            found = {
+                one.processes[0] for one in answers if known.isdisjoint((one.processes[0], one.launcher))
+            }
+            nameless = [one for one in others if one.number is None]  # of os.fork() and os.system()
+            if len(nameless) <= len(found):  # else it is not known which of them answered
+                for one, number in zip(nameless, found, strict=False):
+                    one.number = number
             if (
                 len(ranks := {one.processes[0] for one in answers}) > 1
             ):  # what they add up is rounded otherwise

@@ -76,6 +76,8 @@ if TYPE_CHECKING:
 ENTER, LEAVE = 0, 1
 """Events beside a module's arguments and results: the model is called, or has returned."""
 
+STILL = "[still]"
+"""Behind the type of a module whose class draws random numbers, and which drew none in any execution."""
 _PENDING = 64
 """Steps whose statistics may wait on the device."""
 _BUFFERS = 1 << 26
@@ -153,6 +155,9 @@ class Capture:
         self._paths = [path or self.name for path, _ in found]
         self.modules = [module for _, module in found]
         self._kinds = [f"{type(module).__name__}{shard(module)}" for module in self.modules]
+        self._still = {at for at, module in enumerate(self.modules) if _is_dropout(module)}
+        for at in self._still:
+            self._kinds[at] += STILL
         known = KnownNames(self._paths)
         for pattern in layers:
             if not known.meant([pattern]):
@@ -514,6 +519,9 @@ class Capture:
             self.problems.append(words)
             return
         self._thread = thread
+        if module in self._still and _drops(self.modules[module]):
+            self._still.remove(module)
+            self._kinds[module] = self._kinds[module].removesuffix(STILL)
         if kind in {INPUT, OUTPUT}:
             self._record(kind, module, slot, tensor)
         elif self._graph is None:
@@ -791,6 +799,18 @@ class _ModuleGraph:
         if self._capture.tensors:
             return [replace(one, found=one.found.to("cpu", copy=True)) for one in self.seen], None
         return [replace(one, found=None) for one in self.seen], self._rows[: len(self.seen)].clone()
+
+
+def _is_dropout(module: Any) -> bool:
+    """Return whether a module runs a framework's own Dropout, which draws in training alone."""
+    kind = type(module)
+    code: Any = getattr(kind, "forward", None) or getattr(kind, "construct", None)
+    ours = getattr(code, "__module__", "") in {"torch.nn.modules.dropout", "mindspore.nn.layer.basic"}
+    return ours and code.__qualname__.startswith("Dropout")
+
+
+def _drops(module: Any) -> bool:
+    return bool(module.training and getattr(module, "p", None) != 0)
 
 
 def _too_large(name: str, needed: int, limit: int) -> str:

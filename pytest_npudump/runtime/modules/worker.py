@@ -48,6 +48,7 @@ class Answer(NamedTuple):
         notes: what was not seen.
         facts: what ran the model.
         processes: its own, and the one that started it if all answered that this one starts.
+        launcher: the process that started it.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Answer(NamedTuple):
     notes: list[str]
     facts: dict[str, str]
     processes: list[int]
+    launcher: int = 0
 
     @property
     def steps(self) -> range:
@@ -147,4 +149,5 @@ def answers(config: Path) -> Iterator[Answer]:
     for one in told:
         own, launcher, beside = one.processes
         answered = {other.processes[0] for other in told if other.processes[1] == launcher}
-        yield one._replace(processes=[own, launcher] if 0 < beside <= len(answered) else [own])
+        processes = [own, launcher] if 0 < beside <= len(answered) else [own]
+        yield one._replace(processes=processes, launcher=launcher)

@@ -24,6 +24,7 @@ from pytest_npudump.dump.stats.projections import distance, project
 from pytest_npudump.dump.stats.tensor import rows_stats, tensor_stats
 from pytest_npudump.errors import FormatError, RequestError
 from pytest_npudump.graph.model_files import read_module_edges
+from pytest_npudump.onnxmodels.graph import draws_random
 from pytest_npudump.record.edges import UNKNOWN, Port
 from pytest_npudump.runtime.modules.capture import Capture
 from pytest_npudump.runtime.modules.seen import Value, decoded, host_stats, reduced, reduced_rows, tensors_in
@@ -443,6 +444,36 @@ def test_inputs_are_those_before_the_call(tmp_path: Path) -> None:
         "adds#step=1:input.1": 1,
         "adds#step=1:output.0": 1,
     }
+
+
+class _AlwaysDrops(nn.Dropout):  # type: ignore[misc, name-defined]
+    def forward(self, given: Any) -> Any:
+        return nn.functional.dropout(given, self.p, training=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "share", "trains", "drew"),
+    [
+        (nn.Dropout, 0.5, [False], False),
+        (nn.Dropout1d, 0.5, [False, False], False),
+        (nn.Dropout, 0.0, [True], False),
+        (nn.Dropout, 0.5, [True], True),
+        (nn.Dropout, 0.5, [False, True], True),
+        (_AlwaysDrops, 0.5, [False], True),
+    ],
+)
+def test_a_dropout_that_drew_nothing_is_told_by_its_type(
+    tmp_path: Path, kind: Any, share: float, trains: list[bool], drew: Any
+) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), kind(share))
+    for tensors in (False, True):
+        with Capture(model, tmp_path / str(tensors), inputs=True, tensors=tensors) as capture:
+            for train in trains:
+                model.train(train)
+                model(torch.ones(1, 2, 4))
+        types = {one.op_type for one in records(capture).values() if one.key.layer == "1"}
+        assert kind.__name__ + "[still]" * (not drew) in types
+        assert any(map(draws_random, types)) is (drew and kind is nn.Dropout)
 
 
 def test_parts_that_are_called_by_themselves_make_steps_too(tmp_path: Path) -> None:

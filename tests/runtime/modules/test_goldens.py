@@ -373,6 +373,23 @@ def test_modules_that_are_not_called_are_one_note_of_a_test_that_recorded_others
     assert "test_twice: modules of Transformer not recorded: 1 of " in note
 
 
+TENSORS = """
+@pytest.mark.npu_dump(scene="modules", acl_json={"dump_data": "tensor"}, golden_tensors=["*"])
+def test_tensors(npu_dump):
+    inner = torch.nn.Sequential(torch.nn.ReLU())
+    npu_dump.modules(model := torch.nn.Sequential(inner))
+    model(torch.ones(2, 4))
+"""
+
+
+def test_golden_tensors_of_modules_in_others_are_dumped_by_their_paths(project: pytest.Pytester) -> None:
+    project.makepyfile(test_blocks=FIXTURE + TENSORS)
+    done = project.runpytest_inprocess("--npudump-update-golden")
+    done.assert_outcomes(passed=1)
+    assert (project.path / "golden/test_blocks/test_tensors.safetensors").is_file()
+    done.stdout.no_fnmatch_line("*note:*")
+
+
 REFUSED = """
 @pytest.mark.npu_dump(scene="modules")
 def test_nothing(npu_dump):

@@ -71,6 +71,13 @@ def test_ranks():
         for rank in range(2):
             subprocess.run([sys.executable, "child.py", str(rank), way])
         return
+    if os.environ.get("START") == "unnumbered":
+        os.system(f"{sys.executable} child.py 0 '{way}'")
+        if not os.fork():
+            main(1, way)
+            os._exit(0)
+        os.wait()
+        return
     context = multiprocessing.get_context(os.environ["START"])
     for rank in (0, 1, 0) if way == "again" else range(2):
         child = context.Process(target=main, args=(rank, way))
@@ -122,6 +129,13 @@ def test_ranks_of_other_processes_are_one_dump(
         ("launcher", "", {"passed": 1}, f"*other processes ran during the test ({PROGRAM})*"),
         ("launcher", "blind 1", {"failed": 1}, f"*other processes ran during the test ({PROGRAM})*"),
         ("program", "blind", {"failed": 1}, f"*other processes ran during the test ({PROGRAM})*"),
+        ("unnumbered", "", {"passed": 1}, "*12 of 12 tensors compared*"),
+        (
+            "unnumbered",
+            "blind 1",
+            {"failed": 1},
+            f"*other processes ran during the test (os.fork(), {PROGRAM}): *inside watch(model)*",
+        ),
     ]
     for start, way, outcomes, words in cases:
         monkeypatch.setenv("START", start)
