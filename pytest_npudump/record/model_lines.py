@@ -6,13 +6,15 @@ attributes and of its weights, and of the weights without the order along their 
 channels in another order are told from other weights. A type stands behind ``=`` where the operator's name
 does not imply it (:func:`implied_type`). An operator of which there is nothing to say has no line::
 
-    #classifier.onnx 1xJ0cYb2l8sQfA9z 7QmT3r=
+    #classifier.onnx 1xJ0cYb2l8sQfA9z 7QmT3rk0Zx4B=
     Conv@21 Ab3d Qz81kP x7Yt kL0m
     BatchNormalization@22 - 4fWq0e p-Zr
     MaxPool@4 9s_Q
     activation =Relu
 
-The line of a file ends with ``=`` if types are known: they are not in goldens of earlier versions.
+Of an ONNX file a second digest stands behind that of the graph without a space: of the same with all that
+operators compute with, which tells where they or outputs change places. The line of a file ends with ``=`` if
+types are known. Goldens of earlier versions have neither.
 
 Of an ONNX file a second digest stands behind the first one without a space where some attributes change
 nothing, as strides of 1: it is of the others, ``----`` for none. Of an om, whose attributes are told in part,
@@ -50,7 +52,7 @@ SEVERAL = 16 * "-"
 ALL, WEIGHTS, NOTHING = "all", "weights", "nothing"
 TYPED = "="
 """Precedes the type of an operator, and ends the line of a file whose operators' types are known."""
-_FILE_LINE = re.compile(r"#\S+ [\w-]{16} (?:-|[\w-]{6}=?)")
+_FILE_LINE = re.compile(r"#\S+ [\w-]{16} (?:-|(?:[\w-]{6}){1,2}=?)")
 _OPERATOR_LINE = re.compile(
     r"[^\s#]+(?:#model=[^\s#]+)?(?= )(?: =[^\s#]+)?"
     r"(?: (?:-|(?:[\w-]{4}){1,2})(?: [\w-]{6}(?: [\w-]{4}){0,2})?)?"
@@ -58,6 +60,8 @@ _OPERATOR_LINE = re.compile(
 _CAPITALISED = re.compile(r"(?<![A-Za-z0-9])[A-Z][A-Za-z0-9]*")
 _ATTRIBUTES, _FORM = slice(4), slice(4, None)
 """Places of digests in the first word of an operator."""
+_GRAPH, _WHOLE = slice(6), slice(6, None)
+"""Places of digests in the last word of a file's line."""
 _EXACT, _BY_AXIS = slice(1, 2), slice(2, None)
 """Places of an operator's digests among its words."""
 
@@ -258,7 +262,8 @@ def _change_of_files(golden: str, run: str) -> ModelChange | None:
     old, new = ({name: words for name, words in side.items() if words and name[0] != FILE} for side in split)
     if "om" not in formats:
         old, new = _without_neutral(old, new)
-    graphs = [sorted(graph.rstrip(TYPED) for _, graph in side.values()) for side in files]
+    graphs = [sorted(graph[_GRAPH].rstrip(TYPED) for _, graph in side.values()) for side in files]
+    wholes = [sorted(graph[_WHOLE].rstrip(TYPED) for _, graph in side.values()) for side in files]
     types = types if graphs[0] != graphs[1] else {}
     common = dict.fromkeys(name for name in new if name in old)
     changed = [name for name in common if old[name] != new[name]]
@@ -301,7 +306,10 @@ def _change_of_files(golden: str, run: str) -> ModelChange | None:
     if NONE in (*graphs[0], *graphs[1]):
         return found
     read = WEIGHTS if formats == {"om"} else read
-    found = replace(found, read=read, graph=graphs[0] != graphs[1] and not any((*operators, types)))
+    # What operators compute with may be as before, and what feeds them not.
+    exchanged = wholes[0] != wholes[1] and all((*wholes[0], *wholes[1])) and not (weights or attributes)
+    graph = (graphs[0] != graphs[1] or exchanged) and not any((*operators, types))
+    found = replace(found, read=read, graph=graph)
     permuted = {
         name: axis
         for name in reversed(weights)
@@ -367,7 +375,8 @@ def model_lines_of(before: str, run: str, layers: Collection[str]) -> str:
             del kept[name]
         else:
             graph, own = (side.get(name, "").rpartition(" ")[2] for side in (kept, sides[1]))
-            kept[name] = " ".join((name, SEVERAL, graph if own[-1:] == TYPED else graph.rstrip(TYPED)))
+            typed = TYPED * (graph[-1:] == TYPED == own[-1:])
+            kept[name] = " ".join((name, SEVERAL, graph[_GRAPH].rstrip(TYPED) + typed))
     return "".join(
         f"{line}\n" for line in ({**kept, **{n: sides[1][n] for n in sides[1] if n in chosen[1]}}).values()
     )
