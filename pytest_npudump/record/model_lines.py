@@ -30,7 +30,7 @@ from __future__ import annotations
 import re
 from base64 import urlsafe_b64encode
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
@@ -255,7 +255,12 @@ def _change_of_files(golden: str, run: str) -> ModelChange | None:
         if (digest != files[0][name][0] if name in files[0] else digest not in moved)
     )
     if len(files[0]) != len(files[1]):
-        return ModelChange(others or tuple(files[1]))
+        shared = [name for name in files[1] if name in files[0]]
+        strangers = tuple(name for name in (others if shared else files[1]) if name not in shared)
+        told = _change_of_files(*_of_models(shared, sides)) if shared else None
+        told = told or ModelChange()
+        unknown = told.files if told.read == NOTHING else ()
+        return replace(told, files=strangers + unknown, read=NOTHING) if strangers or unknown else told
     read = PARAMETERS if formats == {PARAMETERS[1:]} else ALL
     if not others:
         return ModelChange(read=read)
@@ -281,8 +286,8 @@ def _change_of_files(golden: str, run: str) -> ModelChange | None:
         {name for name in left[at] if tuple(side[name]) in unlike} for at, side in enumerate((old, new))
     ]
     changed = [name for name in changed if name not in shifted or all(name in names for names in strange)]
-    told = {*changed}
-    operators = [[name for name in left[at] if name in strange[at] and name not in told] for at in (0, 1)]
+    named = {*changed}
+    operators = [[name for name in left[at] if name in strange[at] and name not in named] for at in (0, 1)]
     pairs = {name: (old[name], new[name]) for name in changed}
     given: list[str] = []
     both = old, new
@@ -325,6 +330,23 @@ def _change_of_files(golden: str, run: str) -> ModelChange | None:
         operators=tuple(dict.fromkeys(operators[0] + operators[1])),
         removed=tuple(operators[0]),
     )
+
+
+def _of_models(shared: Sequence[str], sides: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the lines of both sides for some models, with operators called as on the second side."""
+    stems = {name.rpartition(".")[0] for name in shared}
+    several = sum(name[0] == FILE for name in sides[1]) > 1
+    found = []
+    for side in sides:
+        alone = sum(name[0] == FILE for name in side) == 1
+        lines = [side[FILE + name] for name in shared]
+        for name, line in side.items():
+            own, _, model = name.partition(f"{FILE}model=")
+            model = next(iter(stems)) if alone else model
+            if own and own[0] != FILE and model in stems:
+                lines.append((f"{own}{FILE}model={model}" if several else own) + line[len(name) :])
+        found.append("".join(f"{line}\n" for line in lines))
+    return found
 
 
 def _digests(line: str) -> list[str]:

@@ -24,6 +24,8 @@ MIXED = "#m.onnx " + SEVERAL + " graph1\n"
 FED, OTHERS = (fed_line("m", digests) for digests in ([b"1", b"2"], [b"1"]))
 NEW, NEWER = FILE.replace("1\n", "1=\n"), OTHER.replace("1\n", "2=\n")
 CONV, POOL = "conv AAAA wwwwww 0000 1111\n", "pool BBBB\n"
+TWO = FILE + "#n.onnx " + "C" * 16 + " graph2\n" + CONV.replace("conv", "conv#model=m")
+TWO += POOL.replace("pool", "pool#model=n")
 
 
 @pytest.mark.each(
@@ -55,6 +57,25 @@ CONV, POOL = "conv AAAA wwwwww 0000 1111\n", "pool BBBB\n"
             FILE + CONV + POOL,
             OTHER.replace("1", "2") + CONV,
             {"operators": ("pool",), "removed": ("pool",), "weighted": 1},
+        ),
+        # A model that is new or gone, beside one that is as before, or is not.
+        (TWO, FILE + CONV, ModelChange(read="all")),
+        (FILE + CONV, TWO, ModelChange(("n.onnx",))),
+        (
+            TWO,
+            OTHER + CONV.replace("w", "v"),
+            {"weights": ("conv",), "permuted": {"conv": 0}, "weighted": 1},
+        ),
+        (
+            FILE + CONV.replace("w", "v"),
+            TWO.replace("A" * 16, "B" * 16),
+            ModelChange(
+                ("n.onnx",),
+                weights=("conv#model=m",),
+                permuted={"conv#model=m": 0},
+                weighted=1,
+                read="nothing",
+            ),
         ),
         # One that has another name, and other weights.
         (
@@ -113,7 +134,11 @@ CONV, POOL = "conv AAAA wwwwww 0000 1111\n", "pool BBBB\n"
         (FED, OTHERS, ModelChange(fed=("m",))),
         (FED, FED, None),
         (FILE + FED, OTHERS, ModelChange(fed=("m",))),
-        (FILE + CONV, OTHER + FILE.replace("m.", "n.") + CONV, ModelChange(("m.onnx", "n.onnx"))),
+        (
+            FILE + CONV,
+            OTHER + FILE.replace("m.", "n.") + CONV.replace("conv", "conv#model=m"),
+            ModelChange(("n.onnx",), weighted=1),
+        ),
         (MIXED + CONV, OTHER + CONV, ModelChange(read="all", weighted=1, mixed=True)),
         (
             MIXED + CONV,
