@@ -25,7 +25,7 @@ from pytest_npudump.golden.stored_tensors import (
 from pytest_npudump.golden.variants import foreign, unsaid
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, layer_at
-from pytest_npudump.record.model_lines import FILE, ModelChange, change_of_models, types_between
+from pytest_npudump.record.model_lines import FILE, NOTHING, ModelChange, change_of_models, types_between
 from pytest_npudump.record.record import EMPTY, MODELS, Record, left_out_of
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, RunModels
@@ -143,7 +143,7 @@ def judge_run(
     verdict = status.PASSED if not comparison.failing and not problems else status.FAILED
     if lacking and verdict == status.PASSED:
         verdict = status.ERROR
-    models = _change_of_models(terms, golden, run)
+    models = models_between(terms, golden, run)
     named = models is not None and (models.graph or models.operators or models.types)
     if models is not None and named and comparison.failing and not terms.layers:
         models = _named_changes(models, golden, run, comparison, at_hand)
@@ -174,10 +174,26 @@ def _renamed(layers: Mapping[str, str]) -> tuple[str, ...]:
     return (said("renamed in the model, and compared under the new name: {names}", names=names),)
 
 
-def _change_of_models(terms: Terms, golden: Record, run: Record) -> ModelChange | None:
+def models_between(terms: Terms, golden: Record, run: Record) -> ModelChange | None:
+    """Return how a run's models, and what they were given, differ from the golden's; None if unknown.
+
+    Where a model was executed more or less often, its inputs are not compared: their digest is of all.
+    """
     if terms.names is not None and MODELS in golden.blocks and MODELS in run.blocks:
         golden = terms.names.renamed(golden, run)
-    return change_of_models(golden.blocks.get(MODELS, ""), run.blocks.get(MODELS, ""))
+    found = change_of_models(golden.blocks.get(MODELS, ""), run.blocks.get(MODELS, ""))
+    if found is None or not found.fed:
+        return found
+    before, after = _executions(golden), _executions(run)
+    fed = tuple(name for name in found.fed if len(before(name)) == len(after(name)))
+    return replace(found, fed=fed) if fed or found.files or found.read != NOTHING else None
+
+
+def _executions(record: Record) -> Callable[[str], set[tuple[object, ...]]]:
+    """Return a function that gives what tells executions of a model apart, by its name."""
+    qualifiers = {key.partition("#")[2].rpartition(":")[0] for key in record.table.keys}
+    keys = [TensorKey.parse(f"any{'#' * bool(text)}{text}:output.0") for text in qualifiers]
+    return lambda name: {(one.capture, one.load, one.step) for one in keys if one.model in {"", name}}
 
 
 def _named_changes(
