@@ -34,9 +34,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.record.rows import RowError, by_name
+
+if TYPE_CHECKING:
+    from pytest_npudump.dump.records import TensorKey
 
 FILE = "#"
 """Begins the line of a file; in the name of an operator it is percent-encoded."""
@@ -117,9 +120,10 @@ class ModelChange:
     fed: tuple[str, ...] = ()
     mixed: bool = False
 
-    def names(self, operator: str) -> bool:
-        """Return whether the weights, attributes, type or connections of an operator are others."""
-        return any(operator in told for told in (self.weights, self.attributes, self.types, self.rewired))
+    def names(self, key: TensorKey) -> bool:
+        """Return whether the weights, attributes, type or connections of a tensor's operator are others."""
+        changed = {*self.weights, *self.attributes, *self.types, *self.rewired}
+        return not changed.isdisjoint(key.operator_names)
 
     @property
     def altered(self) -> Mapping[str, str]:

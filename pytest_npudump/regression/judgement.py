@@ -214,7 +214,7 @@ def _named_changes(
             and name not in both
             and (verdict.status == EXTRA or name not in after.feeds)
         ):
-            lost[verdict.status][verdict.key.name_text] = None
+            lost[verdict.status][verdict.key.operator_names[0]] = None
     removed, added = (
         dict.fromkeys((*names, *lost[status]))
         for status, names in (
@@ -222,9 +222,9 @@ def _named_changes(
             (EXTRA, [name for name in models.operators if name not in models.removed]),
         )
     )
-    names = [dict.fromkeys(name for name in side if sanitise(name) not in both) for side in (removed, added)]
-    kept = dict.fromkeys(name for name in models.operators if sanitise(name) in both)
-    shown = {sanitise(name): name for side in names for name in side}
+    names = [dict.fromkeys(name for name in side if _layer(name) not in both) for side in (removed, added)]
+    kept = dict.fromkeys(name for name in models.operators if _layer(name) in both)
+    shown = {_layer(name): name for side in names for name in side}
     before, after = edges_of(golden).restricted(sides[0]), after.restricted(sides[1])
     rewired = {}
     for key in golden.table.keys:
@@ -232,10 +232,10 @@ def _named_changes(
         was, now = before.feeds.get(name), after.feeds.get(name)
         if was and now and name in both and not {UNKNOWN, SEVERAL} & {*was, *now} and was != now:
             ports = [sanitise(port.layer) for port in (*was, *now) if port is not None]
-            text = TensorKey.parse(key).name_text
+            text = TensorKey.parse(key).operator_names[0]
             rewired[text] = next((shown[port] for port in ports if port in shown), text)
     types = types_between(*(side.blocks.get(MODELS, "") for side in (golden, run)))
-    types = {name: pair for name, pair in types.items() if sanitise(name.partition(FILE)[0]) in both}
+    types = {name: pair for name, pair in types.items() if _layer(name) in both}
     told = bool(names[0] or names[1] or rewired or types)
     attributes = dict.fromkeys((*models.attributes, *kept))
     return replace(
@@ -247,6 +247,11 @@ def _named_changes(
         rewired=rewired,
         graph=not told,
     )
+
+
+def _layer(name: str) -> str:
+    """Return the sanitised layer of an operator that a line of models names."""
+    return sanitise(name.partition(FILE)[0])
 
 
 def _not_approved(terms: Terms, comparison: Comparison) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.record.model_lines import (
     SEVERAL,
     ModelChange,
@@ -239,3 +240,19 @@ def test_a_golden_of_several_runs_tells_what_they_share(before: str, run: str, e
     found = model_lines_of(before, run, {"conv"})
     check_model_lines(found)
     assert found == expected
+
+
+@pytest.mark.each(
+    ("operator", "key", "named"),
+    [
+        ("conv", "conv:output.0", True),
+        ("conv#model=m", "conv#model=m,step=1:output.0", True),
+        ("conv#model=m", "conv#model=n:output.0", False),
+        ("conv#model=m", "conv:output.0", False),
+        ("conv", "conv#model=m:output.0", True),
+        ("a%23b#model=m%20n", "a%23b#model=m%20n:output.0", True),
+    ],
+)
+def test_a_change_names_the_operator_of_a_tensor(operator: str, key: str, *, named: bool) -> None:
+    assert ModelChange(weights=(operator,)).names(TensorKey.parse(key)) is named
+    assert ModelChange(rewired={operator: operator}).names(TensorKey.parse(key)) is named
