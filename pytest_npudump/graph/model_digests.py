@@ -255,8 +255,8 @@ class _OnnxContent:
             around: what ``made`` is of the graphs around this one.
             outside: gets names of tensors that are read and neither.
         """
-        given = ((name, f"input {number}".encode()) for number, name in enumerate(inputs))
-        made |= {name: (text, text) for name, text in given}
+        ends = ((name, f"input {number}".encode()) for number, name in enumerate(inputs))
+        made |= {name: (text, text) for name, text in ends}
         for node in nodes:
             if node.op_type == _CONSTANT:
                 continue
@@ -264,7 +264,10 @@ class _OnnxContent:
             told = [*self._attributes(node)]
             others = [text for text, _ in told]
             rest = [text for text, neutral in told if not neutral]
-            for slot, name in enumerate(node.input):
+            given = [*node.input]
+            while given and not given[-1]:
+                given.pop()
+            for slot, name in enumerate(given):
                 if name in constants:
                     found = self._weight(constants[name])
                     ports.append(b"constant")
@@ -313,7 +316,7 @@ class _OnnxContent:
                 [end.name for end in graph.output],
                 {**constants, **self._constants(graph)},
             )
-            for one in node.attribute
+            for one in sorted(node.attribute, key=lambda one: str(one.name), reverse=True)  # then, else
             for graph in ([one.g] if one.HasField("g") else one.graphs)
         ]
         function = self._functions.get((_domain(node), node.op_type))
@@ -323,8 +326,13 @@ class _OnnxContent:
         for attribute, nodes, ins, outs, known in bodies:
             made: dict[str, _Digests] = {}
             inner = around.new_child(made)
-            walked = [*self._walk(nodes, ins, known, made, around=around, outside=outside)]
-            walked.sort(key=lambda pair: pair[0][0])
+            running = [node for node in nodes if node.op_type != _CONSTANT]
+            walk = self._walk(running, ins, known, made, around=around, outside=outside)
+            ranked = sorted(
+                zip(walk, _from_ends(running, outs), strict=True),
+                key=lambda one: (one[0][0][0], one[1], one[0][0][1]),
+            )
+            walked = [one for one, _ in ranked]
             ends = [made[name][0] if name in made else _OUTER for name in outs]
             told = (_long(digests[0], *content.others) for digests, content in walked)
             given = {name: self._weight(known[name]).exact for name in outs if name in known}
@@ -391,6 +399,19 @@ class _OnnxContent:
                 found = _weight(str(tensor.data_type).encode(), shape, _elements(tensor, self._folder))
             self._weights[id(tensor)] = tensor, found  # which keeps the id from being another's
         return self._weights[id(tensor)][1]
+
+
+def _from_ends(nodes: Sequence[Any], ends: Sequence[str]) -> list[int]:
+    """Return the place of each node as it is found from the ends, whatever the order of nodes in a file."""
+    makers = {name: at for at, node in enumerate(nodes) for name in node.output if name}
+    found: dict[int, int] = {}
+    waiting = [*reversed(ends)]
+    while waiting:
+        at = makers.get(waiting.pop())
+        if at is not None and at not in found:
+            found[at] = len(found)
+            waiting += reversed(nodes[at].input)
+    return [found.get(at, len(nodes)) for at in range(len(nodes))]
 
 
 def _is_setting(tensor: Any, op_type: str) -> bool:
