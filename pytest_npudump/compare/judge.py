@@ -232,7 +232,7 @@ def _changed_alone(golden: Record, run: Record, terms: Terms, comparison: Compar
         elif ABSENT not in (here, there) and projected[0][here] and projected[1][there]:
             as_before.add(here)
     fed = fed_as_before(golden, one, as_before, changed, op_types)
-    return frozenset(key for key in fed if not change.weights or change.names(TensorKey.parse(key).name_text))
+    return frozenset(key for key in fed if not change.weights or change.names(TensorKey.parse(key)))
 
 
 def fed_as_before(

@@ -98,6 +98,11 @@ class TensorKey:
         return _encode(self.layer)
 
     @property
+    def operator_names(self) -> tuple[str, ...]:
+        """What lines of models call the operator: its name, with the model where several ran."""
+        return (f"{self.name_text}#model={_encode(self.model)}", self.name_text)[not self.model :]
+
+    @property
     def qualifiers_text(self) -> str:
         """The second part of the text, such as ``#step=1,turn=2``; "" where all have their defaults."""
         if (self.turn, self.step, self.model, self.load, self.device, self.rank, self.capture) == _PLAIN:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import mmap
 from base64 import urlsafe_b64encode
-from collections import defaultdict
+from collections import ChainMap, defaultdict
 from contextlib import suppress
 from functools import lru_cache
 from graphlib import TopologicalSorter
@@ -30,7 +30,7 @@ import numpy as np
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.errors import FormatError, NpudumpError
 from pytest_npudump.graph.model_files import MODEL_DEF, fields, partitions, varint
-from pytest_npudump.onnxmodels.graph import branches, names_of
+from pytest_npudump.onnxmodels.graph import names_of
 from pytest_npudump.onnxmodels.loaded_files import model_digest
 from pytest_npudump.onnxmodels.sessions import onnx, read_model
 from pytest_npudump.record.model_lines import FILE, NONE, PARAMETERS, TYPED, UNSAID, implied_type
@@ -195,6 +195,9 @@ _GRAPH_KINDS = frozenset({5, 10})
 _TENSOR_KINDS = frozenset({4, 9})
 _CONSTANT = "Constant"
 _OUTER = b"outside"
+_Digests = tuple[bytes, bytes]
+"""Of the place of an operator, or of a tensor, in a graph: without and with what it computes with."""
+_UNKNOWN: _Digests = b"", b""
 _NOTHING = (b"",)
 _NEUTRAL = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
 """Values of attributes that a schema describes as their defaults, but does not have as such."""
@@ -213,47 +216,62 @@ class _OnnxContent:
         self._defaults: dict[tuple[str, str], tuple[Mapping[str, bytes], frozenset[str]]] = {}
 
     def digests(self) -> tuple[str, list[tuple[str, _Content]]]:
-        """Return the digest of the graph, and each operator's name and content."""
+        """Return the digests of the graph, without and with content, and each operator's name and content."""
         graph = self._graph
         constants = self._constants(graph)
         inputs = [one.name for one in graph.input if one.name not in constants]
-        made: dict[str, bytes] = {}
-        walked = [*self._walk(graph.node, inputs, constants, made, set())]
+        made: dict[str, _Digests] = {}
+        walked = [*self._walk(graph.node, inputs, constants, made, around=ChainMap(), outside=set())]
         used = {_domain(node) for node in graph.node}
         versions = sorted(f"{domain} {self._versions.get(domain)}".encode() for domain in used)
-        ends = [made.get(one.name, b"") for one in graph.output]
-        shape = _short(_OF_GRAPH, *versions, *ends, *sorted(structure for structure, _ in walked))
-        return shape, [*zip(names_of(graph.node), (content for _, content in walked), strict=True)]
+        ends = [made.get(one.name, _UNKNOWN) for one in graph.output]
+        given = {
+            one.name: self._weight(constants[one.name]).exact for one in graph.output if one.name in constants
+        }
+        content_ends = [given.get(one.name, end[1]) for one, end in zip(graph.output, ends, strict=True)]
+        shape = _short(
+            _OF_GRAPH, *versions, *(end[0] for end in ends), *sorted(digests[0] for digests, _ in walked)
+        )
+        whole = _short(_OF_GRAPH, *content_ends, *sorted(digests[1] for digests, _ in walked))
+        return shape + whole, [*zip(names_of(graph.node), (content for _, content in walked), strict=True)]
 
     def _walk(
         self,
         nodes: Iterable[Any],
         inputs: Iterable[str],
         constants: Mapping[str, Any],
-        made: dict[str, bytes],
+        made: dict[str, _Digests],
+        *,
+        around: ChainMap[str, _Digests],
         outside: set[str],
-    ) -> Iterator[tuple[bytes, _Content]]:
-        """Yield of each operator a digest of its place in the graph, and its content.
+    ) -> Iterator[tuple[_Digests, _Content]]:
+        """Yield of each operator the digests of its place in the graph, and its content.
 
         Args:
             nodes: in an order in which they can run.
             inputs: names of tensors that they are given.
             constants: tensors that they may read, by name.
-            made: gets a digest for each tensor that is given or computed.
+            made: gets digests for each tensor that is given or computed.
+            around: what ``made`` is of the graphs around this one.
             outside: gets names of tensors that are read and neither.
         """
-        made |= {name: f"input {number}".encode() for number, name in enumerate(inputs)}
+        ends = ((name, f"input {number}".encode()) for number, name in enumerate(inputs))
+        made |= {name: (text, text) for name, text in ends}
         for node in nodes:
             if node.op_type == _CONSTANT:
                 continue
-            ports, weights = [], []
+            ports, values, weights = [], [], []
             told = [*self._attributes(node)]
             others = [text for text, _ in told]
             rest = [text for text, neutral in told if not neutral]
-            for slot, name in enumerate(node.input):
+            given = [*node.input]
+            while given and not given[-1]:
+                given.pop()
+            for slot, name in enumerate(given):
                 if name in constants:
                     found = self._weight(constants[name])
                     ports.append(b"constant")
+                    values.append(b"constant" + found.exact)
                     if _is_setting(constants[name], node.op_type):
                         others.append(f"input {slot}".encode() + found.exact)
                         rest.append(others[-1])
@@ -262,40 +280,69 @@ class _OnnxContent:
                 elif name and name not in made:
                     outside.add(name)
                     ports.append(_OUTER)
+                    values.append(around.get(name, _UNKNOWN)[1])
                 else:
-                    ports.append(made.get(name, b""))
+                    port, value = made.get(name, _UNKNOWN)
+                    ports.append(port)
+                    values.append(value)
+            values += [text for text, neutral in told if not neutral]
             reached = set[str]()
-            for body, content in self._bodies(node, constants, reached):
+            for (body, value), content in self._bodies(node, constants, around.new_child(made), reached):
                 others.append(body)
                 rest.append(body)
+                values.append(value)
                 weights += content
             outside.update(name for name in reached if name not in made)
-            ports += sorted(made[name] for name in reached if name in made)
-            structure = _long(_domain(node).encode(), node.op_type.encode(), *ports)
-            made |= {name: structure + str(slot).encode() for slot, name in enumerate(node.output) if name}
+            ports += sorted(made[name][0] for name in reached if name in made)
+            kind = _domain(node).encode(), node.op_type.encode()
+            digests = _long(*kind, *ports), _long(*kind, *values)
+            made |= {
+                name: (digests[0] + str(slot).encode(), digests[1] + str(slot).encode())
+                for slot, name in enumerate(node.output)
+                if name
+            }
             forms = (tuple(rest) or _NOTHING) if rest != others else ()
-            yield structure, _Content(tuple(others), tuple(weights), forms, node.op_type)
+            yield digests, _Content(tuple(others), tuple(weights), forms, node.op_type)
 
     def _bodies(
-        self, node: Any, constants: Mapping[str, Any], outside: set[str]
-    ) -> Iterator[tuple[bytes, list[_Weight]]]:
-        """Yield a digest of each graph or function inside an operator, and the weights in it."""
-        inner = [(graph.node, graph.input, graph.output, self._constants(graph)) for graph in branches(node)]
+        self, node: Any, constants: Mapping[str, Any], around: ChainMap[str, _Digests], outside: set[str]
+    ) -> Iterator[tuple[_Digests, list[_Weight]]]:
+        """Yield the digests of each graph or function inside an operator, and the weights in it."""
         bodies = [
-            (nodes, [one.name for one in ins], [one.name for one in outs], {**constants, **own})
-            for nodes, ins, outs, own in inner
+            (
+                one.name,
+                graph.node,
+                [end.name for end in graph.input],
+                [end.name for end in graph.output],
+                {**constants, **self._constants(graph)},
+            )
+            for one in sorted(node.attribute, key=lambda one: str(one.name), reverse=True)  # then, else
+            for graph in ([one.g] if one.HasField("g") else one.graphs)
         ]
         function = self._functions.get((_domain(node), node.op_type))
         if function is not None:
-            bodies.append((function.node, [*function.input], [*function.output], self._constants(function)))
-        for nodes, ins, outs, known in bodies:
-            made: dict[str, bytes] = {}
-            walked = [*self._walk(nodes, ins, known, made, outside)]
-            walked.sort(key=lambda pair: pair[0])
-            ends = [made.get(name, _OUTER) for name in outs]
-            told = (_long(structure, *content.others) for structure, content in walked)
-            ends += [self._weight(known[name]).exact for name in outs if name in known]
-            yield _long(*ends, *told), [one for _, content in walked for one in content.weights]
+            held = self._constants(function)
+            bodies.append(("", function.node, [*function.input], [*function.output], held))
+        for attribute, nodes, ins, outs, known in bodies:
+            made: dict[str, _Digests] = {}
+            inner = around.new_child(made)
+            running = [node for node in nodes if node.op_type != _CONSTANT]
+            walk = self._walk(running, ins, known, made, around=around, outside=outside)
+            ranked = sorted(
+                zip(walk, _from_ends(running, outs), strict=True),
+                key=lambda one: (one[0][0][0], one[1], one[0][0][1]),
+            )
+            walked = [one for one, _ in ranked]
+            ends = [made[name][0] if name in made else _OUTER for name in outs]
+            told = (_long(digests[0], *content.others) for digests, content in walked)
+            given = {name: self._weight(known[name]).exact for name in outs if name in known}
+            values = [given.get(name) or inner.get(name, _UNKNOWN)[1] for name in outs]
+            values += sorted(digests[1] for digests, _ in walked)
+            digests = (
+                _long(*ends, *(given[name] for name in outs if name in given), *told),
+                _long(attribute.encode(), *values),
+            )
+            yield digests, [one for _, content in walked for one in content.weights]
 
     def _attributes(self, node: Any) -> Iterator[tuple[bytes, bool]]:
         """Yield a node's attributes as bytes, without graphs and defaults, and whether they do nothing."""
@@ -349,6 +396,19 @@ class _OnnxContent:
                 found = _weight(str(tensor.data_type).encode(), shape, _elements(tensor, self._folder))
             self._weights[id(tensor)] = tensor, found  # which keeps the id from being another's
         return self._weights[id(tensor)][1]
+
+
+def _from_ends(nodes: Sequence[Any], ends: Sequence[str]) -> list[int]:
+    """Return the place of each node as it is found from the ends, whatever the order of nodes in a file."""
+    makers = {name: at for at, node in enumerate(nodes) for name in node.output if name}
+    found: dict[int, int] = {}
+    waiting = [*reversed(ends)]
+    while waiting:
+        at = makers.get(waiting.pop())
+        if at is not None and at not in found:
+            found[at] = len(found)
+            waiting += reversed(nodes[at].input)
+    return [found.get(at, len(nodes)) for at in range(len(nodes))]
 
 
 def _is_setting(tensor: Any, op_type: str) -> bool:

@@ -168,7 +168,9 @@ def find_sources(
         before = (upstream[at] | (upstream[begins] if begins < at else 0)) & ~(1 << number)
         behind.append((before & -before).bit_length() - 1 if before else None)
     passing_starts = [
-        None if begins == at or begins in ends or graph.keys[at].name_text in altered else begins
+        None
+        if begins == at or begins in ends or not altered.keys().isdisjoint(graph.keys[at].operator_names)
+        else begins
         for at, begins in zip(origins.sources, starts, strict=True)
     ]
     aligned, sides = comparison.alignment, (comparison.golden, comparison.actual)
@@ -191,7 +193,7 @@ def find_sources(
                 known=at not in origins.doubtful,
                 cycle=at in origins.cycles,
                 fed=bool(graph.parents[at]),
-                altered="" if cause == graph.keys[at].name_text else cause,
+                altered="" if cause in graph.keys[at].operator_names else cause,
             )
         )
     unplaced = tuple(graph.keys[at] for at in origins.unplaced)
@@ -205,7 +207,12 @@ def _altered(graph: TensorGraph, altered: Mapping[str, str], moved: Collection[i
     """
     if not altered:
         return {}
-    found = {at: name for at, key in enumerate(graph.keys) if (name := altered.get(key.name_text))}
+    found = {
+        at: altered[name]
+        for at, key in enumerate(graph.keys)
+        for name in key.operator_names
+        if name in altered
+    }
     effects: defaultdict[int, list[int]] = defaultdict(list)
     for at, parents in enumerate(graph.parents):
         for parent in parents:

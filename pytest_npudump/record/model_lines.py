@@ -6,13 +6,15 @@ attributes and of its weights, and of the weights without the order along their 
 channels in another order are told from other weights. A type stands behind ``=`` where the operator's name
 does not imply it (:func:`implied_type`). An operator of which there is nothing to say has no line::
 
-    #classifier.onnx 1xJ0cYb2l8sQfA9z 7QmT3r=
+    #classifier.onnx 1xJ0cYb2l8sQfA9z 7QmT3rk0Zx4B=
     Conv@21 Ab3d Qz81kP x7Yt kL0m
     BatchNormalization@22 - 4fWq0e p-Zr
     MaxPool@4 9s_Q
     activation =Relu
 
-The line of a file ends with ``=`` if types are known: they are not in goldens of earlier versions.
+Of an ONNX file a second digest stands behind that of the graph without a space: of the same with all that
+operators compute with, which tells where they or outputs change places. The line of a file ends with ``=`` if
+types are known. Goldens of earlier versions have neither.
 
 Of an ONNX file a second digest stands behind the first one without a space where some attributes change
 nothing, as strides of 1: it is of the others, ``----`` for none. Of an om, whose attributes are told in part,
@@ -28,13 +30,16 @@ from __future__ import annotations
 import re
 from base64 import urlsafe_b64encode
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.record.rows import RowError, by_name
+
+if TYPE_CHECKING:
+    from pytest_npudump.dump.records import TensorKey
 
 FILE = "#"
 """Begins the line of a file; in the name of an operator it is percent-encoded."""
@@ -50,7 +55,7 @@ SEVERAL = 16 * "-"
 ALL, WEIGHTS, NOTHING = "all", "weights", "nothing"
 TYPED = "="
 """Precedes the type of an operator, and ends the line of a file whose operators' types are known."""
-_FILE_LINE = re.compile(r"#\S+ [\w-]{16} (?:-|[\w-]{6}=?)")
+_FILE_LINE = re.compile(r"#\S+ [\w-]{16} (?:-|(?:[\w-]{6}){1,2}=?)")
 _OPERATOR_LINE = re.compile(
     r"[^\s#]+(?:#model=[^\s#]+)?(?= )(?: =[^\s#]+)?"
     r"(?: (?:-|(?:[\w-]{4}){1,2})(?: [\w-]{6}(?: [\w-]{4}){0,2})?)?"
@@ -58,6 +63,8 @@ _OPERATOR_LINE = re.compile(
 _CAPITALISED = re.compile(r"(?<![A-Za-z0-9])[A-Z][A-Za-z0-9]*")
 _ATTRIBUTES, _FORM = slice(4), slice(4, None)
 """Places of digests in the first word of an operator."""
+_GRAPH, _WHOLE = slice(6), slice(6, None)
+"""Places of digests in the last word of a file's line."""
 _EXACT, _BY_AXIS = slice(1, 2), slice(2, None)
 """Places of an operator's digests among its words."""
 
@@ -113,9 +120,10 @@ class ModelChange:
     fed: tuple[str, ...] = ()
     mixed: bool = False
 
-    def names(self, operator: str) -> bool:
-        """Return whether the weights, attributes, type or connections of an operator are others."""
-        return any(operator in told for told in (self.weights, self.attributes, self.types, self.rewired))
+    def names(self, key: TensorKey) -> bool:
+        """Return whether the weights, attributes, type or connections of a tensor's operator are others."""
+        changed = {*self.weights, *self.attributes, *self.types, *self.rewired}
+        return not changed.isdisjoint(key.operator_names)
 
     @property
     def altered(self) -> Mapping[str, str]:
@@ -250,14 +258,20 @@ def _change_of_files(golden: str, run: str) -> ModelChange | None:
         if (digest != files[0][name][0] if name in files[0] else digest not in moved)
     )
     if len(files[0]) != len(files[1]):
-        return ModelChange(others or tuple(files[1]))
+        shared = [name for name in files[1] if name in files[0]]
+        strangers = tuple(name for name in (others if shared else files[1]) if name not in shared)
+        told = _change_of_files(*_of_models(shared, sides)) if shared else None
+        told = told or ModelChange()
+        unknown = told.files if told.read == NOTHING else ()
+        return replace(told, files=strangers + unknown, read=NOTHING) if strangers or unknown else told
     read = PARAMETERS if formats == {PARAMETERS[1:]} else ALL
     if not others:
         return ModelChange(read=read)
     old, new = ({name: words for name, words in side.items() if words and name[0] != FILE} for side in split)
     if "om" not in formats:
         old, new = _without_neutral(old, new)
-    graphs = [sorted(graph.rstrip(TYPED) for _, graph in side.values()) for side in files]
+    graphs = [sorted(graph[_GRAPH].rstrip(TYPED) for _, graph in side.values()) for side in files]
+    wholes = [sorted(graph[_WHOLE].rstrip(TYPED) for _, graph in side.values()) for side in files]
     types = types_between(golden, run, certain=True) if graphs[0] != graphs[1] else {}
     common = dict.fromkeys(name for name in new if name in old)
     changed = [name for name in common if old[name] != new[name]]
@@ -275,8 +289,8 @@ def _change_of_files(golden: str, run: str) -> ModelChange | None:
         {name for name in left[at] if tuple(side[name]) in unlike} for at, side in enumerate((old, new))
     ]
     changed = [name for name in changed if name not in shifted or all(name in names for names in strange)]
-    told = {*changed}
-    operators = [[name for name in left[at] if name in strange[at] and name not in told] for at in (0, 1)]
+    named = {*changed}
+    operators = [[name for name in left[at] if name in strange[at] and name not in named] for at in (0, 1)]
     pairs = {name: (old[name], new[name]) for name in changed}
     given: list[str] = []
     both = old, new
@@ -300,7 +314,10 @@ def _change_of_files(golden: str, run: str) -> ModelChange | None:
     if NONE in (*graphs[0], *graphs[1]):
         return found
     read = WEIGHTS if formats == {"om"} else read
-    found = replace(found, read=read, graph=graphs[0] != graphs[1] and not any((*operators, types)))
+    # What operators compute with may be as before, and what feeds them not.
+    exchanged = wholes[0] != wholes[1] and all((*wholes[0], *wholes[1])) and not (weights or attributes)
+    graph = (graphs[0] != graphs[1] or exchanged) and not any((*operators, types))
+    found = replace(found, read=read, graph=graph)
     permuted = {
         name: axis
         for name in reversed(weights)
@@ -316,6 +333,23 @@ def _change_of_files(golden: str, run: str) -> ModelChange | None:
         operators=tuple(dict.fromkeys(operators[0] + operators[1])),
         removed=tuple(operators[0]),
     )
+
+
+def _of_models(shared: Sequence[str], sides: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the lines of both sides for some models, with operators called as on the second side."""
+    stems = {name.rpartition(".")[0] for name in shared}
+    several = sum(name[0] == FILE for name in sides[1]) > 1
+    found = []
+    for side in sides:
+        alone = sum(name[0] == FILE for name in side) == 1
+        lines = [side[FILE + name] for name in shared]
+        for name, line in side.items():
+            own, _, model = name.partition(f"{FILE}model=")
+            model = next(iter(stems)) if alone else model
+            if own and own[0] != FILE and model in stems:
+                lines.append((f"{own}{FILE}model={model}" if several else own) + line[len(name) :])
+        found.append("".join(f"{line}\n" for line in lines))
+    return found
 
 
 def _digests(line: str) -> list[str]:
@@ -367,7 +401,8 @@ def model_lines_of(before: str, run: str, layers: Collection[str]) -> str:
             del kept[name]
         else:
             graph, own = (side.get(name, "").rpartition(" ")[2] for side in (kept, sides[1]))
-            kept[name] = " ".join((name, SEVERAL, graph if own[-1:] == TYPED else graph.rstrip(TYPED)))
+            typed = TYPED * (graph[-1:] == TYPED == own[-1:])
+            kept[name] = " ".join((name, SEVERAL, graph[_GRAPH].rstrip(TYPED) + typed))
     return "".join(
         f"{line}\n" for line in ({**kept, **{n: sides[1][n] for n in sides[1] if n in chosen[1]}}).values()
     )

@@ -663,7 +663,7 @@ def _by_model(
                     edges=edges() if converted else None,
                 )
             failing = [key for key in first.failing_keys if key.io == "output" and file_of(key) == file]
-            explained = [key for key in own if first.models is not None and first.models.names(key.name_text)]
+            explained = [key for key in own if first.models is not None and first.models.names(key)]
             found += bench.isolate(
                 own,
                 here,

@@ -29,7 +29,6 @@ from pytest_npudump.golden.variants import (
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.graph import drawing_words
 from pytest_npudump.ranks.agreement import differing, nothing_recorded, stand_aside, why_not_shared
-from pytest_npudump.record.model_lines import change_of_models
 from pytest_npudump.record.record import MODELS, Record
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, RunModels, terms_of
@@ -38,6 +37,7 @@ from pytest_npudump.regression.diagnose import full_words, notes_of
 from pytest_npudump.regression.judgement import (
     by_reference_alone,
     judge_run,
+    models_between,
     not_recorded,
     with_reference,
     with_sources_off_reference,
@@ -236,7 +236,7 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
         asked = outcome.failing_keys and terms.names is None and MODELS in golden.blocks
         if asked and case.runtime.activity.evidence.parameters:
             run = replace(run, blocks={**run.blocks, **models_to_keep(case, golden, dump)})
-            models = change_of_models(golden.blocks[MODELS], run.blocks.get(MODELS, ""))
+            models = models_between(terms, golden, run)
             outcome = replace(outcome, models=models)
     comparison, dump = outcome.comparison, without_unwritten(case, dump, golden)
     if comparison is not None and (comparison.count(EXTRA) or comparison.own_keys):

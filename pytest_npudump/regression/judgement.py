@@ -25,7 +25,7 @@ from pytest_npudump.golden.stored_tensors import (
 from pytest_npudump.golden.variants import foreign, unsaid
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, layer_at
-from pytest_npudump.record.model_lines import FILE, ModelChange, change_of_models, types_between
+from pytest_npudump.record.model_lines import FILE, NOTHING, ModelChange, change_of_models, types_between
 from pytest_npudump.record.record import EMPTY, MODELS, Record, left_out_of
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, RunModels
@@ -148,7 +148,7 @@ def judge_run(
     verdict = status.PASSED if not comparison.failing and not problems else status.FAILED
     if lacking and verdict == status.PASSED:
         verdict = status.ERROR
-    models = _change_of_models(terms, golden, run)
+    models = models_between(terms, golden, run)
     named = models is not None and (models.graph or models.operators or models.types)
     if models is not None and named and comparison.failing and not terms.layers:
         models = _named_changes(models, golden, run, comparison, at_hand)
@@ -171,10 +171,26 @@ def judge_run(
     )
 
 
-def _change_of_models(terms: Terms, golden: Record, run: Record) -> ModelChange | None:
+def models_between(terms: Terms, golden: Record, run: Record) -> ModelChange | None:
+    """Return how a run's models, and what they were given, differ from the golden's; None if unknown.
+
+    Where a model was executed more or less often, its inputs are not compared: their digest is of all.
+    """
     if terms.names is not None and MODELS in golden.blocks and MODELS in run.blocks:
         golden = terms.names.renamed(golden, run)
-    return change_of_models(golden.blocks.get(MODELS, ""), run.blocks.get(MODELS, ""))
+    found = change_of_models(golden.blocks.get(MODELS, ""), run.blocks.get(MODELS, ""))
+    if found is None or not found.fed:
+        return found
+    before, after = _executions(golden), _executions(run)
+    fed = tuple(name for name in found.fed if len(before(name)) == len(after(name)))
+    return replace(found, fed=fed) if fed or found.files or found.read != NOTHING else None
+
+
+def _executions(record: Record) -> Callable[[str], set[tuple[object, ...]]]:
+    """Return a function that gives what tells executions of a model apart, by its name."""
+    qualifiers = {key.partition("#")[2].rpartition(":")[0] for key in record.table.keys}
+    keys = [TensorKey.parse(f"any{'#' * bool(text)}{text}:output.0") for text in qualifiers]
+    return lambda name: {(one.capture, one.load, one.step) for one in keys if one.model in {"", name}}
 
 
 def _named_changes(
@@ -195,7 +211,7 @@ def _named_changes(
             and name not in both
             and (verdict.status == EXTRA or name not in after.feeds)
         ):
-            lost[verdict.status][verdict.key.name_text] = None
+            lost[verdict.status][verdict.key.operator_names[0]] = None
     removed, added = (
         dict.fromkeys((*names, *lost[status]))
         for status, names in (
@@ -203,9 +219,9 @@ def _named_changes(
             (EXTRA, [name for name in models.operators if name not in models.removed]),
         )
     )
-    names = [dict.fromkeys(name for name in side if sanitise(name) not in both) for side in (removed, added)]
-    kept = dict.fromkeys(name for name in models.operators if sanitise(name) in both)
-    shown = {sanitise(name): name for side in names for name in side}
+    names = [dict.fromkeys(name for name in side if _layer(name) not in both) for side in (removed, added)]
+    kept = dict.fromkeys(name for name in models.operators if _layer(name) in both)
+    shown = {_layer(name): name for side in names for name in side}
     before, after = edges_of(golden).restricted(sides[0]), after.restricted(sides[1])
     rewired = {}
     for key in golden.table.keys:
@@ -213,10 +229,10 @@ def _named_changes(
         was, now = before.feeds.get(name), after.feeds.get(name)
         if was and now and name in both and not {UNKNOWN, SEVERAL} & {*was, *now} and was != now:
             ports = [sanitise(port.layer) for port in (*was, *now) if port is not None]
-            text = TensorKey.parse(key).name_text
+            text = TensorKey.parse(key).operator_names[0]
             rewired[text] = next((shown[port] for port in ports if port in shown), text)
     types = types_between(*(side.blocks.get(MODELS, "") for side in (golden, run)))
-    types = {name: pair for name, pair in types.items() if sanitise(name.partition(FILE)[0]) in both}
+    types = {name: pair for name, pair in types.items() if _layer(name) in both}
     told = bool(names[0] or names[1] or rewired or types)
     attributes = dict.fromkeys((*models.attributes, *kept))
     return replace(
@@ -228,6 +244,11 @@ def _named_changes(
         rewired=rewired,
         graph=not told,
     )
+
+
+def _layer(name: str) -> str:
+    """Return the sanitised layer of an operator that a line of models names."""
+    return sanitise(name.partition(FILE)[0])
 
 
 def _not_approved(terms: Terms, comparison: Comparison) -> tuple[str, ...]:

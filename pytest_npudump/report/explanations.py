@@ -170,7 +170,7 @@ def isolated_lines(
         others.insert(
             at, _matching(matching, models, fed, matched=matched, brief=brief, cause=bool(convicted))
         )
-    changed = models is not None and any(models.names(one.key.name_text) for one in matching)
+    changed = models is not None and any(models.names(one.key) for one in matching)
     if ended and others and not convicted and not changed:
         others[0] += _("; {ended}").format(ended=spoken(ended))
     if brief:
@@ -227,11 +227,7 @@ def _matching(
     keys = first_of((one.key for one in matching), _SHOWN if brief else None)
     by = first_of(dict.fromkeys(map(_by, matching)), _SHOWN)
     words = words.format(key=keys, by=by, error=_error(first), count=len(matching))
-    if (
-        cause
-        or first.upstream
-        or (models is not None and (models.mixed or models.names(first.key.name_text)))
-    ):
+    if cause or first.upstream or (models is not None and (models.mixed or models.names(first.key))):
         return words
     possible = _possible(models, call=bool(first.call), matched=str(first.key) in matched)
     means = _("{words}; {key} differs by its {possible}, or by the golden's kernel")

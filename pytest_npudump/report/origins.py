@@ -91,7 +91,7 @@ def origin_lines(
     if sources is not None:  # with what only one side has
         sources = _counted_once(sources, comparison)
     operators = [source for source, _count in by_operator(alone, lambda source: source.key)]
-    gone = first.key.name_text in {source.altered for source in operators}
+    gone = any(source.altered in first.key.operator_names for source in operators)
     if sources is not None and ([source.key for source in operators] == [first.key] or gone):
         return source_lines(sources, brief=brief, reason=reason, traced=traced, models=models), 0
     lines = [_("first:      {key}; {reason}").format(key=first.key, reason=reason)]
@@ -335,7 +335,7 @@ def one_sided(result: Result) -> str:
     if first is None or first.status not in {MISSING, EXTRA}:
         return ""
     layer, asked = first.key.layer, result.origin.layers
-    if result.models is not None and first.key.name_text in result.models.operators:
+    if result.models is not None and {*result.models.operators} & {*first.key.operator_names}:
         return _("not in the run's model") if first.status == MISSING else _("not in the golden's model")
     if first.status == MISSING and asked and not layers_meant(asked, [layer]):
         return _("layers= in the marker no longer names it")

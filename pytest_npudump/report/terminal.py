@@ -102,7 +102,8 @@ def _what(result: Result, detail: int) -> str:
         if cause or (begins and not detail):
             return cause or begins
         label = _("{begins}; first mismatch: {words}")
-        if first.status != FAIL and result.models and first.key.name_text in result.models.operators:
+        one_sided = result.models is not None and {*result.models.operators} & {*first.key.operator_names}
+        if first.status != FAIL and one_sided:
             label = _("{begins}; next mismatch: {words}")  # it is what was removed or added
             failing = (one for one in result.comparison.failing if one.status == FAIL)
             if (following := next(failing, None)) is None:

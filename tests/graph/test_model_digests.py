@@ -197,6 +197,84 @@ def test_what_is_inside_an_operator_is_its_own(
     assert change_of_models(*lines) == ModelChange(("m.onnx",), read="all", weighted=2, **expected)
 
 
+THEN = "a () => (float[2,2] d) { d = Neg (p) }"
+ELSE = "o () => (float[2,2] e) { f = Sub (p, q) e = Abs (f) }"
+REWIRED = {"graph": True}
+TWINS = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[2,2] x, bool c) => (float[2,2] s, float[2,2] p, float[2,2] q, float[2,2] b, float[2] k, float[2,2] l)
+<float[2,2] v = {1, 2, 3, 4}, float[2,2] w = {5, 6, 7, 8}, float[2] k = {1, 2}, int64 n = {3}, bool t = {1}>
+{
+  p = MatMul (x, v)
+  q = MatMul (x, w)
+  s = Sub (p, q)
+  b = If (c) <
+    then_branch = a () => (float[2,2] d) { d = Neg (p) },
+    else_branch = o () => (float[2,2] e) { f = Sub (p, q) e = Abs (f) }
+  >
+  l, m = Loop (n, t, x, x) <
+    body = r (int64 i, bool j, float[2,2] y, float[2,2] z) => (bool j1, float[2,2] y1, float[2,2] z1)
+    <float[2,2] v1 = {1, 2, 3, 4}, float[2,2] w1 = {5, 6, 7, 8}>
+    { j1 = Identity (j) y1 = MatMul (y, v1) z1 = MatMul (y, w1) }
+  >
+}
+"""
+
+
+@pytest.mark.each(
+    ("old", "new", "expected"),
+    [
+        ("s, float[2,2] p, float[2,2] q", "s, float[2,2] q, float[2,2] p", REWIRED),
+        ("s = Sub (p, q)", "s = Sub (q, p)", REWIRED),
+        ("float[2] k = {1, 2}", "float[2] k = {2, 1}", REWIRED),
+        ("{ d = Neg (p)", "{ d = Neg (q)", REWIRED),
+        ("float[2,2] y1, float[2,2] z1)", "float[2,2] z1, float[2,2] y1)", {"weights": ("n_l",)}),
+        (
+            "v1 = {1, 2, 3, 4}, float[2,2] w1 = {5, 6, 7, 8}",
+            "w1 = {1, 2, 3, 4}, float[2,2] v1 = {5, 6, 7, 8}",
+            {"weights": ("n_l",)},
+        ),
+        (
+            f"then_branch = {THEN},\n    else_branch = {ELSE}",
+            f"else_branch = {THEN},\n    then_branch = {ELSE}",
+            {"attributes": ("n_b",)},
+        ),
+        (
+            f"then_branch = {THEN},\n    else_branch = {ELSE}",
+            f"else_branch = {ELSE},\n    then_branch = {THEN}",
+            NOTHING,
+        ),
+        ("y1 = MatMul (y, v1) z1 = MatMul (y, w1)", "z1 = MatMul (y, w1) y1 = MatMul (y, v1)", NOTHING),
+        ("f = Sub (p, q)", "f = Sub (p, q, end)", NOTHING),
+        ("s = Sub (p, q)", "s = Sub (p, q, end)", NOTHING),
+        ("p = MatMul (x, v)\n  q = MatMul (x, w)", "q = MatMul (x, w)\n  p = MatMul (x, v)", NOTHING),
+    ],
+)
+def test_what_changes_places_among_equals_is_a_change_of_the_graph(
+    old: str,
+    new: str,
+    expected: dict[str, Any],
+    tmp_path: Path,
+) -> None:
+    lines = []
+    for text in (TWINS, TWINS.replace(old, new)):
+        model = onnx.parser.parse_model(text)
+        branches = [one.g.node for node in model.graph.node for one in node.attribute]
+        for nodes in (model.graph.node, *branches):
+            for node in nodes:
+                node.name = f"n_{node.output[0]}"
+                node.input[:] = ["" if name == "end" else name for name in node.input]
+        (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+        lines.append(model_lines([tmp_path / "m.onnx"]))
+        check_model_lines(lines[-1])
+    assert lines[0] != lines[1]
+    assert change_of_models(*lines) == ModelChange(("m.onnx",), read="all", weighted=3, **expected)
+    earlier = re.sub(r"^(#\S+ \S+ \S{6})\S{6}", r"\1", lines[0])  # recorded without the second digest
+    check_model_lines(earlier)
+    before = ModelChange(("m.onnx",), read="all", weighted=3, **expected)
+    assert change_of_models(earlier, lines[1]) == replace(before, graph=False)
+
+
 def test_an_attribute_that_is_the_default_says_nothing(tmp_path: Path) -> None:
     text = '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) {{ y = LeakyRelu{} (x) }}'
     lines = []

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.record.model_lines import (
     SEVERAL,
     ModelChange,
@@ -24,6 +25,8 @@ MIXED = "#m.onnx " + SEVERAL + " graph1\n"
 FED, OTHERS = (fed_line("m", digests) for digests in ([b"1", b"2"], [b"1"]))
 NEW, NEWER = FILE.replace("1\n", "1=\n"), OTHER.replace("1\n", "2=\n")
 CONV, POOL = "conv AAAA wwwwww 0000 1111\n", "pool BBBB\n"
+TWO = FILE + "#n.onnx " + "C" * 16 + " graph2\n" + CONV.replace("conv", "conv#model=m")
+TWO += POOL.replace("pool", "pool#model=n")
 
 
 @pytest.mark.each(
@@ -55,6 +58,25 @@ CONV, POOL = "conv AAAA wwwwww 0000 1111\n", "pool BBBB\n"
             FILE + CONV + POOL,
             OTHER.replace("1", "2") + CONV,
             {"operators": ("pool",), "removed": ("pool",), "weighted": 1},
+        ),
+        # A model that is new or gone, beside one that is as before, or is not.
+        (TWO, FILE + CONV, ModelChange(read="all")),
+        (FILE + CONV, TWO, ModelChange(("n.onnx",))),
+        (
+            TWO,
+            OTHER + CONV.replace("w", "v"),
+            {"weights": ("conv",), "permuted": {"conv": 0}, "weighted": 1},
+        ),
+        (
+            FILE + CONV.replace("w", "v"),
+            TWO.replace("A" * 16, "B" * 16),
+            ModelChange(
+                ("n.onnx",),
+                weights=("conv#model=m",),
+                permuted={"conv#model=m": 0},
+                weighted=1,
+                read="nothing",
+            ),
         ),
         # One that has another name, and other weights.
         (
@@ -113,7 +135,11 @@ CONV, POOL = "conv AAAA wwwwww 0000 1111\n", "pool BBBB\n"
         (FED, OTHERS, ModelChange(fed=("m",))),
         (FED, FED, None),
         (FILE + FED, OTHERS, ModelChange(fed=("m",))),
-        (FILE + CONV, OTHER + FILE.replace("m.", "n.") + CONV, ModelChange(("m.onnx", "n.onnx"))),
+        (
+            FILE + CONV,
+            OTHER + FILE.replace("m.", "n.") + CONV.replace("conv", "conv#model=m"),
+            ModelChange(("n.onnx",), weighted=1),
+        ),
         (MIXED + CONV, OTHER + CONV, ModelChange(read="all", weighted=1, mixed=True)),
         (
             MIXED + CONV,
@@ -214,3 +240,19 @@ def test_a_golden_of_several_runs_tells_what_they_share(before: str, run: str, e
     found = model_lines_of(before, run, {"conv"})
     check_model_lines(found)
     assert found == expected
+
+
+@pytest.mark.each(
+    ("operator", "key", "named"),
+    [
+        ("conv", "conv:output.0", True),
+        ("conv#model=m", "conv#model=m,step=1:output.0", True),
+        ("conv#model=m", "conv#model=n:output.0", False),
+        ("conv#model=m", "conv:output.0", False),
+        ("conv", "conv#model=m:output.0", True),
+        ("a%23b#model=m%20n", "a%23b#model=m%20n:output.0", True),
+    ],
+)
+def test_a_change_names_the_operator_of_a_tensor(operator: str, key: str, *, named: bool) -> None:
+    assert ModelChange(weights=(operator,)).names(TensorKey.parse(key)) is named
+    assert ModelChange(rewired={operator: operator}).names(TensorKey.parse(key)) is named

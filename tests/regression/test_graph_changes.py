@@ -11,8 +11,9 @@ import pytest
 
 from pytest_npudump.compare.judge import Terms
 from pytest_npudump.record.edges import Edges, GraphNode, Port, lines_of
+from pytest_npudump.record.model_lines import fed_line
 from pytest_npudump.record.record import EDGES, MODELS, Record
-from pytest_npudump.regression.judgement import judge_run
+from pytest_npudump.regression.judgement import judge_run, models_between
 from pytest_npudump.report.origins import what_changed
 from pytest_npudump.report.terminal import full_lines
 
@@ -264,3 +265,30 @@ def test_a_type_that_a_name_implied_stays_under_another_name(make_table: Callabl
     result = judge_run(Terms(), golden, run, at_hand=lambda _table: (edges, ()))
     assert what_changed(result).startswith("add: attributes changed; the model's graph changed")
     assert "Conv_1 -> Block/Conv1, Relu_2 -> Block/Act" in result.problems[0]
+
+
+@pytest.mark.each(
+    ("golden", "run", "fed"),
+    [
+        ("a b", "a b", ("m",)),
+        ("a b a#step=1 b#step=1", "a b a#step=1 b#step=1", ("m",)),
+        ("a b a#step=1 b#step=1", "a b", ()),
+        ("a b", "a b a#load=1 b#load=1", ()),
+        ("a#model=m b#model=n", "a b", ("m",)),
+        ("a#model=m b#model=n", "a a#load=1", ()),
+        ("a#capture=p", "a#capture=q", ("m",)),
+        ("a#model=m b#model=n", "a#model=m b#model=n b#model=n,step=1", ("m",)),
+    ],
+)
+@pytest.mark.parametrize("files", ["", "#m.onnx 1111111111111111 graph1=\n"])
+def test_inputs_are_not_compared_where_a_model_ran_more_or_less_often(
+    make_table: Callable[..., Any], files: str, *, golden: str, run: str, fed: tuple[str, ...]
+) -> None:
+    sides = []
+    for number, keys in enumerate((golden, run)):
+        rows = ((f"{key}:output.0", "float32", (4,), {"max": 1.0}) for key in keys.split())
+        blocks = {MODELS: files + fed_line("m", [bytes([number])])}
+        sides.append(Record("t.py::t", {}, make_table(*rows), Path("t.yaml"), blocks=blocks))
+    found = models_between(Terms(), *sides)
+    assert (found.fed if found is not None else ()) == fed
+    assert (found is None) is not bool(files or fed)
