@@ -101,8 +101,8 @@ ROUNDING = 1e-12
 
 _MASK, _MASKS = 1e8, 1e6
 """Magnitude from which a number may be a mask's, and by how much it then exceeds others."""
-_LOWEST_FLOAT16, _MASKS_FLOAT16 = 65504.0, 1e3
-"""The same of float16, whose mask is its lowest number."""
+_OF_FLOAT16, _MASKS_FLOAT16 = (65504.0, 65536.0), 1e3
+"""The same of float16, whose mask is its lowest number: as it is, and rounded to bfloat16."""
 EXACT = "exact"
 """The preset that allows nothing."""
 LARGEST = float(np.finfo(np.float64).max)
@@ -281,7 +281,7 @@ def masks(magnitude: NDArray[np.float64], others: NDArray[np.float64] | float) -
     probabilities are, relatively, but small themselves.
     """
     least = np.maximum(others, 1.0)
-    of_float16 = (magnitude == _LOWEST_FLOAT16) & (magnitude / _MASKS_FLOAT16 > least)
+    of_float16 = np.isin(magnitude, _OF_FLOAT16) & (magnitude / _MASKS_FLOAT16 > least)
     found: NDArray[np.bool_] = of_float16 | ((magnitude >= _MASK) & (magnitude / _MASKS > least))
     return found
 
