@@ -59,6 +59,25 @@ _TIES = frozenset(
 )
 """Operators that may give the place of either of equal values."""
 
+_SELECTING = frozenset(
+    {
+        "where",
+        "masked_fill",
+        "gather",
+        "index_select",
+        "index",
+        "slice",
+        "select",
+        "cat",
+        "stack",
+        "clone",
+        "permute",
+    }
+    | {"transpose", "view", "reshape", "expand", "repeat", "flip", "roll", "constant_pad_nd", "tril", "triu"}
+    | {"maximum", "minimum", "clamp", "clamp_min", "clamp_max", "relu", "hardtanh", "amax", "amin"}
+)
+"""Operators that only select, move or copy elements."""
+
 _JUMPS = frozenset({"div", "floor_divide", "fmod", "remainder", "__lshift__", "__rshift__"})
 """Operators whose result jumps where a quotient is almost an integer, or that C leaves undefined."""
 
@@ -159,6 +178,10 @@ class CalledOperator:
                 continue
             if found.shape == expected.shape and found.dtype.kind in "iub":
                 yield found
+
+    def selects(self) -> bool:
+        """Return whether it only selects, moves or copies elements."""
+        return self.call.operator.rstrip("_") in _SELECTING
 
     def finite(self) -> bool:
         """Return whether its arguments are finite."""

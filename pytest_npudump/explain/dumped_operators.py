@@ -38,6 +38,7 @@ from pytest_npudump.explain.operator_alone import (
     distance,
     healthy,
     isolate,
+    masked,
     nearest_first,
     norm,
 )
@@ -69,6 +70,23 @@ _MATRIX = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 """Operators of the matrix unit."""
 _TIES = frozenset({"ArgMax", "ArgMin", "TopK", "NonMaxSuppression", "Unique"})
 """Operators that may take either of equal values."""
+_SELECTING = frozenset(
+    {
+        "Where",
+        "Gather",
+        "GatherElements",
+        "GatherND",
+        "Slice",
+        "Split",
+        "Concat",
+        "Transpose",
+        "Reshape",
+        "Flatten",
+    }
+    | {"Squeeze", "Unsqueeze", "Expand", "Tile", "Pad", "Identity", "Max", "Min", "Clip", "Relu", "MaxPool"}
+    | {"DepthToSpace", "SpaceToDepth", "ReduceMax", "ReduceMin", "GlobalMaxPool"}
+)
+"""Operators that only select, move or copy elements."""
 _OF_ONE_AXIS = frozenset({"ArgMax", "ArgMin", "TopK"})
 """Those of them whose output is indices along an axis."""
 _SEED = 0
@@ -147,6 +165,10 @@ class DumpedOperator:
         yield expected
         if self._tied(expected):
             yield self.output.reshape(expected.shape)
+
+    def selects(self) -> bool:
+        """Return whether it only selects, moves or copies elements."""
+        return self.node.types <= _SELECTING
 
     def finite(self) -> bool:
         """Return whether its inputs are finite."""
@@ -253,7 +275,9 @@ def rounded_either_way(wide: Array, dtype: str, actual: Array, noise: float) -> 
     if rounded_to(wide, dtype) is wide:
         return wide
     finite = np.where(np.isfinite(wide), wide, 0.0)
-    scale = norm(finite.astype(np.float64)) / math.sqrt(max(finite.size, 1))
+    numbers = finite.astype(np.float64)
+    numbers = numbers[~masked(numbers)]
+    scale = norm(numbers) / math.sqrt(max(numbers.size, 1))
     brink = MARGIN * max(HEALTHY["float32"].usual, noise) * np.maximum(np.abs(finite), scale)
     with np.errstate(invalid="ignore", over="ignore"):
         low, high = rounded_to(wide - brink, dtype), rounded_to(wide + brink, dtype)

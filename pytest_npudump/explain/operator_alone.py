@@ -20,12 +20,14 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+import ml_dtypes
 import numpy as np
 
+from pytest_npudump.compare.stats.numbers import masks
 from pytest_npudump.compare.tolerances.presets import ROUNDED_ALONE
 from pytest_npudump.dump.table import squeezed
 from pytest_npudump.errors import NpudumpError, said
-from pytest_npudump.explain.rounding import largest_of
+from pytest_npudump.explain.rounding import largest_of, rounded_to
 from pytest_npudump.language.text import first_of
 from pytest_npudump.runtime.aten.recompute import NotRecomputedError
 
@@ -179,6 +181,9 @@ class Recomputable(Protocol):
     def integers(self, expected: Array) -> Iterator[Array]:
         """Yield each possible output of integers or booleans, in the same way."""
 
+    def selects(self) -> bool:
+        """Return whether it only selects, moves or copies elements: none is rounded, so all are equal."""
+
     def finite(self) -> bool:
         """Return whether its inputs are finite: devices treat NaN and infinities differently."""
 
@@ -224,7 +229,12 @@ def judge_alone(
                 forms = operator.floats(actual, expected, bounds)
                 apart = min(distance(one, form.astype(np.float64), largest) for one, form in forms)
                 alone = _by_distance(apart, bounds, operator)
-            if changes is not None and alone.verdict != CONVICTED and 0 < apart < math.inf:
+            if operator.selects() and alone.verdict != CONVICTED and 0 < apart < math.inf:
+                wrong_ones = _unequal(actual, expected, operator.dtype)
+                if wrong_ones:
+                    why = f"{wrong_ones} of {actual.size} values differ from the recomputed ones"
+                    alone = Alone(CONVICTED, why=why)
+            elif changes is not None and alone.verdict != CONVICTED and 0 < apart < math.inf:
                 alone = _by_golden(alone, operator, expected, changes)
         if alone.verdict == CONVICTED:
             return alone.unless(operator.excuse(actual, expected, alone.apart))
@@ -279,7 +289,8 @@ def _by_distance(apart: float, bounds: Healthy, operator: Recomputable) -> Alone
 def distance(actual: Array, expected: Array, largest: float) -> float:
     """Return the relative L2 distance; infinite where NaN, infinities or a tensor of zeros are not matched.
 
-    What the device's type cannot hold may be infinite there, or its largest number.
+    What the device's type cannot hold may be infinite there, or its largest number. The elements beside those
+    of a mask, such as -1e9, are measured by themselves as well, and the larger distance counts.
     """
     beyond = np.abs(expected) > largest
     held = beyond & (np.abs(actual) >= largest) & (np.sign(actual) == np.sign(expected))
@@ -288,9 +299,32 @@ def distance(actual: Array, expected: Array, largest: float) -> float:
         same = held | (actual == expected) | (np.isnan(actual) & np.isnan(expected))
     if not np.all(same | (finite & np.isfinite(actual))):
         return math.inf
-    difference = norm(np.where(same, 0.0, actual - np.where(finite, expected, 0.0)))
-    scale = norm(np.where(finite, expected, 0.0))
-    return difference / scale if scale else math.inf if difference else 0.0
+    numbers = np.where(finite, expected, 0.0)
+    apart = np.where(same, 0.0, actual - numbers)
+    difference, scale = norm(apart), norm(numbers)
+    whole = difference / scale if scale else math.inf if difference else 0.0
+    mask = masked(numbers)
+    beside = norm(numbers[~mask]) if mask.any() else 0.0
+    return max(whole, norm(apart[~mask]) / beside) if beside else whole
+
+
+def masked(array: Array) -> Array:
+    """Return which elements of float64 values are a mask's, beside the median magnitude of others."""
+    magnitude = np.abs(array)
+    likely = masks(magnitude, 0.0)
+    if not likely.any() or likely.all():
+        return np.zeros(array.shape, np.bool_)
+    return masks(magnitude, float(np.median(magnitude[~likely])))
+
+
+def _unequal(actual: Array, expected: Array, dtype: str) -> int:
+    """Count the elements that are not the expected ones, rounded to the type; below normal numbers any is."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        held = rounded_to(expected.astype(np.float32), dtype).astype(np.float64)
+        smallest = float(ml_dtypes.finfo(dtype).smallest_normal)  # type: ignore[no-untyped-call]
+        saturated = (np.abs(held) > largest_of(dtype)) & (np.abs(actual) >= largest_of(dtype))
+        saturated &= np.sign(held) == np.sign(actual)
+        return int(np.count_nonzero((np.abs(actual - held) > smallest) & ~saturated))
 
 
 def norm(array: Array) -> float:

@@ -130,6 +130,45 @@ def test_between_float32_and_what_a_device_may_use_instead_nothing_is_claimed(
     assert bool(found.why) is (verdict == UNKNOWN)
 
 
+LOGITS = RNG.normal(size=(3, 40)).astype(np.float32)
+
+
+@pytest.mark.each("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.each("mask", [-1e9, -65504.0, float(np.finfo(np.float32).min)])
+@pytest.mark.each(
+    ("op_type", "wrong", "verdict"),
+    [
+        ("Where", LOGITS, ACQUITTED),
+        ("Where", np.roll(LOGITS, 4, axis=1), CONVICTED),
+        ("Where", LOGITS / 2, CONVICTED),
+        ("Where", LOGITS + 5 * np.eye(3, 40, 1, dtype=np.float32), CONVICTED),
+        ("Add", LOGITS, ACQUITTED),
+        ("Add", np.roll(LOGITS, 4, axis=1), CONVICTED),
+        ("Add", LOGITS / 2, CONVICTED),
+    ],
+)
+def test_a_mask_hides_no_error_of_the_elements_beside_it(
+    op_type: str, wrong: Array, verdict: str, mask: float, dtype: str
+) -> None:
+    kind = {"bfloat16": ml_dtypes.bfloat16}.get(dtype, dtype)
+    hidden = np.broadcast_to(np.arange(40) % 4 == 0, LOGITS.shape)
+    with np.errstate(over="ignore"):
+        given, found = (
+            np.where(hidden, mask, one.astype(kind).astype(np.float32)) for one in (LOGITS, wrong)
+        )
+        assert judged(op_type, dtype, found.astype(kind), [given.astype(np.float32)]).verdict == verdict
+
+
+def test_an_operator_that_only_selects_gives_equal_elements() -> None:
+    wide = np.where(np.arange(48) % 2, 1e4, 1e-3) * np.ones_like(WIDE)
+    wrong = wide.astype(np.float32)
+    wrong[0, 0] *= 1.5
+    assert judged("Mul", "float32", wrong, [wide]).verdict == ACQUITTED
+    found = judged("Concat", "float32", wrong, [wide])
+    assert (found.verdict, found.why) == (CONVICTED, "1 of 3072 values differ from the recomputed ones")
+    assert judged("Concat", "float32", wide.astype(np.float32), [wide]).verdict == ACQUITTED
+
+
 @pytest.mark.each(
     ("op_type", "size", "changed", "expected_changed", "verdict"),
     [

@@ -99,6 +99,10 @@ _L2NORM = STATISTICS.index("l2norm")
 ROUNDING = 1e-12
 """Relative difference between ways to sum integers in float64: numpy's result depends on the CPU."""
 
+_MASK, _MASKS = 1e8, 1e6
+"""Magnitude from which a number may be a mask's, and by how much it then exceeds others."""
+_OF_FLOAT16, _MASKS_FLOAT16 = (65504.0, 65536.0), 1e3
+"""The same of float16, whose mask is its lowest number: as it is, and rounded to bfloat16."""
 EXACT = "exact"
 """The preset that allows nothing."""
 LARGEST = float(np.finfo(np.float64).max)
@@ -250,7 +254,8 @@ def scales(
 
     The greatest finite magnitude of its extremes; for an average its root mean square, where the norm is
     known: noise of an average keeps in step with that, five times as closely as with the extremes. For a
-    norm, or without finite extremes, the value itself.
+    norm, or without finite extremes, the value itself. A greatest magnitude that masks the other elements is
+    no scale of their extreme: its scale is its own magnitude, of at least 1.
     """
     table, at = pairs.golden, pairs.here[rows]
     extremes = np.abs(table.values[at, :EXTREMES])
@@ -263,8 +268,22 @@ def scales(
     square = np.where(averaged, norm / np.sqrt(np.maximum(counts, 1.0)), 0.0)
     bounded = usable.any(axis=1)
     scale = np.where((columns == _L2NORM) | ~bounded, own, magnitude)
+    masked = (columns < EXTREMES) & masks(magnitude, own)
+    scale = np.where(masked, np.maximum(own, 1.0), scale)
     # No root mean square is beyond the extremes: one that is comes from a wrong norm or count.
     return np.where(averaged, np.where(bounded, np.minimum(square, magnitude), square), scale)
+
+
+def masks(magnitude: NDArray[np.float64], others: NDArray[np.float64] | float) -> NDArray[np.bool_]:
+    """Return where a magnitude must be a mask's, such as -1e9 or the lowest number of a type, beside others.
+
+    What is computed is not that large beside numbers whose noise is not of its size: logarithms of
+    probabilities are, relatively, but small themselves.
+    """
+    least = np.maximum(others, 1.0)
+    of_float16 = np.isin(magnitude, _OF_FLOAT16) & (magnitude / _MASKS_FLOAT16 > least)
+    found: NDArray[np.bool_] = of_float16 | ((magnitude >= _MASK) & (magnitude / _MASKS > least))
+    return found
 
 
 def on_judged_side(difference: NDArray[np.float64], rules: list[Rule]) -> NDArray[np.bool_]:

@@ -8,6 +8,8 @@ scale, the greatest finite magnitude of the golden tensor's elements:
 * the tensor as a vector is not farther off than each of its elements may be: ``relative_l2 <= rtol + atol *
   sqrt(count) / l2norm``. A permutation or a flipped sign of elements far below the scale shows here.
 
+Of a scale that is a mask's, such as that of -1e9, the elements beside it are judged by the extreme beside it.
+
 Asking that each element be within ``rtol`` of itself would fail on noise: the error of a sum is that of its
 terms, however small the sum. The share that is so is a column of the report. NaN and infinities must be at
 the same places. Types that are exact by the rules must be equal, as must bytes of types without values.
@@ -26,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pytest_npudump.compare.stats.numbers import masks
 from pytest_npudump.compare.stats.tables import ATOL_ADVICE, BELOW_ATOL
 from pytest_npudump.compare.stats.verdict import (
     FAIL,
@@ -37,7 +40,7 @@ from pytest_npudump.compare.stats.verdict import (
     first_divergence,
     origin_of,
 )
-from pytest_npudump.dump.table import PROJECTIONS
+from pytest_npudump.dump.table import EXTREMES, PROJECTIONS
 from pytest_npudump.errors import said
 
 if TYPE_CHECKING:
@@ -92,7 +95,9 @@ def with_elements(
             row = int(comparison.alignment.golden[position])
             before = comparison.golden
             rule = tolerances.element_rule(key.layer, before.dtypes[row], before.keys[row], op_type)
-            reasons = element_reasons(found, rule, tolerances.turned(rule, before.keys[row]))
+            beside = float(np.min(np.abs(before.values[row, :EXTREMES])))
+            turned = tolerances.turned(rule, before.keys[row])
+            reasons = element_reasons(found, rule, turned, beside)
             told.add(position)
             rest = _without_projections(verdict)
             newly -= rest is not verdict and rest is None
@@ -151,13 +156,16 @@ def with_failing(comparison: Comparison, failing: tuple[Verdict, ...], newly: in
     )
 
 
-def element_reasons(found: PairElements, rule: Rule, share: float = 1.0) -> tuple[Reason, ...]:
+def element_reasons(
+    found: PairElements, rule: Rule, share: float = 1.0, beside: float = math.inf
+) -> tuple[Reason, ...]:
     """Return the reasons for which the elements of a tensor fail; empty where they do not.
 
     Args:
         found: how far they are off.
         rule: that decides.
         share: of the elements that may be off by its ``atol``.
+        beside: the lesser magnitude of the golden's extremes, beside a mask's.
     """
     if found.unequal_bytes:
         size = found.golden.payload.nbytes if found.golden and found.golden.payload else 0
@@ -171,7 +179,7 @@ def element_reasons(found: PairElements, rule: Rule, share: float = 1.0) -> tupl
     if not rule.rtol and not rule.atol:
         reasons += _unequal(difference, rule)
     else:
-        reasons += _distant(difference, rule, share)
+        reasons += _distant(difference, rule, share, beside)
     return tuple(reasons)
 
 
@@ -209,11 +217,17 @@ def _unequal(difference: TensorDifference, rule: Rule) -> list[Reason]:
     return [Reason(ELEMENTS, "equal", at, None, rule.describe())]
 
 
-def _distant(difference: TensorDifference, rule: Rule, share: float) -> list[Reason]:
+def _distant(difference: TensorDifference, rule: Rule, share: float, beside: float) -> list[Reason]:
     reasons = []
-    allowed = rule.atol + rule.rtol * min(difference.magnitude, sys.float_info.max)
-    if difference.max_abs > allowed:
-        reasons.append(Reason(MAX_ABS, 0.0, float(difference.max_abs), allowed, rule.describe()))
+    scale, max_abs = min(difference.magnitude, sys.float_info.max), float(difference.max_abs)
+    if max_abs <= rule.atol + rule.rtol * scale and masks(np.array(scale), beside):
+        near = (one for one in difference.worst if math.isfinite(one.abs))
+        rest = [one for one in near if masks(np.array(scale), abs(one.golden))]
+        scale = max(1.0, beside, *(abs(one.golden) for one in rest))
+        max_abs = max((float(one.abs) for one in rest), default=0.0)
+    allowed = rule.atol + rule.rtol * scale
+    if max_abs > allowed:
+        reasons.append(Reason(MAX_ABS, 0.0, max_abs, allowed, rule.describe()))
     slack = rule.atol * math.sqrt(share * difference.count) / difference.norm if difference.norm else 0.0
     if math.isfinite(difference.relative_l2) and difference.relative_l2 > rule.rtol + slack:
         allowed = rule.rtol + slack

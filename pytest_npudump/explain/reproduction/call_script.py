@@ -21,6 +21,7 @@ FOLDER = Path(__file__).parent
 CALL: dict[str, Any] = json.loads((FOLDER / "call.json").read_text(encoding="utf-8"))
 JUDGED: dict[str, Any] = CALL["judged"]
 HALVES = (torch.float16, torch.bfloat16)
+LEAST_MASK = 1e8
 
 
 def main() -> int:
@@ -202,9 +203,22 @@ def distance(actual: Any, expected: Any, largest: float) -> float:
     same |= held_infinite & (np.sign(actual) == np.sign(expected))
     if not np.all(same | (np.isfinite(actual) & np.isfinite(expected))):
         return math.inf
-    difference = np.linalg.norm(np.where(same, 0.0, actual - np.where(same, 0.0, expected)))
-    scale = np.linalg.norm(np.where(np.isfinite(expected), expected, 0.0))
-    return float(difference / scale) if scale else math.inf if difference else 0.0
+    apart = np.where(same, 0.0, actual - np.where(same, 0.0, expected))
+    numbers = np.where(np.isfinite(expected), expected, 0.0)
+    difference, scale = np.linalg.norm(apart), np.linalg.norm(numbers)
+    whole = float(difference / scale) if scale else math.inf if difference else 0.0
+    mask = masked(np.abs(numbers))
+    beside = np.linalg.norm(numbers[~mask]) if mask.any() else 0.0
+    return max(whole, float(np.linalg.norm(apart[~mask]) / beside)) if beside else whole
+
+
+def masked(magnitude: Any) -> Any:
+    """Return which magnitudes are a mask's, such as that of -1e9: elements beside it are measured, too."""
+    of_float16 = np.isin(magnitude, (65504.0, 65536.0))
+    likely = of_float16 | (magnitude >= LEAST_MASK)
+    others = magnitude[~likely]
+    least = max(float(np.median(others)), 1.0) if others.size else math.inf
+    return likely & (magnitude / np.where(of_float16, 1e3, 1e6) > least)
 
 
 if __name__ == "__main__":

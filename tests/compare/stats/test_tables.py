@@ -103,6 +103,9 @@ WHOLE = {"max": 127, "min": -5, "avg": 41.6667, "digits": 6}
 BARE = {"max": None, "min": None, "avg": None}
 ADDED_UP = GOOD | {"digits": SUMMED}
 SMALL = {"count": 100, "max": 0.4, "min": -0.4, "avg": 0.01, "l2norm": 0.5}
+MASKED = {"count": 120, "max": 2.01, "min": -1e9, "avg": -2.5e8, "l2norm": 5.4772e9}
+LOG = GOOD | {"max": -1e-8, "min": -30.0}
+FLOAT32 = {"dtype": "float32", "preset": "same"}
 JUDGED: list[tuple[Any, Any, Any, list[str]]] = [
     # the golden, the run, by what, and the statistics that fail
     (GOOD, GOOD | {"avg": 0.5 + 8e-3}, {}, []),  # by the tensor's magnitude
@@ -112,6 +115,18 @@ JUDGED: list[tuple[Any, Any, Any, list[str]]] = [
     (NORM, NORM | {"l2norm": 1001.1}, {}, ["l2norm"]),
     (SMALL, SMALL | {"avg": 0.0101}, {}, ["avg"]),  # by its root mean square, here 0.05
     (SMALL, SMALL | {"avg": 0.01004}, {}, []),
+    *(
+        (MASKED | {"min": mask}, MASKED | {"min": mask, "max": found}, given, failing)
+        for mask, given in (
+            (-1e9, FLOAT32),
+            (float(np.finfo(np.float32).min), FLOAT32),
+            (-65504.0, {}),
+        )
+        for found, failing in ((2.01 * (1 + 1e-5), []), (7.01, ["max"]), (1.005, ["max"]), (2.2, ["max"]))
+    ),
+    (MASKED, MASKED | {"min": -1e9 - 6400}, FLOAT32, []),  # the mask by its own magnitude
+    (MASKED | {"max": 1e9, "min": 0.0}, MASKED | {"max": 1e9, "min": 0.1}, FLOAT32, ["min"]),
+    (LOG, LOG | {"max": 0.0}, FLOAT32, []),  # no mask, but noise of what cancelled
     (INFINITE, INFINITE, {}, []),
     (INFINITE, INFINITE | {"min": -8.1}, {}, ["min"]),  # an infinity widens nothing
     ({"avg": 0.5}, {"avg": 0.5004}, {}, []),  # without extremes by itself

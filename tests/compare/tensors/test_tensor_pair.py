@@ -172,6 +172,24 @@ def test_noise_below_the_tolerance_passes_beside_infinities(dtype: str) -> None:
     assert _reasons(golden, actual) == []
 
 
+@pytest.mark.each("mask", [-1e9, float(np.finfo(np.float32).min)])
+@pytest.mark.each(
+    ("change", "failing"), [(0.0, []), (1e-5, []), (1e-3, ["max_abs"]), ("exchanged", ["max_abs"])]
+)
+def test_elements_beside_a_mask_are_judged_by_the_extreme_beside_it(
+    mask: float, change: float | str, failing: list[str]
+) -> None:
+    golden = _numbers("float32", 64)
+    golden[::4] = mask
+    actual = golden.copy()
+    moved = [1, 2, 3]
+    actual[moved] = golden[moved[::-1]] if isinstance(change, str) else golden[moved] * (1 + change)
+    rule = Tolerances("same").decide("layer", "float32", "max")
+    difference = compare_tensors(golden, actual, rtol=rule.rtol, atol=rule.atol)
+    found = element_reasons(PairElements(difference=difference), rule, beside=float(golden.max()))
+    assert [reason.statistic for reason in found] == failing
+
+
 def test_small_elements_beside_a_large_one_are_judged_as_a_vector_and_by_the_large_one() -> None:
     golden = _numbers("float32", 4096)
     golden[7] = 1e6
