@@ -236,7 +236,7 @@ class Correspondence:
         if unseen := made & (told[0] | told[1]):
             note = said(
                 "the order of elements is not compared in {count} tensors joined from statistics of parts: "
-                "{names}; dump with acl_json={{'dump_data': 'tensor'}} to compare it",
+                "{names}; tensors of both sides show it",
                 count=len(unseen),
                 names=first_of(dict.fromkeys(row.key.layer for row in sides[1] if str(row.key) in unseen)),
             )
