@@ -446,7 +446,7 @@ def test_inputs_are_those_before_the_call(tmp_path: Path) -> None:
     }
 
 
-class _AlwaysDrops(nn.Dropout):  # type: ignore[misc, name-defined]
+class _AlwaysDrops(nn.Dropout):
     def forward(self, given: Any) -> Any:
         return nn.functional.dropout(given, self.p, training=True)
 
