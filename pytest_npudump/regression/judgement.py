@@ -129,6 +129,8 @@ def judge_run(
     known = {sanitise(verdict.key.layer) for verdict in comparison.failing if verdict.status == "missing"}
     known |= {sanitise(layer_of(key)) for key in left_out_of(golden, run.facts)}
     changes, following = changes_of(comparison, golden) if terms.fail_on == CHANGE else ((), 0)
+    models = models_between(terms, golden, run)
+    rewired = terms.fail_on == CHANGE and models is not None and models.graph
     problems = (
         *foreign(golden, run.test, run.facts),
         *changed(golden, run.extra.get(EMPTY)),
@@ -137,13 +139,13 @@ def judge_run(
         *lost,
         *_renamed(renamed),
         *_changes(comparison, changes, following),
+        *(_REWIRED,) * (rewired and not comparison.failing),
     )
     if not problems and comparison.nothing_judged:
         problems = (_NOTHING_JUDGED,)
     verdict = status.PASSED if not comparison.failing and not problems else status.FAILED
     if lacking and verdict == status.PASSED:
         verdict = status.ERROR
-    models = models_between(terms, golden, run)
     named = models is not None and (models.graph or models.operators or models.types)
     if models is not None and named and comparison.failing and not terms.layers:
         models = _named_changes(models, golden, run, comparison, at_hand)
@@ -164,6 +166,10 @@ def judge_run(
         idle_rules=_idle_rules(terms, comparison),
         models=models,
     )
+
+
+_REWIRED = said("the model's graph changed: connections, types or versions of operators")
+"""A problem where the run is to fail for any change: outputs may have changed places, and no value."""
 
 
 def _renamed(layers: Mapping[str, str]) -> tuple[str, ...]:
