@@ -130,6 +130,8 @@ def judge_run(
     known |= {sanitise(layer_of(key)) for key in left_out_of(golden, run.facts)}
     changes, following = changes_of(comparison, golden) if terms.fail_on == CHANGE else ((), 0)
     others = first_of(f"{layer} -> {name}" for layer, name in renamed.items())
+    models = models_between(terms, golden, run)
+    rewired = terms.fail_on == CHANGE and models is not None and models.graph
     problems = (
         *foreign(golden, run.test, run.facts),
         *changed(golden, run.extra.get(EMPTY)),
@@ -142,13 +144,13 @@ def judge_run(
             else []
         ),
         *_changes(comparison, changes, following),
+        *(_REWIRED,) * (rewired and not comparison.failing),
     )
     if not problems and comparison.nothing_judged:
         problems = (_NOTHING_JUDGED,)
     verdict = status.PASSED if not comparison.failing and not problems else status.FAILED
     if lacking and verdict == status.PASSED:
         verdict = status.ERROR
-    models = models_between(terms, golden, run)
     named = models is not None and (models.graph or models.operators or models.types)
     if models is not None and named and comparison.failing and not terms.layers:
         models = _named_changes(models, golden, run, comparison, at_hand)
@@ -169,6 +171,10 @@ def judge_run(
         idle_rules=_idle_rules(terms, comparison),
         models=models,
     )
+
+
+_REWIRED = said("the model's graph changed: connections, types or versions of operators")
+"""A problem where the run is to fail for any change: outputs may have changed places, and no value."""
 
 
 def models_between(terms: Terms, golden: Record, run: Record) -> ModelChange | None:

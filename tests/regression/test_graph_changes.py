@@ -292,3 +292,25 @@ def test_inputs_are_not_compared_where_a_model_ran_more_or_less_often(
     found = models_between(Terms(), *sides)
     assert (found.fed if found is not None else ()) == fed
     assert (found is None) is not bool(files or fed)
+
+
+@pytest.mark.each(
+    ("fail_on", "graph", "verdict"),
+    [
+        ("", "graph1cccccc", "passed"),
+        ("change", "graph1aaaaaa", "passed"),
+        ("change", "graph1", "passed"),
+        ("change", "graph1cccccc", "failed"),
+    ],
+)
+def test_outputs_that_change_places_fail_where_any_change_does(
+    make_table: Callable[..., Any], *, fail_on: str, graph: str, verdict: str
+) -> None:
+    golden, _ = side(make_table, FED, "", DIGESTS)
+    blocks = [
+        {MODELS: f"#m.onnx {n * 16} {word}=\n{DIGESTS}"} for n, word in (("1", "graph1aaaaaa"), ("2", graph))
+    ]
+    sides = [replace(golden, blocks=one) for one in blocks]
+    result = judge_run(Terms(fail_on=fail_on), *sides)
+    assert result.status == verdict
+    assert bool(result.problems) is (verdict == "failed")
