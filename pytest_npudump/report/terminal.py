@@ -33,7 +33,6 @@ from pytest_npudump.report.origins import (
     mismatches,
     model_line,
     more_sources,
-    once,
     one_sided,
     origin_lines,
     what_changed,
@@ -348,7 +347,7 @@ def _comparison_lines(
 ) -> list[tuple[str, str]]:
     comparison = result.comparison
     assert comparison is not None  # noqa: S101 - checked by the caller
-    failing = once(comparison)
+    failing = comparison.mismatches
     cause, _changed = _known(result)
     traced = not (brief and (cause or where_it_begins(result)))
     told, last = origin_lines(

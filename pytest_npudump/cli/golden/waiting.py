@@ -240,7 +240,7 @@ def unreproduced(pending: Pending) -> list[str]:
 def _failing(pending: Pending, layers: Sequence[str]) -> list[Verdict]:
     """Return the mismatches: sources first, then those downstream, each in the order of execution."""
     comparison = pending.comparison
-    failing = comparison.failing if comparison is not None else ()
+    failing = comparison.mismatches if comparison is not None else ()
     named = pending.layers_named(layers)
     sources = _sources(pending)
     first = {str(source.key) for source in sources.independent} if sources is not None else set()
