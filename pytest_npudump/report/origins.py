@@ -357,12 +357,22 @@ def model_line(result: Result, *, brief: bool, cause: bool, untold: bool = False
             "its parameters are identical to the golden's; the code, a kernel, the driver or an input differs"
         )
         words = differs if values else _("its parameters are identical to the golden's")
-    if whole and values and not cause and not models.fed and not _of_another_execution(result):
+    blamed = whole and values and not cause and not models.fed and not not_reproduced(result)
+    if blamed and not _of_another_execution(result):
         means = _("{words}; a kernel, the driver or an input differs")
         if first is not None and str(first.key) in fed_by_golden(result):
             means = _("{words}; the kernel or the driver differs")
         words = means.format(words=words)
     return [_("model:      {words}").format(words=words.format(names=first_of(models.files)))]
+
+
+def not_reproduced(result: Result) -> bool:
+    """Return whether the second run did otherwise than the first one in the first mismatch."""
+    first = result.comparison.first if result.comparison is not None else None
+    findings = result.escalation.findings if result.escalation is not None else ()
+    return first is not None and any(
+        one.reproduced is False and one.key.sanitised == first.key.sanitised for one in findings
+    )
 
 
 def fed_by_golden(result: Result) -> frozenset[str]:

@@ -33,6 +33,7 @@ from pytest_npudump.report.origins import (
     mismatches,
     model_line,
     more_sources,
+    not_reproduced,
     one_sided,
     origin_lines,
     what_changed,
@@ -108,6 +109,8 @@ def _what(result: Result, detail: int) -> str:
                 return begins
             first = following
         words = sentence(first, short=bool(begins) and detail < _ALL) + more_sources(result.sources, first)
+        if not_reproduced(result):
+            words = _("{words}; not reproduced by the second run").format(words=words)
         return label.format(begins=begins, words=words) if begins else words
     if result.findings:
         return finding_sentence(result.findings[0])
