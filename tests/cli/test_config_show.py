@@ -185,7 +185,7 @@ def test_a_test_that_cannot_be_shown_is_one_line(show: Show, words: tuple[str, .
         (
             "import pytest\n\n@pytest.mark.npu_dump(acl_json={'dump_mode': 'Input'})\ndef test_one(): pass\n",
             "",
-            "cannot be collected: npu_dump: test_shown.py::test_one: acl_json: dump_mode: 'Input' is not",
+            "cannot be collected: npudump: test_shown.py::test_one: acl_json: dump_mode: 'Input' is not",
         ),
         (SOURCE, "addopts = -k other", "is deselected, by -k, -m or a plugin"),
         ("", "", "pytest collects no test in test_shown.py"),
@@ -206,7 +206,7 @@ def test_of_a_file_and_a_test_the_reason_is_that_of_the_one_at_fault(show: Show)
         ("import nothing_of_this_name\n", "test_one", "ModuleNotFoundError"),
         (
             f"import pytest\n\n{marker.format('bad')}\n{marker.format('worse')}",
-            *("test_worse", "npu_dump: test_shown.py::test_worse: scene: 'worse' is not allowed"),
+            *("test_worse", "npudump: test_shown.py::test_worse: scene: 'worse' is not allowed"),
         ),
     ):
         project(source)

@@ -292,7 +292,7 @@ def test_update_of_repetitions_on_several_workers_is_refused(project: Project) -
     options = ("--npudump-runtime=emulator", "--npudump-update-golden", "--count=2", "-n1")
     result = project.pytester.runpytest_subprocess(*options)
     assert result.ret != 0
-    result.stdout.fnmatch_lines(["npu_dump: *all repetitions of a test share one golden, *leave out -n *"])
+    result.stdout.fnmatch_lines(["npudump: *all repetitions of a test share one golden, *leave out -n *"])
     assert not project.path.joinpath("golden").exists()
 
 
