@@ -89,6 +89,14 @@ def test_the_printed_file_is_the_one_the_test_s_run_writes(show: Show, warm: Any
     assert json.loads(out) == json.loads(Path("written.json").read_text())
 
 
+def test_what_was_chosen_with_the_golden_is_shown(show: Show) -> None:
+    golden = Path("golden/test_shown/test_one.yaml")
+    golden.parent.mkdir(parents=True)
+    for told, data in (("{dump_data: tensor}", "tensor"), ("{}", "stats")):
+        golden.write_text(f"producer: {told}\n")
+        assert dump_of(show("test_shown.py::test_one")[1])["dump_data"] == data
+
+
 def test_markers_of_class_and_function_are_merged(show: Show) -> None:
     code, out, _ = show("test_shown.py::TestGroup::test_sizes[2]")
     dump = dump_of(out)
