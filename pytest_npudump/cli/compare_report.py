@@ -107,7 +107,7 @@ def _elements_json(found: PairElements) -> dict[str, Any]:
 def lines(result: SidesComparison, *, verbose: bool) -> Iterator[str]:
     """Yield the report; ``verbose`` lists every failing tensor and every note."""
     comparison = result.comparison
-    failing = comparison.failing
+    failing = comparison.mismatches
     for note in (*result.notes, *comparison.notes, *_element_notes(result, None if verbose else _NOTES)):
         yield _("note: {note}").format(note=spoken(note))
     compared = result.compared

@@ -87,7 +87,7 @@ def _test_lines(pair: ResultPair, shared: Mapping[str, tuple[str, str]], *, verb
         yield _("{test}: not compared").format(test=pair.test)
         yield from (f"  {spoken(problem)}" for problem in pair.problems)
         return
-    failing = comparison.failing
+    failing = comparison.mismatches
     if not (failing or pair.problems or own or comparison.changed or verbose):
         return
     counted = mismatches(comparison)

@@ -47,16 +47,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _report(named: Path | None) -> Path:
-    """Return the report that is named, or the only one of a session's results."""
+    """Return the report that is named, or the only one of a folder's last session, else of all its tests."""
     if named is not None and not (results_in(named) / LINES).is_file():
         return named
-    entries = last_results(named).read().entries
-    reports = [Path(one.data["details"]).parent for one in entries if one.data["details"]]
+    results = last_results(named).read()
+    entries = [one for one in results.entries if one.data["details"]]
+    last = [one for one in entries if one.data["session"] == results.session]
+    reports = [Path(one.data["details"]).parent for one in last or entries]
     if len(reports) != 1:
-        words = _("{count} tests of this session have a report: name one as RESULT").format(
-            count=len(reports)
-        )
-        raise RequestError(words + "".join(f"\n  {shown(one)}" for one in reports[:_LISTED]))
+        words = _("{count} tests have a report: name one as RESULT").format(count=len(reports))
+        listed = [*map(shown, reports[:_LISTED])]
+        if (left := len(reports) - _LISTED) > 0:
+            listed.append(_("... and {left} more").format(left=left))
+        raise RequestError("\n  ".join([words, *listed]))
     return reports[0]
 
 

@@ -87,7 +87,7 @@ class ReferenceResult:
             "good": self.good,
             "layers": self.layers,
             "compared": self.compared,
-            "failed": len(found.failing) if found else 0,
+            "failed": len(found.mismatches) if found else 0,
             "unjudged": found.unjudged if found else 0,
             "first": str(first.key) if first else None,
         }

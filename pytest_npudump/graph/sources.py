@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -196,8 +196,10 @@ def find_sources(
                 altered="" if cause in graph.keys[at].operator_names else cause,
             )
         )
+    again = Counter(_input_of(key) for key in wrong - {one.key for one in comparison.mismatches})
+    found = [replace(one, explains=one.explains - again[_input_of(one.key)]) for one in found]
     unplaced = tuple(graph.keys[at] for at in origins.unplaced)
-    return Sources(tuple(found), len(failing), unplaced, edges.told_by)
+    return Sources(tuple(found), len(failing) - again.total(), unplaced, edges.told_by)
 
 
 def _altered(graph: TensorGraph, altered: Mapping[str, str], moved: Collection[int]) -> dict[int, str]:
@@ -497,6 +499,10 @@ class TensorGraph:
         return moved is not None or self.keys[position].io == "input"
 
 
+def _input_of(key: TensorKey) -> TensorKey:
+    return replace(key.sanitised, turn=0)
+
+
 def _dumped_again(
     keys: Sequence[TensorKey], op_types: Sequence[str], comparison: Comparison
 ) -> Iterator[tuple[int, int]]:
@@ -509,6 +515,6 @@ def _dumped_again(
     for position, (key, op_type) in enumerate(zip(keys, op_types, strict=True)):
         if op_type != GRAPH_INPUT or rows[position] == ABSENT:
             continue
-        first = firsts.setdefault(replace(key.sanitised, turn=0), position)
+        first = firsts.setdefault(_input_of(key), position)
         if first != position and np.array_equal(values[rows[first]], values[rows[position]], equal_nan=True):
             yield position, first

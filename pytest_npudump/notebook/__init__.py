@@ -22,6 +22,7 @@ from pytest_npudump.report.view import (
     STATES,
     SessionView,
     TensorView,
+    counted_once,
     tensor_views,
 )
 from pytest_npudump.results.folder import ResultsFolder
@@ -169,7 +170,7 @@ class DumpComparison:
 
     def _repr_html_(self) -> str:
         """Return HTML for a notebook: a line, the strip, and a table of the first mismatches."""
-        failing = self._comparison.failing
+        failing = self._comparison.mismatches
         strip = strip_svg(self.tensors, f"{len(self.tensors)} tensors in order of execution")
         legend = " &middot; ".join(
             f"{count} {escape(WORDS[state])}"
@@ -220,7 +221,7 @@ def compare_dumps(
         raise DumpError("; ".join(map(str, result.problems)))
     comparison = result.comparison
     first = [comparison.first.key] if comparison.first is not None else []
-    views = tensor_views(comparison, comparison.tolerances, first)
+    views = counted_once(tensor_views(comparison, comparison.tolerances, first), comparison)
     left_out = (
         f"rule {rule.describe()} is left out: nothing tells {', '.join(untold)} of this run; producer= does"
         for rule, untold in undecided(chosen.rules, facts)

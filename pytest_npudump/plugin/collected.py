@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.config.acl_json import dump_section
+from pytest_npudump.golden.variants import as_recorded
 from pytest_npudump.plugin._compat import has_no_case
 from pytest_npudump.plugin.hooks import SETTINGS
 from pytest_npudump.plugin.marker import Identity, request_of
@@ -87,7 +88,10 @@ class _Requests(_Collected):
         self._write("npudump_describe_to", found)
 
     def _described(self, item: pytest.Item) -> dict[str, Any]:
-        request, runtime = request_of(item), self._settings.runtime
+        paths, variant = Paths(self._config, self._settings), self._settings.golden_variant
+        special = paths.golden(item, variant) if variant else None
+        golden = special if special is not None and special.exists() else paths.golden(item)
+        request, runtime = as_recorded(request_of(item), golden), self._settings.runtime
         isolation: Any = self._config.pluginmanager.get_plugin("npudump-isolation")
         run = RunRequest(request, self._dump_path(item, self._settings))
         found = {

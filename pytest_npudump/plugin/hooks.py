@@ -174,7 +174,7 @@ def pytest_make_collect_report(
     ]
     if problems:
         report.outcome = "failed"
-        text = joined("\n", [said("npu_dump: {problem}", problem=problem) for problem in problems])
+        text = joined("\n", [said("npudump: {problem}", problem=problem) for problem in problems])
         report.longrepr = str.__str__(text)
         report.result = []
         from pytest_npudump.plugin.terminal import attach_spoken  # noqa: PLC0415 - for errors
@@ -210,7 +210,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Check and bring in what other plugins and conftest files have marked since, whatever hook they use."""
     for problem in unread_in_conftests(session.config):
         if not hasattr(session.config, "workerinput"):
-            raise usage_error(session.config, said("npu_dump: {problem}", problem=problem))
+            raise usage_error(session.config, said("npudump: {problem}", problem=problem))
         _refuse(session, problem, "conftest.py")
     for item, problem in _problems(take_marks(session.items), session.config):
         _refuse(item, problem, item.nodeid)
@@ -223,13 +223,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     number_items(session, marked)
     for item, problem in _bring_in_runner(session.config).shared_goldens(marked):
         if not hasattr(session.config, "workerinput"):
-            raise usage_error(session.config, said("npu_dump: {problem}", problem=problem))
+            raise usage_error(session.config, said("npudump: {problem}", problem=problem))
         _refuse(item, problem, item.nodeid)
 
 
 def _refuse(node: pytest.Item | pytest.Session, problem: str, name: str) -> None:
     """Report an error of the collection: an exception in a worker of xdist would end in an internal one."""
-    report = pytest.CollectReport(name, "failed", said("npu_dump: {problem}", problem=problem), [])
+    report = pytest.CollectReport(name, "failed", said("npudump: {problem}", problem=problem), [])
     node.ihook.pytest_collectreport(report=report)
 
 

@@ -25,7 +25,7 @@ CHILD = "npudump-child"
 REPORTER = "npudump-reporter"
 """Name of the plugin object that reports, in a process that does."""
 
-_OURS = ("npudump: ", "npu_dump: ")
+_OURS = "npudump: "
 """Beginnings of failures that this plugin raises."""
 
 _BUDGET = 80

@@ -19,7 +19,7 @@ import pytest
 
 from pytest_npudump.errors import said
 from pytest_npudump.language import ENGLISH, chosen
-from pytest_npudump.language.text import HANG, cut, hung, inert, terminal_columns
+from pytest_npudump.language.text import cut, hung, inert, terminal_columns
 from pytest_npudump.language.translation import gettext as _, is_english, ngettext, speaking, spoken
 from pytest_npudump.regression.result import GOOD, Result, is_not_dumped
 from pytest_npudump.report.files import ReportFiles
@@ -209,6 +209,10 @@ def speak(report: pytest.CollectReport | pytest.TestReport, lines: list[str], re
     report.longrepr = failure
 
 
+_OURS = "npudump: "
+"""Begins a failure; below it hangs what follows in a narrow terminal."""
+
+
 def cause_in_summary(report: pytest.CollectReport | pytest.TestReport) -> None:
     """Have the line of pytest's short summary begin with the cause, in one line however many that takes.
 
@@ -218,8 +222,8 @@ def cause_in_summary(report: pytest.CollectReport | pytest.TestReport) -> None:
     failure: Any = report.longrepr
     crash = getattr(failure, "reprcrash", None)
     told = str(failure if crash is None else crash.message)
-    first, *others = told.removeprefix("Failed: ").removeprefix("npudump: ").splitlines()
-    for line in takewhile(lambda line: line.startswith(HANG), others):
+    first, *others = told.removeprefix("Failed: ").removeprefix(_OURS).splitlines()
+    for line in takewhile(lambda line: line.startswith(" " * len(_OURS)), others):
         blank = " " if first.isascii() or line.isascii() else ""
         first += blank + line.strip()
     if crash is None:

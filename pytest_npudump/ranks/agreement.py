@@ -171,7 +171,7 @@ def differing(name: str, first: str, table: StatsTable, other: StatsTable, toler
         name=name,
         first=first,
         key=comparison.first.key,
-        count=len(comparison.failing),
+        count=len(comparison.mismatches),
     )
 
 

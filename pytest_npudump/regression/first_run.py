@@ -398,7 +398,7 @@ def _why(outcome: Result) -> str:
     if comparison is not None and comparison.first is not None:
         words = said(
             "{count} of {expected} tensors, first {key}",
-            count=len(comparison.failing),
+            count=len(comparison.mismatches),
             expected=comparison.expected,
             key=comparison.first.key,
         )

@@ -354,8 +354,8 @@ class Result:
     def failing_keys(self) -> tuple[TensorKey, ...]:
         """The tensors that differ from the golden or from the reference, in execution order."""
         golden, found = self.comparison, self.reference.comparison if self.reference is not None else None
-        here = [v.key for v in golden.failing if v.status == "fail"] if golden else []
-        there = [v.key for v in found.failing if v.status == "fail"] if found else []
+        here = [v.key for v in golden.mismatches if v.status == "fail"] if golden else []
+        there = [v.key for v in found.mismatches if v.status == "fail"] if found else []
         if golden is None or not here or not there:
             return (*here, *there)
         order = {str(verdict.key.sanitised): place for place, verdict in enumerate(golden.verdicts())}

@@ -353,7 +353,7 @@ def reference_lines(
     if result is None or result.good or result.comparison is None:
         return []
     found = result.comparison
-    failing = found.failing
+    failing = found.mismatches
     against = _("{name}; mismatches: {count} of {compared} tensors").format(
         count=len(failing), compared=found.compared, name=result.model.name
     )

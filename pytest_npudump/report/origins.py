@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_npudump.compare.stats.verdict import (
@@ -42,7 +41,7 @@ _SEVERAL = 2
 
 def mismatches(comparison: Comparison) -> str:
     """Count the mismatching tensors, missing ones included, and the new ones."""
-    new, failing = comparison.count(EXTRA), once(comparison)
+    new, failing = comparison.count(EXTRA), comparison.mismatches
     return ngettext(
         "mismatches: {count} of {expected} tensor{new}",
         "mismatches: {count} of {expected} tensors{new}",
@@ -52,17 +51,6 @@ def mismatches(comparison: Comparison) -> str:
         expected=comparison.expected,
         new=_(", {new} new").format(new=new) if new else "",
     )
-
-
-def once(comparison: Comparison) -> list[Verdict]:
-    """Return the mismatches; an input of the graph that is dumped with each of its readers counts once."""
-    seen, found = dict[TensorKey, Verdict](), []
-    for verdict in comparison.failing:
-        given = verdict.op_type == GRAPH_INPUT
-        first = seen.setdefault(replace(verdict.key.sanitised, turn=0), verdict) if given else verdict
-        if first is verdict or verdict.reasons != first.reasons:
-            found.append(verdict)
-    return found
 
 
 def origin_lines(
@@ -89,7 +77,7 @@ def origin_lines(
     reason = unlike or explain_first(comparison, feeds_seen=feeds_are_seen(sources, first))
     alone = sources.independent if sources is not None else ()
     if sources is not None:  # with what only one side has
-        sources = _counted_once(sources, comparison)
+        sources = replace(sources, failing=len(comparison.mismatches))
     operators = [source for source, _count in by_operator(alone, lambda source: source.key)]
     gone = any(source.altered in first.key.operator_names for source in operators)
     if sources is not None and ([source.key for source in operators] == [first.key] or gone):
@@ -105,14 +93,6 @@ def origin_lines(
             )
         )
     return lines, 0
-
-
-def _counted_once(sources: Sources, comparison: Comparison) -> Sources:
-    failing = once(comparison)
-    kept = {verdict.key for verdict in failing}
-    again = Counter(verdict.key.layer for verdict in comparison.failing if verdict.key not in kept)
-    found = (replace(one, explains=one.explains - again[one.key.layer]) for one in sources.found)
-    return replace(sources, found=tuple(found), failing=len(failing))
 
 
 def source_lines(
@@ -255,7 +235,7 @@ def _of_another_execution(result: Result) -> tuple[TensorKey, TensorKey] | None:
     if comparison is None or first is None or (first.status, first.op_type) != (FAIL, GRAPH_INPUT):
         return None
     given = [
-        one.key.sanitised for one in once(comparison) if (one.status, one.op_type) == (FAIL, GRAPH_INPUT)
+        one.key.sanitised for one in comparison.mismatches if (one.status, one.op_type) == (FAIL, GRAPH_INPUT)
     ]
     names = {key.layer for key in given}
     before, now = (
@@ -377,12 +357,22 @@ def model_line(result: Result, *, brief: bool, cause: bool, untold: bool = False
             "its parameters are identical to the golden's; the code, a kernel, the driver or an input differs"
         )
         words = differs if values else _("its parameters are identical to the golden's")
-    if whole and values and not cause and not models.fed and not _of_another_execution(result):
+    blamed = whole and values and not cause and not models.fed and not not_reproduced(result)
+    if blamed and not _of_another_execution(result):
         means = _("{words}; a kernel, the driver or an input differs")
         if first is not None and str(first.key) in fed_by_golden(result):
             means = _("{words}; the kernel or the driver differs")
         words = means.format(words=words)
     return [_("model:      {words}").format(words=words.format(names=first_of(models.files)))]
+
+
+def not_reproduced(result: Result) -> bool:
+    """Return whether the second run did otherwise than the first one in the first mismatch."""
+    first = result.comparison.first if result.comparison is not None else None
+    findings = result.escalation.findings if result.escalation is not None else ()
+    return first is not None and any(
+        one.reproduced is False and one.key.sanitised == first.key.sanitised for one in findings
+    )
 
 
 def fed_by_golden(result: Result) -> frozenset[str]:

@@ -33,7 +33,7 @@ from pytest_npudump.report.origins import (
     mismatches,
     model_line,
     more_sources,
-    once,
+    not_reproduced,
     one_sided,
     origin_lines,
     what_changed,
@@ -110,6 +110,8 @@ def _what(result: Result, detail: int) -> str:
                 return begins
             first = following
         words = sentence(first, short=bool(begins) and detail < _ALL) + more_sources(result.sources, first)
+        if not_reproduced(result):
+            words = _("{words}; not reproduced by the second run").format(words=words)
         return label.format(begins=begins, words=words) if begins else words
     if result.findings:
         return finding_sentence(result.findings[0])
@@ -349,7 +351,7 @@ def _comparison_lines(
 ) -> list[tuple[str, str]]:
     comparison = result.comparison
     assert comparison is not None  # noqa: S101 - checked by the caller
-    failing = once(comparison)
+    failing = comparison.mismatches
     cause, _changed = _known(result)
     traced = not (brief and (cause or where_it_begins(result)))
     told, last = origin_lines(

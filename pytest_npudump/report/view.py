@@ -23,7 +23,7 @@ from pytest_npudump.record.run_folder import read_report
 from pytest_npudump.report.verdicts import deciding_rule, excess, numbers, row, worst
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
@@ -115,6 +115,12 @@ def tensor_views(
             )
         )
     return tuple(found)
+
+
+def counted_once(tensors: Iterable[TensorView], comparison: Comparison) -> tuple[TensorView, ...]:
+    """Return the tensors without the mismatches that count once with another; see ``mismatches`` there."""
+    again = {one.key for one in comparison.failing} - {one.key for one in comparison.mismatches}
+    return tuple(one for one in tensors if one.key not in again)
 
 
 def _decision(

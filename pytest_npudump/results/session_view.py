@@ -22,6 +22,7 @@ from pytest_npudump.report.view import (
     OPEN,
     SessionView,
     TestView,
+    counted_once,
     neighbourhoods,
     read_elements,
     tensor_views,
@@ -131,7 +132,8 @@ def _compared(result: Result, golden: Record | None) -> dict[str, Any]:
     with suppress(NpudumpError):  # a note of the judgement says so
         edges = edges_of(golden) if keys and golden is not None else edges
     around = neighbourhoods(comparison, edges, tensors, keys)
-    return {"tensors": tensors, "sources": tuple(map(str, keys)), "neighbourhoods": around}
+    once = counted_once(tensors, comparison)
+    return {"tensors": once, "sources": tuple(map(str, keys)), "neighbourhoods": around}
 
 
 def _elements(entry: Entry) -> tuple[Any, str]:

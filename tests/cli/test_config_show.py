@@ -89,6 +89,14 @@ def test_the_printed_file_is_the_one_the_test_s_run_writes(show: Show, warm: Any
     assert json.loads(out) == json.loads(Path("written.json").read_text())
 
 
+def test_what_was_chosen_with_the_golden_is_shown(show: Show) -> None:
+    golden = Path("golden/test_shown/test_one.yaml")
+    golden.parent.mkdir(parents=True)
+    for told, data in (("{dump_data: tensor}", "tensor"), ("{}", "stats")):
+        golden.write_text(f"producer: {told}\n")
+        assert dump_of(show("test_shown.py::test_one")[1])["dump_data"] == data
+
+
 def test_markers_of_class_and_function_are_merged(show: Show) -> None:
     code, out, _ = show("test_shown.py::TestGroup::test_sizes[2]")
     dump = dump_of(out)
@@ -185,7 +193,7 @@ def test_a_test_that_cannot_be_shown_is_one_line(show: Show, words: tuple[str, .
         (
             "import pytest\n\n@pytest.mark.npu_dump(acl_json={'dump_mode': 'Input'})\ndef test_one(): pass\n",
             "",
-            "cannot be collected: npu_dump: test_shown.py::test_one: acl_json: dump_mode: 'Input' is not",
+            "cannot be collected: npudump: test_shown.py::test_one: acl_json: dump_mode: 'Input' is not",
         ),
         (SOURCE, "addopts = -k other", "is deselected, by -k, -m or a plugin"),
         ("", "", "pytest collects no test in test_shown.py"),
@@ -206,7 +214,7 @@ def test_of_a_file_and_a_test_the_reason_is_that_of_the_one_at_fault(show: Show)
         ("import nothing_of_this_name\n", "test_one", "ModuleNotFoundError"),
         (
             f"import pytest\n\n{marker.format('bad')}\n{marker.format('worse')}",
-            *("test_worse", "npu_dump: test_shown.py::test_worse: scene: 'worse' is not allowed"),
+            *("test_worse", "npudump: test_shown.py::test_worse: scene: 'worse' is not allowed"),
         ),
     ):
         project(source)

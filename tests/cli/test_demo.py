@@ -81,6 +81,15 @@ def test_the_test_is_shown_line_by_line_on_a_terminal(
     assert demo.TEST in run("demo", tmp_path / "new").out
 
 
+def test_the_legend_is_of_what_the_table_has_room_for(
+    tmp_path: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_npudump.cli.demo._pytest", lambda *words: int(len(words) > 2))
+    for columns in (None, 80, 120):
+        monkeypatch.setattr("pytest_npudump.cli.demo.screen", lambda columns=columns: columns)
+        assert ("(+2 more)" in run("demo", tmp_path / f"new{columns}").out) is (columns == 120)
+
+
 def test_the_folder_holds_golden_tensors_report_and_little_else(
     shown: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from pytest_npudump.graph.sources import (
 )
 from pytest_npudump.record.edges import UNKNOWN, Edges, GraphNode as Node, Port
 from pytest_npudump.record.noise import Calibrated
+from pytest_npudump.report.origins import mismatches
 
 Make = Callable[..., StatsTable]
 BASE: dict[str, Any] = {"count": 4, "max": 2.0, "min": -1.0, "avg": 0.5, "l2norm": 4.0}
@@ -220,6 +222,21 @@ def test_turns_of_a_loop_are_fed_by_their_own(make_table: Make) -> None:
     found = find_sources(comparison, edges(fed), Tolerances("same"))
     assert [str(source.key) for source in found.found] == ["b#turn=1:output.0"]
     assert [str(key) for key in found.unplaced] == ["c#turn=2:output.0"]
+
+
+def test_an_input_that_is_dumped_with_each_reader_counts_once_in_each_execution(make_table: Make) -> None:
+    names = ["x", "x#turn=1", "a", "x#step=1", "x#step=1,turn=1", "a#step=1"]
+
+    def table(high: float, most: int = 6) -> StatsTable:
+        rows = [(f"{name}:output.0", "float32", (4,), BASE | {"max": high}) for name in names[:most]]
+        return replace(make_table(*rows), op_types=("Data", "Data", "Relu") * (most // 3))
+
+    comparison = compare_tables(table(2.0), table(3.0), Tolerances("same"))
+    found = find_sources(comparison, edges({"x": "", "a": "x"}), Tolerances("same"))
+    assert (comparison.count("fail"), found.failing) == (4, 4)
+    assert {str(one.key): one.explains for one in found.found} == {"x:output.0": 2, "x#step=1:output.0": 2}
+    more = compare_tables(table(2.0, 3), table(2.0), Tolerances("same"))
+    assert mismatches(more) == "mismatches: 0 of 3 tensors, 2 new"
 
 
 @st.composite

@@ -529,7 +529,7 @@ def test_what_mindspore_cannot_do_is_an_error_at_collection(
     result = run_net(mindspore)
     assert result.ret == pytest.ExitCode.INTERRUPTED
     pattern = message.replace("data_dump['kernels']", "data_dump[[]'kernels'[]]")
-    result.stdout.fnmatch_lines([f"npu_dump: test_small.py::test_net: {pattern}"])
+    result.stdout.fnmatch_lines([f"npudump: test_small.py::test_net: {pattern}"])
 
 
 NOT_HERE = {

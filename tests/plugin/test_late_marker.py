@@ -61,7 +61,7 @@ def test_wrong_argument_of_a_late_marker_names_test_and_argument(project: Projec
     for hook, static in (*((hook, False) for hook in EARLY_ENOUGH), ("modifyitems", True)):
         conftest(project, EARLY_ENOUGH[hook], "nonsense=1")
         project.test_file(UNMARKED + (STATIC if static else ""))
-        words = "npu_dump: test_small.py::test_small: nonsense: unknown argument; allowed are layers, *"
+        words = "npudump: test_small.py::test_small: nonsense: unknown argument; allowed are layers, *"
         result = project.run(errors=1 + static, shows=words, hides="INTERNALERROR*")
         assert result.ret == pytest.ExitCode.INTERRUPTED
 
@@ -74,9 +74,9 @@ def test_wrong_argument_of_a_late_marker_names_test_and_argument(project: Projec
             "modifyitems",
             "nonsense=1",
             UNMARKED,
-            "npu_dump: test_small.py::test_small: nonsense: unknown argument; *",
+            "npudump: test_small.py::test_small: nonsense: unknown argument; *",
         ),
-        ("", "", f"@pytest.mark.npu_dump{ONE_ID}", "npu_dump: *a-b-c* would share the golden *"),
+        ("", "", f"@pytest.mark.npu_dump{ONE_ID}", "npudump: *a-b-c* would share the golden *"),
         ("autouse fixture", "", "def test_small():\n    pass\n", SAYS_SO.format(what="added to this test")),
     ],
 )
@@ -95,7 +95,7 @@ def test_late_markers_that_would_share_a_golden_are_refused(project: Project) ->
     project.test_file(ONE_ID)
     result = project.run()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: npu_dump: *a-b-c* would share the golden *"])
+    result.stderr.fnmatch_lines(["ERROR: npudump: *a-b-c* would share the golden *"])
 
 
 def test_marker_that_a_collection_hook_takes_off_does_not_count(project: Project) -> None:

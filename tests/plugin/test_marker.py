@@ -344,7 +344,7 @@ def test_bad_markers_are_errors_at_collection_and_other_files_are_collected(proj
         hides=["*Traceback*", "INTERNALERROR*"],
     )
     for name, (_, message) in REFUSED_LATER.items():
-        result.stdout.fnmatch_lines([f"npu_dump: test_{name}.py::test_it: {message}"])
+        result.stdout.fnmatch_lines([f"npudump: test_{name}.py::test_it: {message}"])
 
 
 def test_markers_of_class_and_module_are_merged_with_the_function_s(project: Project) -> None:

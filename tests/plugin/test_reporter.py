@@ -240,6 +240,10 @@ def test_what_refuses_a_run_or_a_test_is_chinese_and_english_in_junit(pytester: 
             "Failed: npudump: /bert/.../Tanh:output.0: kernel error, relative L2\n" + " " * 12 + "error 1",
             "/bert/.../Tanh:output.0: kernel error, relative L2 error 1",
         ),
+        (
+            "npudump: test_k.py::test_k: tolerance: unknown argument;\n" + " " * 9 + "did you mean x?",
+            "test_k.py::test_k: tolerance: unknown argument; did you mean x?",
+        ),
         ("npudump: conv:output.0 max 1.5\nsource:     conv", "conv:output.0 max 1.5"),
         ("Failed: npudump: 权重已改变，首个\n            不匹配", "权重已改变，首个不匹配"),
     ],

@@ -292,7 +292,7 @@ def test_update_of_repetitions_on_several_workers_is_refused(project: Project) -
     options = ("--npudump-runtime=emulator", "--npudump-update-golden", "--count=2", "-n1")
     result = project.pytester.runpytest_subprocess(*options)
     assert result.ret != 0
-    result.stdout.fnmatch_lines(["npu_dump: *all repetitions of a test share one golden, *leave out -n *"])
+    result.stdout.fnmatch_lines(["npudump: *all repetitions of a test share one golden, *leave out -n *"])
     assert not project.path.joinpath("golden").exists()
 
 
@@ -343,7 +343,7 @@ def test_no_operator_is_judged_by_a_second_run_that_is_healthy(project: Project)
         project.recorded(marker, FLAKY)  # which is the same for all cases of a marker
         project.path.joinpath("runs").touch()
         project.path.joinpath("factors").write_text(json.dumps(factors))
-        project.run("--npudump-output=.", shows=f"second run: {words}")
+        project.run("--npudump-output=.", shows=f"second run: {words}", hides="*driver differs*")
         judged = project.report()["escalation"]["isolated"]
         assert [one["layer"] for one in judged if one["verdict"] == "convicted"] == convicted, factors
         assert bool(judged) == bool(convicted), (factors, judged)

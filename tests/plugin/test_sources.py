@@ -223,7 +223,7 @@ def test_an_input_that_is_dumped_once_for_each_reader_is_one_source(project: Pro
     project.recorded()
     project.marked(body=project.body.replace("linspace(-1, 1", "linspace(-1, 2"))
     failed(project).stdout.no_fnmatch_line("*other source*")
-    assert found(project) == [("image:output.0", 9)]
+    assert found(project) == [("image:output.0", 8)]
 
 
 def test_layers_that_are_not_dumped_are_looked_through(project: Project) -> None:

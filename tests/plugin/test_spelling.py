@@ -114,7 +114,7 @@ def test_however_a_misspelt_mark_gets_on_a_test_it_is_an_error_that_names_test_a
     result.assert_outcomes(errors=len(WAYS))
     text = result.stdout.str()
     for way in WAYS:
-        assert f"npu_dump: test_{way}.py::" in text
+        assert f"npudump: test_{way}.py::" in text
     told = "unknown mark npu_dumps, with which the test would not be compared: write"
     assert text.count(f"{told} @pytest.mark.npu_dump; register a mark of your own under markers") >= len(WAYS)
     assert loose.run("-W", "ignore").ret == pytest.ExitCode.INTERRUPTED
@@ -206,7 +206,7 @@ def test_what_is_near_is_an_error_and_what_only_resembles_is_let_be(loose: Proje
         loose.test_file(f"@{call}\ndef test_it(request):\n    pass\n", f"test_{at}.py")
     result = loose.run("-W", "ignore", "--continue-on-collection-errors")
     text = result.stdout.str()
-    found = {mark: f"npu_dump: test_{at}.py::test_it: unknown mark " in text for at, mark in enumerate(NEAR)}
+    found = {mark: f"npudump: test_{at}.py::test_it: unknown mark " in text for at, mark in enumerate(NEAR)}
     found["parametrize('a', [1])"] = False  # whose test has no such argument
     assert found == NEAR
 
@@ -221,7 +221,7 @@ def test_a_mark_that_somebody_registers_is_his_but_for_case_and_separators(loose
     loose.path.joinpath("conftest.py").write_text(f"def pytest_configure(config):\n{registered}\n")
     result = loose.run("-W", "ignore", "--continue-on-collection-errors", "-o", "markers=npu_dumps")
     result.assert_outcomes(passed=2, errors=1)
-    result.stdout.fnmatch_lines(["npu_dump: test_NPU_Dump.py::test_it: * write @pytest.mark.npu_dump"])
+    result.stdout.fnmatch_lines(["npudump: test_NPU_Dump.py::test_it: * write @pytest.mark.npu_dump"])
 
 
 def test_pytest_s_own_selection_takes_both_spellings_for_one_marker(loose: Project) -> None:
@@ -283,9 +283,7 @@ def test_a_misspelt_pytestmark_with_the_marker_is_an_error(loose: Project, name:
         loose.test_file(text, f"test_{file}.py")
     result = loose.run("-W", "ignore", "--continue-on-collection-errors", passed=1, errors=5)
     for owner in ("a.py", "b.py::TestIt", "d.py", "e.py::TestIt", "f.py::TestIt"):
-        result.stdout.fnmatch_lines(
-            [f"npu_dump: test_{owner}: {name} marks no test: pytest reads pytestmark"]
-        )
+        result.stdout.fnmatch_lines([f"npudump: test_{owner}: {name} marks no test: pytest reads pytestmark"])
 
 
 DECO = "def deco(f):\n    def inner(*args):\n        f(*args)\n    return inner\n\n"
@@ -329,7 +327,7 @@ def test_pytestmark_where_pytest_reads_none_is_an_error(loose: Project, options:
     ):
         result = loose.run("-W", "ignore", *options, folder)
         assert result.ret == (1 if "-n2" in options else code)
-        assert f"npu_dump: {told} {words}" in result.stdout.str() + result.stderr.str()
+        assert f"npudump: {told} {words}" in result.stdout.str() + result.stderr.str()
 
 
 @pytest.mark.each(

@@ -209,6 +209,8 @@ SENTENCES = [
     ("one of two came again",
      {"findings": [Finding(FIRST, reproduced=False), Finding(BEFORE, reproduced=True)]},
      "NOT REPRODUCED in 1 of 2 tensors", "run: reproduced"),
+    ("the first mismatch did not come again", {"findings": [Finding(FIRST, reproduced=False)]},
+     "x tolerance); not reproduced by the second run", "driver differs"),
     ("it came again outside, with other values",
      {"findings": [Finding(FIRST, reproduced=False, now=OUTSIDE)]},
      f"NOT REPRODUCED in 1 of 1 tensors: 1 {OUTSIDE}", "within tolerance in"),

@@ -320,7 +320,7 @@ def test_an_input_that_is_dumped_with_each_reader_counts_once(
         )
         for by in (1.0, 1.5)
     ]
-    found = Sources((Source(TensorKey("x", "output", 0), GRAPH_INPUT, 4),), 4, (), "m")
+    found = Sources((Source(TensorKey("x", "output", 0), GRAPH_INPUT, 2),), 2, (), "m")
     test = replace(failed(1, sources=found), comparison=compare_tables(*sides, Tolerances()))
     lines = full_lines(test)
     assert [line.split()[0] for line in lines if line.startswith("  ")] == ["layer", "x", "a"]

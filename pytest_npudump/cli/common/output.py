@@ -97,7 +97,8 @@ def to_stderr(text: str) -> None:
     if stream is None:  # started with ``2>&-``
         return
     try:
-        lines = "\n".join(hung(inert(spoken(text)), screen(stream)))
+        told = inert(spoken(text)).split("\n")
+        lines = "\n".join(part for line in told for part in hung(line, screen(stream)))
         stream.write(encodable(lines, stream) + "\n")
         stream.flush()
     except OSError:

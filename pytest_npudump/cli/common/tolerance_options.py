@@ -121,8 +121,8 @@ class Alternative:
     @classmethod
     def of(cls, name: str, judged: Comparison, other: Comparison) -> Alternative:
         """Judge the sides of ``judged`` by ``other`` too, and list the differences."""
-        ours = [str(verdict.key) for verdict in judged.failing]
-        theirs = [str(verdict.key) for verdict in other.failing]
+        ours = [str(verdict.key) for verdict in judged.mismatches]
+        theirs = [str(verdict.key) for verdict in other.mismatches]
         known, wanted = frozenset(theirs), frozenset(ours)
         missed = tuple(key for key in ours if key not in known)
         return cls(name, len(theirs), missed, tuple(key for key in theirs if key not in wanted))

@@ -91,6 +91,8 @@ _PARTS = re.compile("/|::")
 def _chosen(pending: Sequence[Pending], names: Sequence[str], tests: Collection[str]) -> tuple[Pending, ...]:
     """Return the runs of tests, files or classes, or of globs of these or of the last parts of their names.
 
+    The last parts alone will do where they are those of one run.
+
     Args:
         pending: the runs to choose from.
         names: what is chosen; nothing for all.
@@ -101,6 +103,8 @@ def _chosen(pending: Sequence[Pending], names: Sequence[str], tests: Collection[
     chosen: set[str] = set()
     for name in names:
         meant = {name} if name in tests else {test for test in tests if _is_meant(test, name)}
+        called = [one.entry.test for one in pending if not meant and _is_called(one.entry.test, name)]
+        meant.update(called if len(called) == 1 else ())
         chosen |= meant
         if not any(one.entry.test in meant for one in pending):
             if not pending:
@@ -114,9 +118,19 @@ def _chosen(pending: Sequence[Pending], names: Sequence[str], tests: Collection[
 
 def _is_meant(test: str, name: str) -> bool:
     """Return whether a test is in what a name says, or a glob matches its id or the last parts of that."""
-    parts = [0, *(part.end() for part in _PARTS.finditer(test.partition("[")[0]))]
     glob = name.replace("[", "[[]") if "*" in name or "?" in name else ""
-    return test.startswith((f"{name}::", f"{name}[")) or any(fnmatchcase(test[at:], glob) for at in parts)
+    return test.startswith((f"{name}::", f"{name}[")) or any(
+        fnmatchcase(part, glob) for part in _last_parts(test)
+    )
+
+
+def _is_called(test: str, name: str) -> bool:
+    """Return whether a name is the last parts of a test's id, with its parameters or without."""
+    return any(name in {part, part.partition("[")[0]} for part in _last_parts(test))
+
+
+def _last_parts(test: str) -> Iterator[str]:
+    return (test[at:] for at in (0, *(part.end() for part in _PARTS.finditer(test.partition("[")[0]))))
 
 
 def _unlike(name: str, test: str) -> float:
@@ -240,7 +254,7 @@ def unreproduced(pending: Pending) -> list[str]:
 def _failing(pending: Pending, layers: Sequence[str]) -> list[Verdict]:
     """Return the mismatches: sources first, then those downstream, each in the order of execution."""
     comparison = pending.comparison
-    failing = comparison.failing if comparison is not None else ()
+    failing = comparison.mismatches if comparison is not None else ()
     named = pending.layers_named(layers)
     sources = _sources(pending)
     first = {str(source.key) for source in sources.independent} if sources is not None else set()

@@ -184,6 +184,17 @@ class Comparison:
         return not self.failing
 
     @property
+    def mismatches(self) -> tuple[Verdict, ...]:
+        """What fails; an input of the graph that is dumped with each of its readers counts once."""
+        seen, found = dict[TensorKey, Verdict](), []
+        for verdict in self.failing:
+            given = verdict.op_type == GRAPH_INPUT
+            first = seen.setdefault(replace(verdict.key.sanitised, turn=0), verdict) if given else verdict
+            if first is verdict or (verdict.status, verdict.reasons) != (first.status, first.reasons):
+                found.append(verdict)
+        return tuple(found)
+
+    @property
     def unjudged(self) -> int:
         """Number of passed tensors of whose values nothing was compared, neither statistics nor elements."""
         return len(frozenset[int]().union(*(doubt.unjudged for doubt in self.doubts)))
@@ -191,7 +202,7 @@ class Comparison:
     @property
     def changed(self) -> int:
         """Number of passed tensors that are not the golden's digit for digit."""
-        return len(self.differing) - self.count(FAIL)
+        return len(self.differing) - sum(verdict.status == FAIL for verdict in self.failing)
 
     @property
     def wavering(self) -> int:
@@ -241,8 +252,8 @@ class Comparison:
         return (*self.remarks, *(doubt.describe(self.compared) for doubt in self.doubts))
 
     def count(self, status: str) -> int:
-        """Number of failing verdicts with that status."""
-        return sum(verdict.status == status for verdict in self.failing)
+        """Number of mismatches with that status."""
+        return sum(verdict.status == status for verdict in self.mismatches)
 
     def verdicts(self) -> Iterator[Verdict]:
         """All verdicts in execution order."""

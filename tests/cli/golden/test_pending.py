@@ -91,7 +91,9 @@ def test_diff_shows_each_layer_and_by_how_much(waiting: Repository, golden_comma
     assert waiting.decisions()["test_large"] is None
 
 
-@pytest.mark.parametrize("name", ["test_a.py", "test_a.py::test_s*", "test_a.py::test_small", "test_s*"])
+@pytest.mark.parametrize(
+    "name", ["test_a.py", "test_a.py::test_s*", "test_a.py::test_small", "test_s*", "test_small"]
+)
 def test_tests_are_named_by_file_glob_or_id(waiting: Repository, golden_command: Verb, name: str) -> None:
     found = golden_command("diff", name, "--json", "-").json
     assert len(found) == (4 if name == "test_a.py" else 1)
@@ -116,8 +118,9 @@ def test_a_test_that_was_run_is_meant_alone_though_its_id_is_a_glob_of_another(
         repository.approve(name, GOLDEN)
         changed = {} if name == "test_n[2]" else {"conv": 2.0}
         repository.keep(name, GOLDEN | changed, **({} if changed else {"status": "passed"}))
-    asked = golden_command("diff", "test_a.py::test_n[1]", "--json", "-").json
-    assert [one["test"] for one in asked] == ["test_a.py::test_n[1]"]
+    for name in ("test_a.py::test_n[1]", "test_n[1]", "test_n"):
+        asked = golden_command("diff", name, "--json", "-").json
+        assert [one["test"] for one in asked] == ["test_a.py::test_n[1]"]
     for verb in ("diff", "accept", "reject"):
         done = golden_command(verb, "test_a.py::test_n[2]")  # it passed, and test_n2 is another one
         assert (done.code, "matches no pending run" in done.err) == (2, True)
@@ -128,6 +131,9 @@ def test_a_test_that_was_run_is_meant_alone_though_its_id_is_a_glob_of_another(
     assert decided(repository) == {"test_n[1]": "accepted"}
     assert (repository.values("test_n[1]")["conv"], repository.values("test_n1")["conv"]) == (2.0, 1.0)
     assert len(golden_command("diff", "test_a.py::test_n?", "--json", "-").json) == 2  # a glob
+    repository.keep("test_n[3]", {"conv": 2.0, "fc": 3.0})
+    repository.keep("test_n[4]", {"conv": 2.0, "fc": 3.0})
+    assert "matches no pending run" in golden_command("accept", "test_n").err  # several
 
 
 def decided(repository: Repository) -> dict[str, str]:

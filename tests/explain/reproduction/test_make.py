@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +18,6 @@ from tests.explain.reproduction.conftest import Failed, fail, net, run_pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 
 pytestmark = pytest.mark.e2e
@@ -260,6 +261,22 @@ def test_what_cannot_be_is_refused_with_a_line(wrong_kernel: Failed, repro: Repr
     assert repro(wrong_kernel, "-o", str(tmp_path), "--no-run") == 2
     assert "not empty" in repro.err
     assert [path.name for path in tmp_path.iterdir()] == ["kept.txt"]
+
+
+def test_reports_are_offered_of_the_last_session_and_those_left_out_are_counted(
+    repro: Repro, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.joinpath("results.jsonl").touch()
+    every = ((session, f"{session}/{at}/report.txt") for session in "ab" for at in range(12))
+    data = [{"details": details, "session": session} for session, details in every]
+    entries = [SimpleNamespace(data=one) for one in data]
+    results = SimpleNamespace(read=lambda: SimpleNamespace(entries=entries, session="b"))
+    monkeypatch.setattr("pytest_npudump.cli.repro.last_results", lambda _named: results)
+    monkeypatch.setattr("pytest_npudump.cli.common.output.screen", lambda _stream: 60)
+    assert repro(tmp_path) == 2
+    first, *listed = repro.err.splitlines()
+    assert first == "npudump: 12 tests have a report: name one as RESULT"
+    assert listed == [*(f"  {Path('b', str(at))}" for at in range(10)), "  ... and 2 more"]
 
 
 def test_what_is_no_report_of_a_failure_or_has_lost_its_dump_is_refused(
