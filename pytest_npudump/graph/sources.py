@@ -482,12 +482,25 @@ class TensorGraph:
         found = edges.parents_of(keys)
         for position, first in _dumped_again(keys, op_types, comparison):
             found[position] = (first,), True
+        alone = {at for at in np.flatnonzero(~comparison.alignment.both).tolist() if keys[at].io == "input"}
+        if alone:
+            found = [_looked_through(told, found, alone) for told in found]
         return cls(keys, op_types, [parents for parents, _ in found], [known for _, known in found])
 
     def hands_on(self, position: int) -> bool:
         """Return whether a tensor has the values of another: an input, or output of a layout operator."""
         moved = _LAYOUT.fullmatch(self.op_types[position])
         return moved is not None or self.keys[position].io == "input"
+
+
+def _looked_through(
+    told: tuple[tuple[int, ...], bool], found: Sequence[tuple[tuple[int, ...], bool]], alone: Collection[int]
+) -> tuple[tuple[int, ...], bool]:
+    """Return what feeds a tensor, with what feeds them for the inputs that one side alone has dumped."""
+    parents, known = told
+    lone = [at for at in parents if at in alone]
+    direct = dict.fromkeys(one for at in parents for one in (found[at][0] if at in alone else (at,)))
+    return (*direct,), known and all(found[at][1] for at in lone)
 
 
 def _dumped_again(

@@ -130,7 +130,7 @@ def judge_run(
     known |= {sanitise(layer_of(key)) for key in left_out_of(golden, run.facts)}
     changes, following = changes_of(comparison, golden) if terms.fail_on == CHANGE else ((), 0)
     problems = (
-        *foreign(golden, run.test, run.facts),
+        *foreign(golden, run.test, run.facts, off=bool(comparison.count(FAIL))),
         *changed(golden, run.extra.get(EMPTY)),
         *problems_of(terms, judged, known),
         *_not_approved(terms, comparison),

@@ -55,14 +55,21 @@ def mismatches(comparison: Comparison) -> str:
 
 
 def once(comparison: Comparison) -> list[Verdict]:
-    """Return the mismatches; an input of the graph that is dumped with each of its readers counts once."""
+    """Return the mismatches; an input of the graph that is dumped with each of its readers counts once.
+
+    New inputs, which tell of what was dumped and not of values, stand behind all others.
+    """
     seen, found = dict[TensorKey, Verdict](), []
     for verdict in comparison.failing:
         given = verdict.op_type == GRAPH_INPUT
         first = seen.setdefault(replace(verdict.key.sanitised, turn=0), verdict) if given else verdict
         if first is verdict or verdict.reasons != first.reasons:
             found.append(verdict)
-    return found
+    return sorted(found, key=_newly_dumped)
+
+
+def _newly_dumped(verdict: Verdict) -> bool:
+    return verdict.status == EXTRA and verdict.key.io == "input"
 
 
 def origin_lines(
@@ -110,9 +117,10 @@ def origin_lines(
 def _counted_once(sources: Sources, comparison: Comparison) -> Sources:
     failing = once(comparison)
     kept = {verdict.key for verdict in failing}
+    count = len(failing) - sum(map(_newly_dumped, failing))
     again = Counter(verdict.key.layer for verdict in comparison.failing if verdict.key not in kept)
     found = (replace(one, explains=one.explains - again[one.key.layer]) for one in sources.found)
-    return replace(sources, found=tuple(found), failing=len(failing))
+    return replace(sources, found=tuple(found), failing=count)
 
 
 def source_lines(
