@@ -162,10 +162,18 @@ def by_file_names(layers: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 
 def suggest(name: str, layers: Iterable[str], where: str = said("the dump")) -> str:
-    """Return a hint which layers' names come close to ``name``, or how many there are, and where."""
+    """Return a hint which layers' names come close to ``name``, or how many there are, and where.
+
+    Those come first that it means, or that end as it does, in letters of another case.
+    """
     known = list(dict.fromkeys(layers))
+    lower, named = {layer: layer.lower() for layer in known}, name.lower()
     likely = nlargest(_COMPARED, known, key=partial(_shared_ends, sanitise(name)))
-    close = get_close_matches(name, likely, n=3, cutoff=0.6) or get_close_matches(sanitise(name), likely, n=3)
+    meant = layers_meant([named], lower.values())
+    close = [layer for layer in known if lower[layer] in meant][:3]
+    close = close or get_close_matches(name, likely, n=3, cutoff=0.6)
+    close = close or get_close_matches(sanitise(name), likely, n=3)
+    close = close or [layer for layer in known if lower[layer].endswith(named)][:3]
     if close:
         return said("did you mean {names}?", names=", ".join(close))
     return said("{where} has {names}", where=where, names=first_of(known) or said("no layers"))

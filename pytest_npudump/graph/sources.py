@@ -19,7 +19,7 @@ from pytest_npudump.compare.stats.alignment import ABSENT
 from pytest_npudump.compare.stats.allowances import shares_of_allowed
 from pytest_npudump.compare.stats.fingerprints import apart, norms
 from pytest_npudump.compare.stats.numbers import Pairs, scales
-from pytest_npudump.compare.stats.verdict import FAIL, GRAPH_INPUT, Comparison, aligned_keys
+from pytest_npudump.compare.stats.verdict import FAIL, GRAPH_INPUT, Comparison, aligned_keys, is_new_input
 from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.stats.compact_projections import steps
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS
@@ -199,7 +199,8 @@ def find_sources(
     again = Counter(_input_of(key) for key in wrong - {one.key for one in comparison.mismatches})
     found = [replace(one, explains=one.explains - again[_input_of(one.key)]) for one in found]
     unplaced = tuple(graph.keys[at] for at in origins.unplaced)
-    return Sources(tuple(found), len(failing) - again.total(), unplaced, edges.told_by)
+    count = len(failing) - again.total() - sum(map(is_new_input, comparison.mismatches))
+    return Sources(tuple(found), count, unplaced, edges.told_by)
 
 
 def _altered(graph: TensorGraph, altered: Mapping[str, str], moved: Collection[int]) -> dict[int, str]:
@@ -491,6 +492,9 @@ class TensorGraph:
         found = edges.parents_of(keys)
         for position, first in _dumped_again(keys, op_types, comparison):
             found[position] = (first,), True
+        alone = {at for at in np.flatnonzero(~comparison.alignment.both).tolist() if keys[at].io == "input"}
+        if alone:
+            found = [_looked_through(told, found, alone) for told in found]
         return cls(keys, op_types, [parents for parents, _ in found], [known for _, known in found])
 
     def hands_on(self, position: int) -> bool:
@@ -501,6 +505,16 @@ class TensorGraph:
 
 def _input_of(key: TensorKey) -> TensorKey:
     return replace(key.sanitised, turn=0)
+
+
+def _looked_through(
+    told: tuple[tuple[int, ...], bool], found: Sequence[tuple[tuple[int, ...], bool]], alone: Collection[int]
+) -> tuple[tuple[int, ...], bool]:
+    """Return what feeds a tensor, with what feeds them for the inputs that one side alone has dumped."""
+    parents, known = told
+    lone = [at for at in parents if at in alone]
+    direct = dict.fromkeys(one for at in parents for one in (found[at][0] if at in alone else (at,)))
+    return (*direct,), known and all(found[at][1] for at in lone)
 
 
 def _dumped_again(

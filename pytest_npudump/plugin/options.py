@@ -166,8 +166,7 @@ def shorten_help(config: pytest.Config) -> None:
     keys = [option for option in all_options() if option.standing and not option.typed]
     hidden = {option.dest for option in all_options() if not verbose or option not in keys}
     words = said(
-        "{count} further settings, for one run with -o npudump_NAME=VALUE: "
-        "docs/reference/options.md, or {page}",
+        "{count} further settings, for one run with -o npudump_NAME=VALUE: {page}",
         count=len(keys),
         page=_HELP,
     )

@@ -7,6 +7,7 @@ passed, with which of them are new.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -224,7 +225,7 @@ def cause_in_summary(report: pytest.CollectReport | pytest.TestReport) -> None:
     told = str(failure if crash is None else crash.message)
     first, *others = told.removeprefix("Failed: ").removeprefix(_OURS).splitlines()
     for line in takewhile(lambda line: line.startswith(" " * len(_OURS)), others):
-        blank = " " if first.isascii() or line.isascii() else ""
+        blank = "" if _JOINED.search(first[-1:] + line.strip()[:1]) else " "
         first += blank + line.strip()
     if crash is None:
         report.longrepr = _Failure(str(failure).splitlines(), _Failure([first], None))  # type: ignore[assignment]
@@ -232,6 +233,8 @@ def cause_in_summary(report: pytest.CollectReport | pytest.TestReport) -> None:
         crash.message = first
 
 
+_JOINED = re.compile(r"[^\x00-\x7f]{2}|[^\x00-\x7f\w]")
+"""What a line of Chinese may be broken between without a blank: two letters of it, or a sign and anything."""
 _NOTES = 5
 """Notes shown without ``-v``."""
 NAMES = 2

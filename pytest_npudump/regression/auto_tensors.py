@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.config.acl_json import check_request
 from pytest_npudump.config.cann import rules_version
 from pytest_npudump.errors import ConfigError, said
+from pytest_npudump.language.text import byte_size
 from pytest_npudump.runtime.acl import AclJson
 
 if TYPE_CHECKING:
@@ -42,9 +43,9 @@ def with_reason(case: Case, first: Result) -> Result:
     if not 0 < most < size or not _has_choice(case, first):
         return first
     words = said(
-        "recorded with statistics; tensors take {size} bytes, and npudump_auto_tensors allows {most}",
-        size=size,
-        most=most,
+        "recorded with statistics; tensors take {size}, and npudump_auto_tensors allows {most}",
+        size=byte_size(size),
+        most=byte_size(most),
     )
     return _noted(first, words)
 

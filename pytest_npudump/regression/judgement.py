@@ -133,7 +133,7 @@ def judge_run(
     models = models_between(terms, golden, run)
     rewired = terms.fail_on == CHANGE and models is not None and models.graph
     problems = (
-        *foreign(golden, run.test, run.facts),
+        *foreign(golden, run.test, run.facts, off=bool(comparison.count(FAIL))),
         *changed(golden, run.extra.get(EMPTY)),
         *problems_of(terms, judged, known),
         *_not_approved(terms, comparison),

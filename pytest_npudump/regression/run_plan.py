@@ -10,7 +10,7 @@ from typing import Any
 from pytest_npudump.dump.records import Dump, TensorKey, sanitise
 from pytest_npudump.dump.selection import resolve_raw_names
 from pytest_npudump.errors import DumpError, said
-from pytest_npudump.language.text import first_of, number_of
+from pytest_npudump.language.text import byte_size, first_of, number_of
 from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges
 from pytest_npudump.regression import result as status
@@ -175,7 +175,7 @@ def _plan(
     notes = []
     if left_out:
         exceeded = f"the tensors of {number_of(len(wanted), 'layer')} exceed npudump_dump_limit "
-        exceeded += f"({case.settings.dump_limit} bytes); {number_of(len(chosen), 'layer')} dumped"
+        exceeded += f"({byte_size(case.settings.dump_limit)}); {number_of(len(chosen), 'layer')} dumped"
         notes.append(f"{exceeded} (sources first, then their inputs, then others in execution order)")
     if not chosen:
         skipped = Escalation(omitted=omitted, problem=f"not run: {exceeded}")

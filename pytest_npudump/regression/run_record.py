@@ -84,7 +84,8 @@ def collect(case: Case, attempt: Attempt, golden: Record | None) -> Dump:
         selected = replace(selected, records=as_printed(selected.records))
     if not selected.records and not dump.problems:
         names = ", ".join(map(repr, case.request.layers))
-        hint = suggest(case.request.layers[0], (record.key.layer for record in dump.records))
+        told = with_raw_names(dump, _resolved(case, None, dump))
+        hint = suggest(case.request.layers[0], (record.key.layer for record in told.records))
         raise DumpError(
             said(
                 "the dump has none of the layers that the marker names ({names}); {hint}",

@@ -32,9 +32,9 @@ class LayerNames:
     """Names of a test's layers, the same in all lines and tables of a report.
 
     One that is too long loses parts, but for the last and those that tell it from all other layers of the
-    test. It keeps its first part too, but in reports with tables:
-    there ``.../`` at the start means what :meth:`legend` tells. What a table holds besides, in whichever
-    language, does not count.
+    test. It keeps its first part too, but in reports with tables: there ``.../`` at the start stands for the
+    prefix that :meth:`legend` tells, and the part behind that is kept. What a table holds besides, in
+    whichever language, does not count.
 
     Attributes:
         columns: of the terminal; None for a file, which has whole lines and names.
@@ -116,7 +116,7 @@ class LayerNames:
         """Return a name without parts that it does not need to be told from others; "" for the whole."""
         parts, last = self._parts(name), name.count(self._separator, 1)
         having = [self._having[part, at == last] for at, part in enumerate(parts)]
-        kept = {last} if start else {0, last}
+        kept = {start, last}  # a cut in the middle is never at the start, where .../ stands for the prefix
         ends = tuple((parts[at], at == last) for at in kept)
         if ends not in self._meant:  # as of thousands of rows
             self._meant[ends] = set.intersection(*(having[at] for at in kept))
@@ -131,7 +131,7 @@ class LayerNames:
             if behind < start or len(meant) > _ALIKE:
                 return ""
             kept, text = kept | {behind}, self._joined(parts, kept | {behind})
-            full = self._separator.join([*parts[:start], f"...{text[4:]}"]) if start else text
+            full = self.prefix + text[4:] if start else text
             shape = re.compile(".*".join(map(re.escape, full.split("..."))), re.DOTALL)
             meant = {layer for layer in meant if shape.fullmatch(layer)}
         if width(text) >= width(name):
@@ -189,5 +189,4 @@ class LayerNames:
         sign, rest = self._separator, shown.removeprefix(".../")
         rest = rest.replace("...", f"{sign}*{sign}" if sign == "." else "*")
         begun, more = [f"{self.prefix}{rest}"], [] if rest == shown else [rest]
-        either = [*begun, *more] if shown.startswith(".../") else [*more, *begun]
-        return [shown, *either, *(f"{self.prefix}*{sign}{one}" for one in more)]
+        return [shown, *begun, *more] if shown.startswith(".../") else [shown, *more, *begun]

@@ -472,11 +472,9 @@ def ways_out(result: Result) -> list[str]:
         return [_("to create:  {command}").format(command=command)]
     lines = [found] if (found := way_out(result)) else []
     known = any(map(can_be_approved, result.findings))
-    comparison = result.comparison
-    beside = comparison is not None and comparison.failing
-    if result.reference is not None and not result.reference.good and not beside:
+    if result.reference is not None and not result.reference.good:  # an update refuses it
         return lines
-    if result.status == status.FAILED and (comparison is not None or known):
+    if result.status == status.FAILED and (result.comparison is not None or known):
         words = _("to accept:  {command}")
         if result.environment.get("runtime", ("", ""))[1] == "emulator":
             words = _("to accept on the device: {command}")

@@ -262,8 +262,12 @@ def _refusals(case: Case, result: Result) -> Iterator[str]:
     yield from problems_of(terms_of(case), run)
     if case.exchange is not None or result.part:
         yield f"several ranks or devices have one golden, of which one was kept: {_UPDATE}"
-    if result.reference is not None and not result.reference.good:
-        yield f"its layers are not shown to agree with the reference {result.reference.model.name}"
+    if (reference := result.reference) is not None and not reference.good:
+        name = reference.model.name
+        if reference.failing:
+            yield said("its layers mismatch the reference {model}", model=name)
+        else:
+            yield said("its layers are not shown to agree with the reference {model}", model=name)
     if result.run.golden is None and run.facts.get("device_target") == "CPU":
         yield f"which outputs MindSpore's CPU kernels leave unwritten takes runs of its own: {_UPDATE}"
 

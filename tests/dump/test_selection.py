@@ -171,6 +171,12 @@ def test_hint_names_close_layers_whatever_the_spelling() -> None:
     assert suggest("head/softmx", layers) == "did you mean head_softmax?"
 
 
+@pytest.mark.each("name", ["*Conv2d*", "Conv2d", "jax/magika/conv_0/conv2d", "jax_Magika_Conv_0_Conv2d"])
+def test_hint_names_layers_in_letters_of_another_case(name: str) -> None:
+    layers = ["bytes", "jax/Magika/Conv_0/AddV2", "jax/Magika/Conv_0/Conv2D"]
+    assert suggest(name, layers) == "did you mean jax/Magika/Conv_0/Conv2D?"
+
+
 def test_hint_lists_some_layers_where_none_is_close() -> None:
     layers = [f"layer{number}" for number in range(7)]
     assert suggest("#", layers) == "the dump has layer0, layer1, layer2, layer3, layer4 and 2 more"

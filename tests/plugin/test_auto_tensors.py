@@ -113,7 +113,7 @@ def test_statistics_where_tensors_cannot_be_tried(
 
 def test_tensors_that_do_not_fit_are_a_note(small: Project) -> None:
     small.marked('acl_json={"dump_data": "auto"}', BODY)
-    note = "*recorded with statistics; tensors take 504 bytes, and npudump_auto_tensors allows 100"
+    note = "*recorded with statistics; tensors take 504 B, and npudump_auto_tensors allows 100 B"
     small.run("--npudump-update-golden", "-o", "npudump_auto_tensors=100", passed=1, shows=note)
     assert "dump_data" not in read_golden(small.golden).facts
 

@@ -31,3 +31,10 @@ def test_renamed_layers_are_compared_explained_and_checked_again_by_the_markers_
     assert main(["check", "out"]) == 1
     project.path.joinpath("names.yaml").write_text("block/second: [\n")
     project.run(errors=1, shows="*names.yaml, line *")
+
+
+def test_a_glob_of_no_layer_is_told_the_layers_as_the_model_has_them(project: Project) -> None:
+    project.marked("layers=['*pool*']")
+    project.run(failed=1, shows="npudump: the dump has none of the layers * the dump has *block/conv.1*")
+    project.marked("layers=['*CONV*2']")
+    project.run(failed=1, shows="npudump: the dump has none of the layers * did you mean block/conv.2[?]")

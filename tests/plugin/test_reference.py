@@ -81,6 +81,18 @@ def test_golden_alone_may_fail_while_the_reference_holds(converted: Project) -> 
     )
 
 
+def test_what_differs_from_both_is_not_said_to_be_accepted_by_an_update(converted: Project) -> None:
+    converted.recorded(REFERENCE, change=0.01)
+    converted.run(
+        DUMPS,
+        failed=1,
+        shows=["golden: *; mismatches: *", "to accept:  in the marker, *"],
+        hides="to accept:  pytest*",
+    )
+    kept = "".join(path.read_text() for path in converted.path.joinpath("results").rglob("*.jsonl"))
+    assert "its layers mismatch the reference" in kept
+
+
 def test_update_approves_nothing_that_differs_from_the_reference(converted: Project) -> None:
     converted.marked(REFERENCE)
     converted.model(change=0.01)

@@ -246,6 +246,8 @@ def test_what_refuses_a_run_or_a_test_is_chinese_and_english_in_junit(pytester: 
         ),
         ("npudump: conv:output.0 max 1.5\nsource:     conv", "conv:output.0 max 1.5"),
         ("Failed: npudump: 权重已改变，首个\n            不匹配", "权重已改变，首个不匹配"),
+        ("npudump: 相对 L2 误差\n            0.01，上限", "相对 L2 误差 0.01，上限"),
+        ("npudump: 相对 L2\n            误差 0.01，\n            output.0", "相对 L2 误差 0.01，output.0"),
     ],
 )
 def test_the_line_of_the_summary_begins_with_the_cause_and_has_all_of_it(message: str, line: str) -> None:

@@ -63,6 +63,25 @@ def test_two_faults_in_independent_branches_are_both_named(project: Project) -> 
     assert found(project) == [("left/a:output.0", 4), ("right/b:output.0", 3)]
 
 
+def test_inputs_that_the_golden_has_not_hide_no_mismatch(project: Project) -> None:
+    write(project)
+    project.recorded()
+    project.marked('acl_json={"dump_mode": "all"}')
+    failed(project).stdout.fnmatch_lines(["*'output', this test asks for 'all': accept anew*"])
+    shutil.rmtree(project.path / "dumps")
+    write(project, left_a=0.1, right_b=0.1)
+    failed(project).stdout.fnmatch_lines(
+        [
+            "also:       the golden has no inputs (recorded with dump_mode=output)",
+            "sources:    2: left/a:output.0 (at least 3 mismatches downstream), right/b:output.0 (at *",
+            "golden:     *; mismatches: 6 of 9 tensors, 8 new",
+            "  layer *",
+            "  left/a *",
+        ]
+    )
+    assert found(project) == [("left/a:output.0", 4), ("right/b:output.0", 3)]
+
+
 def in_halves(path: Path) -> bytes:
     """The model in float16."""
     model = onnx.load(str(path))

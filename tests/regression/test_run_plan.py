@@ -45,7 +45,7 @@ PLANS: dict[str, tuple[Any, ...]] = {
         REGRESSED,
         None,
         DIFFER,
-        f"{EXCEEDED} ({MATMUL - 1} bytes)",
+        f"{EXCEEDED} ({MATMUL - 1} B)",
     ),
     "a recording's tensors": ({"golden_tensors": ("net/S*",), **UPDATE}, HEALTHY, DIFFER[1:], (), ""),
     "too many of these": (

@@ -234,7 +234,7 @@ def meant(shown: str, layers: Sequence[str], prefix: str) -> list[str]:
     text = re.escape(shown.removeprefix(".../"))
     for dots, parts in anything.items():
         text = text.replace(re.escape(dots), parts)
-    begin = rf"{re.escape(prefix)}(?:.*[/._])?" if shown.startswith(".../") else ""
+    begin = re.escape(prefix) if shown.startswith(".../") else ""
     return [layer for layer in layers if re.fullmatch(begin + text, layer)]
 
 
@@ -291,6 +291,13 @@ def test_a_name_says_what_tells_its_layer_from_those_that_a_table_lacks() -> Non
     layers = [path.format(at, kind) for at in range(4) for kind in ("MatMul", "Add", "Tanh")]
     found = check([*layers, "/bert/embeddings/Gather"], 80, layers[6:9])
     assert all(name.startswith(".../layer.2/.../") for name in found)
+
+
+def test_the_dots_at_the_start_stand_for_the_prefix_only() -> None:
+    prefix = "jax2tf_get_logits_/pjit_get_logits_/MagikaV2/"
+    names = ("Conv_0/strided_slice_2__127", "Conv_0/Conv2D", "Max_Squeeze__213", "Relu", "Dense_0/MatMul")
+    found = check([prefix + name for name in names], 80, [prefix + name for name in names[:3]])
+    assert found == [".../Conv_0/strided_slice_2__127", ".../Conv_0/Conv2D", ".../Max_Squeeze__213"]
 
 
 def test_a_name_that_ends_as_one_without_the_prefix_does_has_its_first_part() -> None:

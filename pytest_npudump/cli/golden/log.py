@@ -95,13 +95,16 @@ def _told(path: Path, layer: str | None) -> Iterator[tuple[_Revision, tuple[Chan
 
 
 def _revisions(path: Path) -> Iterator[_Revision]:
-    log = _git(path, "log", "--follow", _FORMAT, "--name-only", "--", path.name)
-    for told, name in _commits(log):
-        place = f"{told['commit']}:{name.strip()}"
+    log = _git(path, "log", "--follow", _FORMAT, "--name-status", "--", path.name)
+    for told, names in _commits(log):
+        kind, *_before, name = names.strip().split("\t")
+        place = f"{told['commit']}:{name}"
         try:
             yield told, parse(_git(path, "show", place), Path(place)), ""
         except (GoldenError, RequestError) as error:
             yield told, None, str(error)
+        if kind.startswith("C"):  # git follows a copy, too, though the other golden has a test of its own
+            return
 
 
 def _commits(log: str) -> Iterator[tuple[dict[str, str], str]]:

@@ -185,14 +185,17 @@ class Comparison:
 
     @property
     def mismatches(self) -> tuple[Verdict, ...]:
-        """What fails; an input of the graph that is dumped with each of its readers counts once."""
+        """What fails; an input of the graph that is dumped with each of its readers counts once.
+
+        New inputs, which tell of what was dumped and not of values, stand behind all others.
+        """
         seen, found = dict[TensorKey, Verdict](), []
         for verdict in self.failing:
             given = verdict.op_type == GRAPH_INPUT
             first = seen.setdefault(replace(verdict.key.sanitised, turn=0), verdict) if given else verdict
             if first is verdict or (verdict.status, verdict.reasons) != (first.status, first.reasons):
                 found.append(verdict)
-        return tuple(found)
+        return tuple(sorted(found, key=is_new_input))
 
     @property
     def unjudged(self) -> int:
@@ -287,6 +290,11 @@ class Comparison:
 
 def _place(key: TensorKey) -> dict[str, Any]:
     return {"layer": key.layer, "io": key.io, "slot": key.slot}
+
+
+def is_new_input(verdict: Verdict) -> bool:
+    """Return whether a mismatch is an input that the golden has not, as with another ``dump_mode``."""
+    return verdict.status == EXTRA and verdict.key.io == "input"
 
 
 def aligned_keys(

@@ -163,3 +163,15 @@ def test_without_a_golden_each_commit_says_which_it_changed(
     [last, _first] = run("golden", "log", "--json", "-").json
     assert (last["subject"], [Path(one).name for one in last["goldens"]]) == ("second", ["test_x.yaml"])
     assert "name one golden file for the history of a layer" in run("golden", "log", "golden", "conv").err
+
+
+def test_a_golden_like_another_has_no_history_of_that(
+    repository: Repository, commit: Callable[..., None], run: Run
+) -> None:
+    values = {f"conv{number}": 1.0 for number in range(20)}
+    commit("first", values)
+    repository.approve("test_y", values | {"conv3": 2.0})
+    commit("second", values)
+    done = run("golden", "log", repository.golden("test_y"))
+    assert [line.partition("Ada: ")[2] for line in done.out.splitlines()] == ["second", ""]
+    assert done.out.endswith("\n  recorded, 20 tensors\n")
