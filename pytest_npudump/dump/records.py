@@ -100,7 +100,8 @@ class TensorKey:
     @property
     def operator_names(self) -> tuple[str, ...]:
         """What lines of models call the operator: its name, with the model where several ran."""
-        return (f"{self.name_text}#model={_encode(self.model)}", self.name_text)[not self.model :]
+        name = _encode(self.layer)
+        return (f"{name}#model={_encode(self.model)}", name) if self.model else (name,)
 
     @property
     def qualifiers_text(self) -> str:
