@@ -104,9 +104,11 @@ class LayerNames:
         begun = self._dotted and self.prefix not in {"", name} and name.startswith(self.prefix)
         start = self.prefix.count(self._separator, 1) if begun else 0
         found = self._cut(name, start)
-        if not found and start:  # what follows the prefix may be the end of a layer without it
-            begun, start = False, 0
-            found = self._cut(name, start)
+        if start and (not found or width(found) > self.room):
+            # What follows the prefix may be the end of a layer without it, or begin with a long part.
+            other = self._cut(name, 0)
+            if not found or (other and width(other) <= self.room):
+                begun, found = False, other
         if not found or found in self.layers:
             return name
         self._used |= begun
