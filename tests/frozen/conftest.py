@@ -206,7 +206,7 @@ _RULES = tuple(
         (r"0x[0-9a-f]{8,}", "<address>"),
         (r"\b[0-9a-f]{7}(?= <day> )|(?<= <day> )[0-9a-f]{12}\b", "<commit>"),
         (r"(/session-\d+: )[\d.]+ KiB", r"\1<size>"),
-        (r"(?m)(#\S+\.onnx) [\w-]{16} [\w-]{6}(=?)$", r"\1 <file> <graph>\2"),  # of what onnx writes
+        (r"(?m)(#\S+\.onnx) [\w-]{16} [\w-]{6,12}(=?)$", r"\1 <file> <graph>\2"),  # of what onnx writes
         (r"/tmp/frozen-\w{0,8}(/[a-z-]*)?(?=\.\.\.)", "<tmp>"),  # noqa: S108 - where a line is cut off
     )
 )
