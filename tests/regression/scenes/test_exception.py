@@ -67,7 +67,7 @@ class Run:
 
     @property
     def runtime(self) -> Any:
-        return SimpleNamespace(activity=self.activity)
+        return SimpleNamespace(activity=self.activity, name="acl")
 
     def folder(self, device: int = 0, part: str = "dump") -> Path:
         path = self.attempt.directory / part / "extra-info" / "data-dump" / str(device)
