@@ -11,7 +11,6 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -281,23 +280,19 @@ def test_time_limit_ends_programs_of_the_test_and_puts_their_configuration_back(
     ],
 )
 def test_pytest_that_is_killed_takes_its_programs_along(
-    project: Project, warm: Any, number: signal.Signals, isolation: str
+    project: Project, number: signal.Signals, isolation: str
 ) -> None:
     name = f"{number.name}-{isolation}-{project.path.parent.name}"
     body = PROGRAM.format(name=name).replace("\n    ", "\n")
-    log = isolated(project, body, f'isolation="{isolation}"')
+    isolated(project, body, f'isolation="{isolation}"')
     project.path.joinpath("a.json").write_text("{}")
     # Whoever runs these tests in the background, or with nohup, has signals ignored.
     heed = "import os, signal, sys; [signal.signal(n, signal.SIG_DFL) for n in (1, 2, 15)]; "
-    if isolation == "none":  # where no process is to be forked by one that is started for it
-        heed += "sys.argv = ['pytest', '--npudump-runtime=emulator']; import runpy; "
-        command = [*warm.client, "-c", heed + "runpy.run_module('pytest', run_name='__main__')"]
-    else:
-        run = "os.execv(sys.executable, [sys.executable, '-m', 'pytest', '--npudump-runtime=emulator'])"
-        command = [sys.executable, "-c", heed + run]
+    run = "os.execv(sys.executable, [sys.executable, '-m', 'pytest', '--npudump-runtime=emulator'])"
+    command = [sys.executable, "-c", heed + run]
     child = subprocess.Popen(command, cwd=project.path, stdout=subprocess.DEVNULL)
     wait_for(lambda: running(name))
-    os.kill(pids(log, "body")[-1] if isolation == "none" else child.pid, number)
+    child.send_signal(number)
     child.wait(60)
     wait_for(lambda: not running(name))
     if number is not signal.SIGKILL or isolation == "process":
