@@ -170,33 +170,18 @@ def ratios(
         raise RequestError(f"{shaped[0]} has other shapes in the reference; tensors so: {len(shaped)}")
     if not found:
         raise RequestError("no tensor of floats is in all three: name the same modules, with tensors=True")
-    for some, words in (
-        (
-            lacking,
-            said(
-                "npu_dump.ratio(): tensors not judged, as a reference lacks them: {count}: {some}",
-                count=len(lacking),
-                some=first_of(lacking),
-            ),
-        ),
-        (
-            whole,
-            said(
-                "npu_dump.ratio(): tensors not judged, as they have no floats: {count}: {some}",
-                count=len(whole),
-                some=first_of(whole),
-            ),
-        ),
-        (
-            shaped,
-            said(
-                "npu_dump.ratio(): tensors not judged, as a reference has other shapes: {count}: {some}",
-                count=len(shaped),
-                some=first_of(shaped),
-            ),
-        ),
+    for some, why in (
+        (lacking, said("a reference lacks them")),
+        (whole, said("they have no floats")),
+        (shaped, said("a reference has other shapes")),
     ):
         if some:
+            words = said(
+                "npu_dump.ratio(): tensors not judged, as {why}: {count}: {some}",
+                why=why,
+                count=len(some),
+                some=first_of(some),
+            )
             told.append(words)
     return tuple(found)
 
