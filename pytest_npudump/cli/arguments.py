@@ -145,13 +145,7 @@ _FACTS = _list(
     "FACT=VALUE",
     "fact of the environment, such as soc=Ascend910B3, for rules that name a producer; may be repeated",
 )
-_NUMERICS = {"--numerics": "--preset"}
-_WHAT_IF = _list(
-    "--what-if",
-    "PRESET",
-    "show what other tolerances (a preset or a YAML file) would have missed or caught; does not change the "
-    "exit code; may be repeated",
-)
+_GONE = {"--numerics": "--preset", "--what-if": "--preset or --tolerances"}
 _RESULTS = "default: the last session's, in pytest's cache or npudump_output, here or in a folder above"
 _SESSION = _path("results", "RESULTS", f"output folder of a session, or its results; {_RESULTS}", nargs="?")
 _NAMED_RESULTS = _path("--results", "DIR", f"output folder of a session, or its results; {_RESULTS}")
@@ -420,7 +414,6 @@ VERBS: Mapping[str, Verb] = {
             _PRESET,
             _path("--tolerances", "FILE", "YAML file of tolerance rules"),
             _FACTS,
-            _WHAT_IF,
             _of("--rtol", "relative tolerance of floating-point values", type=float),
             _of("--atol", "absolute tolerance of floating-point values", type=float),
             _flag("-v --verbose", "list every mismatching tensor"),
@@ -450,7 +443,7 @@ VERBS: Mapping[str, Verb] = {
             _EXECUTOR,
             _JSON,
         ),
-        renamed=_NUMERICS,
+        renamed=_GONE,
     ),
     "check": Verb(
         "Compare a session's saved results again, without running: with the goldens as they are now, or "
@@ -470,7 +463,6 @@ VERBS: Mapping[str, Verb] = {
                 "FILE",
                 "YAML file of tolerance rules, instead of the session's; rules of markers stay",
             ),
-            _WHAT_IF,
             _of(
                 "--expect",
                 "number of tests, or a file with one test per line as printed by pytest --collect-only -q: "
@@ -480,7 +472,7 @@ VERBS: Mapping[str, Verb] = {
             _flag("-v --verbose", "show every mismatching tensor of each test"),
             _JSON,
         ),
-        renamed=_NUMERICS,
+        renamed=_GONE,
     ),
     "report": Verb(
         "Write a session's saved results as a page (DIR/index.html, one file without network access), "

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import complain, present
 from pytest_npudump.cli.common.project import last_results
-from pytest_npudump.cli.common.tolerance_options import Alternative, other_tolerances, tolerances_of_file
-from pytest_npudump.compare.tolerances.presets import AUTO, PRESETS
+from pytest_npudump.cli.common.tolerance_options import tolerances_of_file
+from pytest_npudump.compare.tolerances.presets import AUTO
 from pytest_npudump.compare.tolerances.tolerance import DEFAULT, Tolerances
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _, ngettext, spoken
@@ -58,26 +57,17 @@ def run(arguments: argparse.Namespace) -> int:
     compared = [(one.entry.test, PASSED if one.word in {GOOD, BAD} else one.entry.status) for one in judged]
     missing = missing_tests(expected, [(test, {"status": word}) for test, word in compared], _EXPECT)
     problems = [*results.problems, *([missing] if expected and missing else [])]
-    others = []
-    for name, other in other_tolerances(arguments.what_if).items():
-        # A preset stands in the place of --preset, a file in that of --tolerances.
-        tried = {"preset": name} if name in PRESETS else {"preset": "", "tolerances": other}
-        by_others = [rejudge(folder, one.entry, replace(terms, **tried)) for one in judged]
-        others.append(OtherVerdicts.of(name, judged, by_others))
-    told = {"what_if": [one.to_json() for one in others]} if others else {}
     present(
         arguments,
-        lambda: {"tests": [*map(_as_json, judged)], "problems": problems} | told,
+        lambda: {"tests": [*map(_as_json, judged)], "problems": problems},
         [
             *_lines(judged, verbose=arguments.verbose),
             *_earlier(results),
             *(f"npudump: {words}" for words in other_goldens(judged)),
             *_summary(judged),
-            *chain.from_iterable(one.lines() for one in others),
         ],
     )
     complain([*problems, *idle_lines(judged)])
-    complain(f"--what-if {one.tensors.name}: {line}" for one in others for line in one.idle)
     words = {one.word for one in judged}
     if problems or UNJUDGED in words or not words & {GOOD, BAD}:
         return 2
@@ -128,62 +118,6 @@ def _earlier(results: Results) -> Iterator[str]:
 def _as_json(one: Rejudged) -> dict[str, Any]:
     told = {"test": one.entry.test, "verdict": one.word, "why": one.why or None, "was": one.entry.status}
     return told | ({} if one.result is None else full_json(one.result))
-
-
-@dataclass(frozen=True, slots=True)
-class OtherVerdicts:
-    """The results under other tolerances, beside the verdicts that count.
-
-    Attributes:
-        tensors: those of all tests; each key is behind the name of its test.
-        missed: tests that fail as judged, and would pass.
-        caught: tests that pass as judged, and would fail.
-        unjudged: why tests could not be judged by these tolerances, by test.
-        idle: what is to be said of the file's rules that match no tensor of these tests.
-    """
-
-    tensors: Alternative
-    missed: tuple[str, ...]
-    caught: tuple[str, ...]
-    unjudged: dict[str, str]
-    idle: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, name: str, judged: Sequence[Rejudged], others: Sequence[Rejudged]) -> OtherVerdicts:
-        """Compare two judgements of the same results, test by test."""
-        counted = [pair for pair in zip(judged, others, strict=True) if pair[0].word != LEFT_OUT]
-        failing, missed, caught = 0, [], []
-        for one, other in counted:
-            both = [result.comparison for result in (one.result, other.result) if result is not None]
-            if len(both) == 2 and both[0] is not None and both[1] is not None:  # noqa: PLR2004 - each of the two
-                found = Alternative.of(name, both[0], both[1])
-                failing += found.failing
-                missed += [f"{one.entry.name} {key}" for key in found.missed]
-                caught += [f"{one.entry.name} {key}" for key in found.caught]
-        words = {one.entry.name: (one.word, other.word) for one, other in counted}
-        return cls(
-            Alternative(name, failing, tuple(missed), tuple(caught)),
-            tuple(test for test, both in words.items() if both == (BAD, GOOD)),
-            tuple(test for test, both in words.items() if both == (GOOD, BAD)),
-            {
-                other.entry.name: other.why or (other.result.status if other.result else other.entry.status)
-                for _one, other in counted
-                if other.word == UNJUDGED
-            },
-            () if name in PRESETS else tuple(idle_lines(others)),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON data."""
-        tests = {"missed_tests": [*self.missed], "caught_tests": [*self.caught], "unjudged": self.unjudged}
-        return self.tensors.to_json() | tests
-
-    def lines(self) -> Iterator[str]:
-        """Yield a line, and one for each test that is left without a verdict."""
-        yield str(self.tensors)
-        for test, why in self.unjudged.items():
-            words = _("what if {name}: {test} cannot be compared: {why}")
-            yield words.format(name=self.tensors.name, test=test, why=spoken(why))
 
 
 def idle_lines(judged: Sequence[Rejudged]) -> Iterator[str]:

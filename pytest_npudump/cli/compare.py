@@ -13,15 +13,7 @@ from pytest_npudump.cli.common.executors import Workers, open_workers, run_toget
 from pytest_npudump.cli.common.output import complain, emit, present
 from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.cli.common.source import read_source, report_problems
-from pytest_npudump.cli.common.tolerance_options import (
-    Alternative,
-    chosen_tolerances,
-    default_of,
-    for_told_run,
-    other_tolerances,
-    told_facts,
-    typed_rules,
-)
+from pytest_npudump.cli.common.tolerance_options import chosen_tolerances, typed_rules
 from pytest_npudump.cli.compare_report import SidesComparison, as_json, lines
 from pytest_npudump.compare.judge import AS_GIVEN, GOLDEN, RUN, Terms, judge
 from pytest_npudump.compare.stats.alignment import ABSENT
@@ -61,7 +53,7 @@ _DRAWN = 6
 def run(arguments: argparse.Namespace) -> int:
     """Compare, print the verdict, and return 0, 1 or 2."""
     if arguments.golden.suffix == ".onnx":
-        for flag in ("--what-if", "--plots", "--suggest"):
+        for flag in ("--plots", "--suggest"):
             if getattr(arguments, flag.removeprefix("--").replace("-", "_")):
                 raise RequestError(_("{flag}: not with an ONNX model in place of GOLDEN").format(flag=flag))
         from pytest_npudump.cli import compare_onnx  # noqa: PLC0415 - only for ONNX models
@@ -74,11 +66,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.inputs:
         raise RequestError(_("--inputs: only with an ONNX model in place of GOLDEN"))
     tolerances = chosen_tolerances(arguments).extended(typed_rules(arguments))
-    facts = told_facts(arguments)
-    others = {
-        name: for_told_run(other, facts, f"--what-if {name}").under(default_of(arguments))
-        for name, other in other_tolerances(arguments.what_if).items()
-    }
     with open_workers(arguments.executor) as workers:
         golden = read_golden_side(arguments.golden, workers, latest=arguments.latest, raw=arguments.bin)
         actual = read_dump_side(arguments.actual, workers, latest=arguments.latest, raw=arguments.bin)
@@ -92,17 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         terms = terms_of(golden, tolerances, arguments.layout)
         result = compare_sides(golden, actual, terms, workers, drawn=_DRAWN if arguments.plots else 0)
         idle = [*_idle_lines(tolerances, result.comparison)]
-        alternatives = []
-        for name, other in others.items():
-            tried = compare_sides(golden, actual, replace(terms, tolerances=other), workers)
-            alternatives.append(Alternative.of(name, result.comparison, tried.comparison))
-            idle += [f"--what-if {name}: {line}" for line in _idle_lines(other, tried.comparison)]
-    told = {"what_if": [one.to_json() for one in alternatives]} if alternatives else {}
-    present(
-        arguments,
-        lambda: as_json(result) | told,
-        chain(lines(result, verbose=arguments.verbose), map(str, alternatives)),
-    )
+    present(arguments, lambda: as_json(result), lines(result, verbose=arguments.verbose))
     if arguments.suggest:
         _write_names(arguments.suggest, result.suggestions)
         if arguments.json != "-":

@@ -114,7 +114,6 @@ def _test_lines(pair: ResultPair, shared: Mapping[str, tuple[str, str]], *, verb
 def _refuse_others(arguments: argparse.Namespace) -> None:
     """Refuse options that are about tensors or dumps, of which kept results have none."""
     given = {
-        "--what-if": arguments.what_if,
         "--inputs": arguments.inputs,
         "--suggest": arguments.suggest,
         "--plots": arguments.plots,

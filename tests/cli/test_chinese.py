@@ -45,7 +45,7 @@ GOLDEN = "golden/test_a/test_x.yaml"
 LISTINGS = (
     ("ls", "a"),
     ("ls", "--stats", "a"),
-    ("compare", "a", "b", "--what-if", "exact"),
+    ("compare", "a", "b", "--preset", "exact"),
     ("compare", "a", "a"),
     ("compare", "one", "two"),
     ("check", "two", "--root", "."),

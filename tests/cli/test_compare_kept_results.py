@@ -103,7 +103,7 @@ def test_json_has_origins_and_verdicts(kept: Any, run: Run) -> None:
     assert test["comparison"]["summary"]["failed"] == 1
 
 
-@pytest.mark.parametrize("words", [["--what-if=exact"], ["--plots=made"], ["--latest"], ["--layout=NHWC"]])
+@pytest.mark.parametrize("words", [["--plots=made"], ["--latest"], ["--layout=NHWC"]])
 def test_options_for_tensors_are_refused(kept: Any, run: Run, words: list[str]) -> None:
     done = run("compare", kept("one", {"conv": 1.0}), kept("other", {"conv": 1.0}), *words)
     assert done.code == 2

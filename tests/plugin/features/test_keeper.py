@@ -447,34 +447,6 @@ def test_rules_by_operator_and_producer_are_judged_again_as_in_the_run(
     assert check(capsys)[1]["tests"][0]["comparison"]["summary"]["failed"] == 1
 
 
-def test_what_if_names_its_idle_rules_and_the_tests_that_it_cannot_judge(
-    project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    project.marked()
-    project.record(KEEP)
-    monkeypatch.delenv("COLUMNS")  # whole lines
-    rules = project.path / "rules.yaml"
-    rules.write_text("rules: [{op_type: Conv, rtol: 0, atol: 0}]\n")
-    code, checked = check(capsys, "--tolerances", str(rules))
-    assert (code, "which the saved run does not contain" in checked["tests"][0]["why"]) == (2, True)
-    told = text(capsys, "--what-if", str(rules)).splitlines()
-    assert told[-2] == f"what if {rules}: 0 would mismatch, the same ones"
-    assert told[-1].startswith(f"what if {rules}: test_small.py::test_small cannot be compared: ")
-    project.run(KEEP)
-    assert check(capsys, "--tolerances", str(rules))[0] == 0
-    rules.write_text("rules: [{layer: 'Cnov@2*', rtol: 1, atol: 1, reason: wide}]\n", "utf-8")
-    capsys.readouterr()
-    assert (
-        main(["check", "results", "--what-if", str(rules), "--what-if", "exact", "--tolerances", str(rules)])
-        == 0
-    )
-    told = capsys.readouterr().err.splitlines()
-    assert len([line for line in told if "matches no tensor of these tests" in line]) == 2
-    assert (
-        len([line for line in told if line.startswith(f"npudump: --what-if {rules}: the rule rtol=1 ")]) == 1
-    )
-
-
 RUNS = """
 @pytest.mark.npu_dump
 def test_small(npu_dump):
