@@ -220,11 +220,6 @@ _GOLDEN_VERBS = {
                 "for the tensor with the widest tolerance",
                 nargs="?",
             ),
-            _flag(
-                "--noise",
-                "show the widest measured tolerances, and tensors that pass by them whatever their values",
-            ),
-            _of("-n --limit", "maximum number of tensors shown (default 20; 0: all)", type=int, default=20),
             _of(
                 "--tolerances",
                 "show the tolerance of each statistic, its rule, and its width in steps of the tensor's "
@@ -243,8 +238,9 @@ _GOLDEN_VERBS = {
             ),
             _JSON,
         ),
-        summary="show a golden's environment, noise and tolerances",
+        summary="show a golden's environment and tolerances",
         work="golden.show:run",
+        renamed={"--noise": "--tolerances"},
     ),
     "status": Verb(
         "Check the goldens of the tests that pytest collects here: invalid files, stale goldens (without a "

@@ -292,7 +292,7 @@ EMULATOR: dict[str, Sequence[Step]] = {
     "update-ci": [model(), marked(), "export CI=true", RECORD, f"{RECORD} -o npudump_allow_in_ci=true"],
     "update-reason": [model(), marked(), f"{RECORD} --npudump-reason='a new kernel'",
                       "npudump golden show golden/test_small/test_small.yaml",
-                      "npudump golden show --noise golden/test_small/test_small.yaml --json -"],
+                      "npudump golden show golden/test_small/test_small.yaml --json -"],
     "variant": [model(), marked(), RECORD, model(change=1), f"{RECORD} -o npudump_golden_variant=Ascend310P",
                 "pytest -o npudump_golden_variant=Ascend310P", model(), "pytest", "npudump golden status",
                 "npudump golden status --no-collect"],

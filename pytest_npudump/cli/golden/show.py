@@ -1,13 +1,12 @@
-"""``npudump golden show``: a golden's origin, repetition, noise and tolerances."""
+"""``npudump golden show``: a golden's origin, repetition and tolerances."""
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +31,10 @@ from pytest_npudump.language import mark
 from pytest_npudump.language.text import byte_size
 from pytest_npudump.language.translation import counted, gettext as _, spoken
 from pytest_npudump.record.model_lines import model_files_of
-from pytest_npudump.record.noise import MEASURABLE, Calibrated, calibrated_of, calibration_of, repeats_of
+from pytest_npudump.record.noise import calibrated_of, calibration_of, repeats_of
 from pytest_npudump.record.record import EDGES, MODELS, REASON, RECORDED, Record
 from pytest_npudump.report.verdicts import number
 from pytest_npudump.results.rejudge import read_record
-
-_HEADER = (mark("tensor"), "dtype", mark("repeats"), *(f"{name} %" for name in MEASURABLE))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -47,18 +44,17 @@ def run(arguments: argparse.Namespace) -> int:
         RequestError: a rule or a layer is of nothing in the golden.
     """
     golden = read_golden(golden_named(arguments.golden))
-    measured = calibrated_of(golden)
     bounds: list[Allowance] | None = None
     asked = (arguments.layer, arguments.preset, arguments.producer, arguments.results)
     if arguments.tolerances is not None or any(asked):
         bounds, lines = _bounds(arguments, golden)
     else:
-        lines = _lines(golden, measured, limit=arguments.limit if arguments.noise else None)
-    present(arguments, lambda: _as_json(golden, measured, bounds, noise=arguments.noise), lines)
+        lines = _lines(golden)
+    present(arguments, lambda: _as_json(golden, bounds), lines)
     return 0
 
 
-def _lines(golden: Record, measured: Calibrated | None, limit: int | None) -> Iterator[str]:
+def _lines(golden: Record) -> Iterator[str]:
     facts = ", ".join(f"{name} {value}" for name, value in golden.producer.items())
     yield _("test:        {test}").format(test=golden.test)
     yield _("producer:    {facts}").format(facts=facts)
@@ -85,40 +81,6 @@ def _lines(golden: Record, measured: Calibrated | None, limit: int | None) -> It
         )
     yield _("repeats:     {words}").format(words=_repeats(golden))
     yield _("calibration: {words}").format(words=_calibration(golden))
-    if limit is None:
-        return
-    if measured is None or not measured.noise:
-        yield _("no tensor has noise: all bounds are the preset's")
-        return
-    yield from _noise_lines(golden, measured, limit)
-
-
-def _noise_lines(golden: Record, measured: Calibrated, limit: int) -> Iterator[str]:
-    """Yield the statistics that have measured bounds; without a calibration the spread that is no change."""
-    tolerances = _tolerances(measured)
-    held = _held(golden, tolerances)
-    listed = [key for key, share in _widest(tolerances, held) if not measured.widens or share]
-    dtypes = dict(zip(golden.table.keys, golden.table.dtypes, strict=True))
-    if not measured.widens:
-        yield _(
-            "differences that are no change ({source}), in % of each statistic's scale, widest first:"
-        ).format(source=measured.source)
-    elif listed:
-        yield _(
-            "measured tolerances wider than the preset {preset}'s ({source}), in % of each "
-            "statistic's scale, widest first; in parentheses the preset's where it applies:"
-        ).format(preset=tolerances.preset, source=measured.source)
-    if listed:
-        rows = [_noise_row(tolerances, measured, key, dtypes[key], held[key]) for key in listed]
-        yield from columns(rows[: limit or None], _HEADER)
-    if limit and len(listed) > limit:
-        yield _("... and {left} more").format(left=len(listed) - limit)
-    if narrow := len(measured.noise) - len(listed):
-        yield _(
-            "for {narrow} of {count} tensors with noise the tolerances of the preset {preset} are wide enough"
-        ).format(narrow=narrow, count=len(measured.noise), preset=tolerances.preset)
-    if blind := describe_blind(blind_keys(golden.table, tolerances)):
-        yield blind
 
 
 def _changes(golden: Record) -> Iterator[str]:
@@ -164,58 +126,7 @@ def _calibration(golden: Record) -> str:
     )
 
 
-def _tolerances(measured: Calibrated | None) -> Tolerances:
-    """Return the default tolerances of ``--tolerances``."""
-    return Tolerances().under(SAME).with_measured(measured)
-
-
-def _held(golden: Record, tolerances: Tolerances) -> Mapping[str, Mapping[str, Allowance]]:
-    """Return the tolerance of each statistic of tensors with noise, by key."""
-    noise = tolerances.measured.noise if tolerances.measured is not None else {}
-    layers = frozenset(map(layer_of, noise))
-    held: dict[str, dict[str, Allowance]] = {key: {} for key in noise}
-    for one in allowances(golden.table, tolerances, layers):
-        if one.key in held:
-            held[one.key][one.statistic] = one
-    return held
-
-
-def _widest(
-    tolerances: Tolerances, held: Mapping[str, Mapping[str, Allowance]]
-) -> Sequence[tuple[str, float]]:
-    """Return the tensors with noise and the widest measured bound of each that holds, the widest first."""
-    if tolerances.measured is None:
-        return []
-    noise = tolerances.measured.noise
-    shares = {
-        key: max((one.rule.rtol for one in of_key.values() if tolerances.is_measured(one.rule)), default=0.0)
-        for key, of_key in held.items()
-    }
-    by = sorted(noise, key=lambda key: (shares[key], max(noise[key].by_statistic.values())), reverse=True)
-    return [(key, shares[key]) for key in by]
-
-
-def _noise_row(
-    tolerances: Tolerances, measured: Calibrated, key: str, dtype: str, held: Mapping[str, Allowance]
-) -> tuple[str, ...]:
-    """Return the cells of a tensor with noise: its bounds, or without a calibration its spread."""
-    repeats = _("no") if measured.varies(key) else _("yes") if measured.repeats else "?"
-    if measured.widens:
-        return (key, dtype, repeats, *(_cell(tolerances, held.get(name)) for name in MEASURABLE))
-    spreads = [measured.factor * value for value in measured.noise[key].by_statistic.values()]
-    return (key, dtype, repeats, *(f"{100 * spread:.3g}" if spread else "-" for spread in spreads))
-
-
-def _cell(tolerances: Tolerances, allowance: Allowance | None) -> str:
-    if allowance is None or not allowance.scale:
-        return "-"
-    percent = f"{100 * allowance.allowed / allowance.scale:.3g}"
-    return percent if tolerances.is_measured(allowance.rule) else f"({percent})"
-
-
-def _as_json(
-    golden: Record, measured: Calibrated | None, bounds: Sequence[Allowance] | None, *, noise: bool
-) -> dict[str, Any]:
+def _as_json(golden: Record, bounds: Sequence[Allowance] | None) -> dict[str, Any]:
     repeats = repeats_of(golden.extra, golden.path)
     calibration = calibration_of(golden.extra, golden.path)
     told: dict[str, Any] = {
@@ -228,38 +139,9 @@ def _as_json(
         "repeats": None if repeats is None else repeats.to_head(),
         "calibration": None if calibration is None else calibration.to_head(),
     }
-    if noise:
-        told["noise"] = [*_noise_json(golden, measured)] if measured is not None else []
     if bounds is not None:
         told["tolerances"] = [*map(_bound_json, bounds)]
     return told
-
-
-def _noise_json(golden: Record, measured: Calibrated) -> Iterator[dict[str, Any]]:
-    tolerances = _tolerances(measured)
-    held = _held(golden, tolerances)
-    blind = frozenset(blind_keys(golden.table, tolerances))
-    dtypes = dict(zip(golden.table.keys, golden.table.dtypes, strict=True))
-    for key, _share in _widest(tolerances, held):
-        found = measured.noise[key]
-        yield {
-            "key": key,
-            "dtype": dtypes[key],
-            "varies": found.varies,
-            "largest": {
-                name: value if isfinite(value) else None for name, value in found.by_statistic.items()
-            },
-            "factor": measured.factor,
-            "bounds": {
-                name: {
-                    "allowed": one.allowed,
-                    "rule": one.rule.describe(),
-                    "measured": tolerances.is_measured(one.rule),
-                }
-                for name, one in held[key].items()
-            },
-            "sees_nothing": key in blind,
-        }
 
 
 _WIDTH = (mark("tolerance"), mark("steps"), mark("% of tensor"), mark("rule"))
