@@ -188,7 +188,7 @@ class Reporter:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Have features judge the session and write what it leaves, and write the notes of all tests."""
+        """Have features judge the session and write what it leaves."""
         self.session, hook = session, self.config.hook
         if self._exited and session.exitstatus == pytest.ExitCode.OK:
             if self._marked_failed:
@@ -210,7 +210,10 @@ class Reporter:
                 self._problems.append(self._ended)
             hook.pytest_npudump_check(reporter=self)
             if self.tests:
-                self._write_notes()
+                from pytest_npudump.plugin.terminal import note_lines  # noqa: PLC0415 - only for marked tests
+
+                for line in note_lines(self.results, verbose=self.config.option.verbose > 0):
+                    self.say(line)
             hook.pytest_npudump_session_end(reporter=self)
 
     def _speak(self) -> None:
@@ -229,17 +232,6 @@ class Reporter:
 
         words = _("the session ended in {test}, which was not compared: the run does not pass")
         return words.format(test=self._ended_in)
-
-    def _write_notes(self) -> None:
-        """Write the notes of all tests beside their dumps, and remember them for the next session."""
-        from pytest_npudump.plugin import terminal  # noqa: PLC0415 - the same
-        from pytest_npudump.plugin.paths import dumps_base  # noqa: PLC0415 - only for marked tests
-
-        rank = self.rank.variant if self.rank is not None else ""
-        found = terminal.news(self.config, self.results, rank)
-        files = terminal.write_notes(dumps_base(self.config, self.settings), self.prefix, found)
-        for line in terminal.note_lines(found, files, verbose=self.config.option.verbose > 0):
-            self.say(line)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the session's line, behind notes on tests that passed."""

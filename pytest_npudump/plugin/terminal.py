@@ -1,7 +1,7 @@
 """Terminal output of marked tests besides that of ``reporter`` in every session.
 
 Progress while a large dump is read, failures in another language than English, and the notes of tests that
-passed, with which of them are new.
+passed.
 """
 
 from __future__ import annotations
@@ -9,12 +9,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from hashlib import blake2b
 from itertools import takewhile
-from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,8 +20,10 @@ from pytest_npudump.language import ENGLISH, chosen
 from pytest_npudump.language.text import cut, hung, inert, terminal_columns
 from pytest_npudump.language.translation import gettext as _, is_english, ngettext, speaking, spoken
 from pytest_npudump.regression.result import GOOD, Result, is_not_dumped
-from pytest_npudump.report.files import ReportFiles
-from pytest_npudump.report.verdicts import plain, shown
+from pytest_npudump.report.verdicts import plain
+
+if TYPE_CHECKING:
+    from pytest_npudump.report.files import ReportFiles
 
 
 def fitted(reporter: Any, line: str, *, note: bool = False) -> list[str]:
@@ -241,145 +240,28 @@ NAMES = 2
 """Tests that a note names without ``-v``."""
 WIDTH = 300
 """Characters of a note, and of a test's name, without ``-v``."""
-_KEY = "npudump/notes"
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    """A note, with all tests of a session that have it.
-
-    Attributes:
-        text: in words.
-        tests: node ids; those that did not have the note in their last run come first.
-        new: whether a test has it that did not have it in its last run; None where no last run is known.
-        passed: whether one of the tests passed; the text of a failure has its own notes.
-    """
-
-    text: str
-    tests: tuple[str, ...]
-    new: bool | None
-    passed: bool
-
-
-@dataclass(slots=True)
-class _Tests:
-    new: dict[str, None] = field(default_factory=dict)
-    standing: dict[str, None] = field(default_factory=dict)
-    passed: bool = False
-
-
-def collect_notes(
-    results: Iterable[Mapping[str, Any]], before: Mapping[str, Sequence[str]] | None
-) -> tuple[Note, ...]:
-    """Return the notes of a session: new ones first, then in the order of the tests.
-
-    Args:
-        results: of its tests, as :func:`pytest_npudump.report.result_json.result_json` makes them.
-        before: what :func:`digests` said of each test's last run; None where nothing is known.
-    """
-    found: dict[str, _Tests] = {}
+def note_lines(results: Iterable[Mapping[str, Any]], *, verbose: bool) -> list[str]:
+    """Return the notes of passed tests, each once with its tests: some and how many more, or everything."""
+    found: dict[str, list[str]] = {}
     for result in results:
-        last = set((before or {}).get(result["test"], ()))
-        for text in result.get("notes", ()):
-            tests = found.setdefault(text, _Tests())
-            (tests.standing if _digest(text) in last else tests.new)[result["test"]] = None
-            tests.passed |= result["status"] in GOOD
-    notes = [
-        Note(text, (*tests.new, *tests.standing), None if before is None else bool(tests.new), tests.passed)
-        for text, tests in found.items()
-    ]
-    return tuple(sorted(notes, key=lambda note: not note.new))
-
-
-def digests(
-    results: Iterable[Mapping[str, Any]], before: Mapping[str, Sequence[str]]
-) -> dict[str, list[str]]:
-    """Digest the notes, so that the next session knows which are new; tests not compared keep theirs."""
-    now: dict[str, dict[str, None]] = {}
-    for result in results:
-        if "notes" in result:
-            now.setdefault(result["test"], {}).update(dict.fromkeys(map(_digest, result["notes"])))
-    kept = {test: list(known) for test, known in before.items()} | {test: [*new] for test, new in now.items()}
-    return {test: known for test, known in kept.items() if known}
-
-
-def _digest(text: str) -> str:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-
-
-def news(config: pytest.Config, results: Sequence[Mapping[str, Any]], rank: str = "") -> tuple[Note, ...]:
-    """Return the notes of a session, and remember them in pytest's cache, which has those of earlier ones."""
-    cache = getattr(config, "cache", None)
-    key = f"{_KEY}-{rank}" if rank else _KEY
-    known = cache.get(key, None) if cache is not None else None
-    users_own = not isinstance(known, dict) or not all(isinstance(texts, list) for texts in known.values())
-    before: dict[str, list[str]] | None = None if users_own else known
-    found = collect_notes(results, before)
-    if cache is not None:
-        cache.set(key, digests(results, before or {}))
-    return found
-
-
-def write_notes(directory: Path, prefix: str, notes: Sequence[Note]) -> ReportFiles:
-    """Write ``notes.txt`` and ``notes.json``; without notes remove those of an earlier session.
-
-    Args:
-        directory: the folder of the session's dumps.
-        prefix: of the files' names, which keeps the ranks of a distributed run apart.
-        notes: of all tests.
-    """
-    files = ReportFiles.named(directory, f"{prefix}notes")
-    if not notes:
-        return files.remove()
-    content = [{"note": n.text, "new": n.new, "tests": list(n.tests)} for n in notes]
+        for text in result.get("notes", ()) if result["status"] in GOOD else ():
+            if not is_not_dumped(text):  # which are counted
+                found.setdefault(text, []).append(str(result["test"]))
+    shown = [*found.items()] if verbose else [*found.items()][:_NOTES]
     lines = []
-    for note in notes:
-        word = _("new note") if note.new else _("note")
-        lines.append(plain(said("{value}: {text}", value=word, text=note.text)))
-        lines += [f"    {plain(test)}" for test in note.tests]
-    return files.write("the notes", lines, {"notes": content})
-
-
-def note_lines(notes: Sequence[Note], files: ReportFiles, *, verbose: bool) -> list[str]:
-    """Return the terminal's notes of passed tests: some and where the rest is, or everything."""
-    telling = [note for note in notes if note.passed and not is_not_dumped(note.text)]  # which are counted
-    chosen = telling if verbose else telling[:_NOTES]
-    lines = [plain(_line(note, verbose=verbose)) for note in chosen]
-    if files.problem:
-        return [*lines, files.problem]
-    left = len(telling) - len(chosen)
-    if left:
-        new = sum(bool(note.new) for note in telling[_NOTES:])
-        words = ngettext("1 more note", "{left} more notes", left).format(left=left)
-        lines.append(
-            _("{words}{how_new}: all {count} are in {text}").format(
-                words=words,
-                how_new=_(" ({new} of them new)").format(new=new) if new else "",
-                count=len(notes),
-                text=shown(files.text),
-            )
-        )
-    elif (
-        lines
-        and not verbose
-        and any(
-            len(note.tests) > NAMES or any(len(text) > WIDTH for text in (note.text, *note.tests))
-            for note in chosen
-        )
-    ):
-        lines.append(_("all notes with all of their tests are in {text}").format(text=shown(files.text)))
+    for text, tests in shown:
+        names = tests if verbose else [cut(test, WIDTH) for test in tests[:NAMES]]
+        left = len(tests) - len(names)
+        more = _(" and {left} more").format(left=left) if left else ""
+        whose = names[0]
+        if len(tests) > 1:
+            words = _("{count} tests ({names}{more})")
+            whose = words.format(count=len(tests), names=", ".join(names), more=more)
+        told = text if verbose else cut(text, WIDTH)
+        lines.append(plain(said("{word}: {whose}: {text}", word=_("note"), whose=whose, text=told)))
+    if left := len(found) - len(shown):
+        words = ngettext("{left} more note (-v lists all)", "{left} more notes (-v lists all)", left)
+        lines.append(words.format(left=left))
     return lines
-
-
-def _line(note: Note, *, verbose: bool) -> str:
-    word = _("new note") if note.new else _("note")
-    names = note.tests if verbose else [cut(test, WIDTH) for test in note.tests[:NAMES]]
-    text = note.text if verbose else cut(note.text, WIDTH)
-    return said("{word}: {whose}: {text}", word=word, whose=_whose(names, note.tests), text=text)
-
-
-def _whose(names: Sequence[str], tests: Sequence[str]) -> str:
-    if len(tests) == 1:
-        return names[0]
-    more = _(" and {left} more").format(left=len(tests) - len(names)) if len(tests) > len(names) else ""
-    return _("{count} tests ({names}{more})").format(count=len(tests), names=", ".join(names), more=more)

@@ -73,12 +73,3 @@ class ReportFiles:
         except OSError as error:
             return replace(self, problem=f"{what} could not be written: {error}")
         return self
-
-    def remove(self) -> ReportFiles:
-        """Remove both; nothing happens where there are none."""
-        try:
-            self.data.unlink(missing_ok=True)
-            self.text.unlink(missing_ok=True)
-        except OSError as error:
-            return replace(self, problem=f"{self.text}, of an earlier session, cannot be removed: {error}")
-        return self

@@ -221,7 +221,7 @@ def test_nothing_that_steers_a_reader_s_terminal_gets_to_one(
     main(["golden", "show", f"none{steering}.yaml"])
     project.golden.write_text(project.golden.read_text("utf-8").replace("test: ", f"test: a{steering[:2]}"))
     again = project.run()
-    files = ("out.xml", "summary.md", "report/*.html", "dumps/*/report.txt", "dumps/notes.txt")
+    files = ("out.xml", "summary.md", "report/*.html", "dumps/*/report.txt")
     told = [path.read_text("utf-8") for name in files for path in project.path.glob(name)]
     told += [result.stdout.str(), again.stdout.str(), *capsys.readouterr()]
     assert len(told) >= len(files) + 3
