@@ -521,7 +521,12 @@ VERBS: Mapping[str, Verb] = {
                 "default: the last session's",
                 nargs="?",
             ),
-            _path("-o --output", "DIR", "folder to create", required=True),
+            _path(
+                "-o --output",
+                "DIR",
+                "folder to create; default: npudump-repro",
+                default=Path("npudump-repro"),
+            ),
             _text(
                 "--layer",
                 "LAYER",
