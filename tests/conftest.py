@@ -37,7 +37,7 @@ from pytest_npudump.settings import CI_VARIABLES, Settings
 
 TESTS = Path(__file__).parent
 DATA = TESTS / "data" / "golden"
-LONG = {"where_killed", "s3", "demonstration", "warm_torch", "frozen", "stocked"}
+LONG = {"where_killed", "s3", "dask", "demonstration", "warm_torch", "frozen", "stocked"}
 """Fixtures whose tests start processes of their own."""
 
 FIRST = ("docs", "compare/test_fault_table.py", "frozen", "plugin")

@@ -107,7 +107,8 @@ _DEVICES = ("Ascend", "CPU", "GPU")
 _JSON = _of("--json", "write the result as JSON; - for standard output", metavar="FILE", type=output_name)
 _EXECUTOR = _of(
     "--executor",
-    "executor: threads[:N] (default; N: number of cores), processes[:N], or serial",
+    "executor: threads[:N] (default; N: number of cores), processes[:N], serial, or dask:ADDRESS, a Dask "
+    "scheduler whose workers see the same files",
     metavar="WHERE",
     default="threads",
 )

@@ -1,28 +1,37 @@
-"""Executors of a command's work: threads, processes, or a single thread."""
+"""Executors of a command's work: threads, processes, a single thread, or a Dask cluster."""
 
 from __future__ import annotations
 
+import importlib
+import logging
 import os
+import pickle
 import signal
-from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from threading import Thread
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_npudump.dump.batches import run_batches
-from pytest_npudump.errors import RequestError, RuntimeUnavailableError
+from pytest_npudump.errors import MissingExtraError, RequestError, RuntimeUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from multiprocessing.process import BaseProcess
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _MOST = 1024
-_EXPECTED = "expected threads, threads:N, processes, processes:N or serial"
+_CONNECT_SECONDS = 10
+_EXPECTED = (
+    "expected threads, threads:N, processes, processes:N, serial or dask:ADDRESS such as dask:tcp://host:8786"
+)
+_DASK_LOGGERS = ("distributed", "distributed.client")  # the second has a level of its own
+_UNTOLD = 64
+"""Workers that a cluster without any is taken to get."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +41,12 @@ class Workers:
     Attributes:
         executor: takes the tasks; None where they are done here, one after the other.
         count: how many there are, or may be.
+        remote: the workers are other processes, maybe on other machines: paths must be absolute.
     """
 
     executor: Executor | None = None
     count: int = 1
+    remote: bool = False
 
     @property
     def here(self) -> bool:
@@ -50,8 +61,9 @@ def open_workers(spec: str) -> Iterator[Workers]:
     After an interrupt processes are ended, and threads left to themselves: they may be at work for minutes.
 
     Raises:
-        RequestError: ``spec`` is none of ``threads[:N]``, ``processes[:N]``, ``serial``.
-        RuntimeUnavailableError: a worker process was lost at work.
+        RequestError: ``spec`` is none of ``threads[:N]``, ``processes[:N]``, ``serial``, ``dask:ADDRESS``.
+        MissingExtraError: Dask is asked for and not installed.
+        RuntimeUnavailableError: no Dask scheduler answers at the address, or workers were lost at work.
     """
     kind, _colon, rest = spec.partition(":")
     if kind == "serial" and spec == kind:
@@ -64,6 +76,10 @@ def open_workers(spec: str) -> Iterator[Workers]:
         count = _count(spec, kind, rest)
         with _processes(spec, count) as executor:
             yield Workers(executor, count)
+    elif kind == "dask" and rest:
+        distributed = _distributed()
+        with _silent(), _cluster(distributed, rest) as workers:
+            yield workers
     else:
         raise RequestError(f"--executor {spec}: {_EXPECTED}")
 
@@ -126,6 +142,74 @@ def _count(spec: str, kind: str, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= _MOST):  # noqa: PLR2004 - digits int() is safe with
         raise RequestError(f"--executor {spec}: expected a number of {kind} from 1 to {_MOST}")
     return int(text)
+
+
+def _distributed() -> Any:
+    try:
+        return importlib.import_module("distributed")
+    except ImportError:
+        raise MissingExtraError("--executor dask", "distributed", "dask") from None
+
+
+@contextmanager
+def _cluster(distributed: Any, address: str) -> Iterator[Workers]:
+    try:
+        client = distributed.Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise RuntimeUnavailableError(
+            f"--executor dask:{address}: no Dask scheduler answers there ({error}): is it running, "
+            "and is the address the one it prints (dask scheduler; dask worker ADDRESS)?"
+        ) from error
+    closed = distributed.comm.CommClosedError
+    lost = (CancelledError, distributed.KilledWorker, distributed.TimeoutError, closed)
+    try:
+        yield Workers(_Packed(client.get_executor()), sum(client.nthreads().values()) or _UNTOLD, remote=True)
+    except lost as error:
+        raise RuntimeUnavailableError(
+            f"--executor dask:{address}: the cluster was lost before the work was done: no verdict; "
+            f"see the logs of the scheduler and its workers, and run it again ({_first_line(error)})"
+        ) from error
+    finally:
+        client.close()
+
+
+class _Packed(Executor):
+    """A cluster that is handed bytes: Dask takes longer to look into small objects than to work on them."""
+
+    def __init__(self, cluster: Executor) -> None:
+        self._cluster = cluster
+
+    def map(
+        self,
+        fn: Callable[..., Result],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+    ) -> Iterator[Result]:
+        packed = [pickle.dumps(arguments) for arguments in zip(*iterables, strict=False)]
+        return self._cluster.map(partial(_unpacked, fn), packed, timeout=timeout, chunksize=chunksize)
+
+
+def _unpacked(work: Callable[..., Result], packed: bytes) -> Result:
+    arguments = pickle.loads(packed)  # noqa: S301 - made by the process that started the work
+    return work(*arguments)
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Keep Dask's loggers from printing tracebacks of errors that a line reports."""
+    before = {logger: logger.level for logger in map(logging.getLogger, _DASK_LOGGERS)}
+    for logger in before:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in before.items():
+            logger.setLevel(level)
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
 def run_tasks(

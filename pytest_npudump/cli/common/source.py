@@ -51,7 +51,8 @@ def read_source(
     Raises:
         DumpError: there is no such path, it is no dump, or it holds no tensor and nothing unreadable.
     """
-    given, path = path, with_runs_unpacked(path)
+    given = path.absolute() if workers.remote else path
+    path = with_runs_unpacked(given)
     bins = _bins(path) if raw else []
     try:
         if bins:

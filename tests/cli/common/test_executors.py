@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,39 @@ import numpy as np
 import pytest
 
 from pytest_npudump.cli.common.executors import Workers, open_workers, run_tasks
-from pytest_npudump.errors import RequestError, RuntimeUnavailableError
+from pytest_npudump.errors import MissingExtraError, RequestError, RuntimeUnavailableError
 
 Run = Callable[..., Any]
 TREES = Path(__file__).parents[2] / "data" / "trees"
 TENSORS = TREES / "acl-tensor"
+
+
+@pytest.fixture(scope="module")
+def dask() -> Iterator[str]:
+    """Address of a cluster of two worker processes."""
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
+    ) as cluster:
+        yield f"dask:{cluster.scheduler_address}"
+
+
+def test_a_dask_cluster_does_every_command(
+    run: Run, tmp_path: Path, dump_file: Run, dask: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = np.linspace(-3, 5, 1 << 20, dtype=np.float32)
+    for number in range(4):
+        dump_file(tmp_path / "golden", f"layer_{number}", values + number, number=number)
+        dump_file(tmp_path / "actual", f"layer_{number}", values[::-1] + number, number=number)
+    monkeypatch.chdir(tmp_path)
+    for words in (("compare", "golden", "actual"), ("ls", "--stats", "golden"), ("ls", "golden")):
+        here = run(*words, "--json", "-", "--executor", "serial")
+        there = run(*words, "--json", "-", "--executor", dask)
+        assert there == here
+    assert run("convert", "golden", "-o", "out", "--executor", dask).code == 0
+    written = [np.load(path) for path in sorted((tmp_path / "out").iterdir())]
+    assert [array[0] for array in written] == [-3, -2, -1, 0]
 
 
 @pytest.mark.e2e
@@ -36,6 +66,23 @@ def test_processes_do_every_command(
         assert [*found] != [os.getpid()]
 
 
+def test_a_cluster_is_given_few_pieces_of_many_small_ones(dask: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_workers(dask) as workers:
+        assert workers.count == 2
+        assert workers.executor is not None
+        inner, sent = workers.executor.map, []
+
+        def counted(work: Callable[..., Any], batches: list[Any]) -> Any:
+            sent.append(len(batches))
+            return inner(work, batches)
+
+        monkeypatch.setattr(workers.executor, "map", counted)
+        items = [Path(f"item_{number}") for number in range(10_000)]
+        found = run_tasks(str, items, workers, weight=lambda _: 1 << 10, progress=lambda _done, _all: None)
+        assert list(found) == [str(item) for item in items]
+    assert sent[0] <= 33
+
+
 @pytest.mark.parametrize(("nbytes", "here"), [(1 << 10, True), (1 << 20, False)])
 def test_threads_are_for_what_they_gain_with(nbytes: int, *, here: bool) -> None:
     with open_workers("threads:2") as workers:
@@ -47,8 +94,46 @@ def _thread(_: int) -> str:
     return threading.current_thread().name
 
 
+def test_unreadable_files_come_back_from_a_dask_worker(run: Run, tmp_path: Path, dask: str) -> None:
+    source = next(TENSORS.rglob("MatMul*"))
+    (tmp_path / source.name).write_bytes(source.read_bytes()[:-1])
+    done = run("ls", "--stats", tmp_path, "--executor", dask)
+    assert done.code == 2
+    assert f"npudump: unreadable: {tmp_path / source.name}" in done.err
+
+
+def test_the_work_is_done_in_the_worker_processes(dask: str) -> None:
+    with open_workers(dask) as workers:
+        assert workers.remote
+        found = set(
+            run_tasks(
+                _process, range(200), workers, weight=lambda _: 1 << 30, progress=lambda _done, _total: None
+            )
+        )
+    assert os.getpid() not in found
+    assert 1 <= len(found) <= 2
+
+
 def _process(_: int) -> int:
     return os.getpid()
+
+
+def test_an_address_where_no_scheduler_is_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_npudump.cli.common.executors._CONNECT_SECONDS", 1)
+    with (
+        pytest.raises(RuntimeUnavailableError, match="no Dask scheduler answers"),
+        open_workers("dask:tcp://127.0.0.1:9"),
+    ):
+        pass
+
+
+def test_dask_that_is_not_installed_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with (
+        pytest.raises(MissingExtraError, match=r"pytest-npudump\[dask\]"),
+        open_workers("dask:tcp://127.0.0.1:8786"),
+    ):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -84,7 +169,7 @@ def test_threads_are_gone_afterwards(spec: str) -> None:
 
 def test_serial_works_without_an_executor() -> None:
     with open_workers("serial") as workers:
-        assert workers == Workers(None)
+        assert workers == Workers(None, remote=False)
 
 
 @pytest.mark.each("weight", [0, 1 << 20, 1 << 30])
@@ -119,6 +204,26 @@ def test_a_worker_process_that_is_killed_is_an_error_with_a_way_out() -> None:
 
 def _die(_: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.e2e
+def test_a_cluster_that_closes_at_work_is_an_error_with_a_way_out(capfd: pytest.CaptureFixture[str]) -> None:
+    from distributed import LocalCluster
+
+    cluster = LocalCluster(n_workers=1, dashboard_address=":0", silence_logs=50)
+    with pytest.raises(RuntimeUnavailableError, match=r"the cluster was lost.*run it again"):
+        _close_at_work(cluster)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def _close_at_work(cluster: Any) -> None:
+    with cluster, open_workers(f"dask:{cluster.scheduler_address}") as workers:
+        work = run_tasks(
+            time.sleep, [0, 600], workers, weight=lambda _: 1 << 30, progress=lambda _done, _total: None
+        )
+        assert next(work) is None
+        cluster.close()
+        next(work)
 
 
 @pytest.mark.parametrize(("spec", "here"), [("serial", True), ("threads:2", True), ("processes:1", False)])
