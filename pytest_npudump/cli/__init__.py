@@ -37,7 +37,7 @@ COMMANDS = {
     "convert": "write the tensors of a dump as npy or safetensors",
     "golden": "review and accept changes; inspect goldens and their history",
     "repro": "write a failing operator as a folder: model, inputs, and a failing test",
-    "config": "check a dump configuration as CANN, GE, TorchAir or MindSpore does",
+    "config": "check a dump configuration as CANN, GE, TorchAir or MindSpore does, or show that of a test",
     "doctor": "show what is installed, which runtimes work, and whether a dump can be written",
     "init": "set up a repository: configuration, a first test, .gitattributes, a CI job",
     "demo": "write a small test project, record its golden, change a weight, and show the failure",

@@ -579,8 +579,34 @@ VERBS: Mapping[str, Verb] = {
                 summary="check whether a configuration is accepted, and show what it does",
                 work="config:check",
             ),
+            "show": Verb(
+                "Exit codes: 0 printed; 1 refused; 2 there is no such test.",
+                (
+                    _of(
+                        "test",
+                        "node id, such as test/file.py::test_name; default: the only marked test",
+                        metavar="NODEID",
+                        nargs="?",
+                    ),
+                    _of(
+                        "--for",
+                        "reader of the file: acl.json, data_dump.json for mindspore, or the dump_config "
+                        "options of npu_dump.torchair_config() (default: mindspore if that is the project's "
+                        "runtime, else acl)",
+                        dest="target",
+                        choices=("acl", "mindspore", "torchair"),
+                    ),
+                    _of(
+                        "--device",
+                        "device_target, for mindspore (default: Ascend)",
+                        choices=_DEVICES,
+                        default="Ascend",
+                    ),
+                ),
+                summary="print the file that configures a test's dump",
+                work="config:show",
+            ),
         },
-        renamed={"show": "npu_dump.config in the test"},
     ),
     "doctor": Verb(
         "Show what is installed (CANN, driver, SoC, torch_npu, TorchAir, MindSpore), which runtimes work, "

@@ -51,7 +51,7 @@ class Paths:
             variant=variant,
         )
 
-    def dumps(self, identity: str, request: DumpRequest | None = None) -> Path:
+    def dumps(self, identity: str, request: DumpRequest | None = None, base: Path | None = None) -> Path:
         """Return a directory for a test's dumps that does not exist yet.
 
         Its name is one that CANN and MindSpore accept; MindSpore takes no dot.
@@ -59,8 +59,9 @@ class Paths:
         Args:
             identity: the test's id.
             request: what a test on the emulator asks for, whose dumps may lie in memory; None for others.
+            base: the folder for all dumps; None for that of the session.
         """
-        base = dumps_base(self._config, self._settings)
+        base = base or dumps_base(self._config, self._settings)
         base = self._config.hook.pytest_npudump_dumps_base(base=base, request=request) or base
         plain = _NOT_PLAIN.sub("_", identity).strip("_")[-_SHOWN:]
         digest = blake2b(identity.encode(), digest_size=4).hexdigest()

@@ -344,6 +344,7 @@ EMULATOR: dict[str, Sequence[Step]] = {
                         'run_name=\'__main__\')")\nCOMMAND = [sys.executable, "-c", START, "classify.py", "small.om", '
                         '"image.npy", "result.npy"]\n'), RECORD, "pytest", model(change=1), FAIL],
     "init": ["npudump init", "npudump init --dry-run"],
+    "config-show": [model(), marked("acl_json={'dump_step': '0|2', 'dump_mode': 'all'}"), "npudump config show test_small.py"],
 }  # fmt: skip
 
 

@@ -27,23 +27,28 @@ if TYPE_CHECKING:
 _PLUGIN = "pytest_npudump.plugin.collected"
 
 
-def collect() -> dict[str, Any]:
+def collect(option: str, words: Sequence[str], test: str | None = None) -> dict[str, Any]:
     """Collect in the current folder, and return what the plugin has written.
+
+    Args:
+        option: the plugin's option that names the file to write.
+        words: further options of pytest.
+        test: what is collected; None for what pytest collects by itself.
 
     Raises:
         RequestError: something cannot be collected.
     """
     with tempfile.TemporaryDirectory(prefix="npudump-") as folder:
         file = Path(folder) / "collected.json"
-        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", _PLUGIN]
-        command.append(f"--npudump-owners-to={file}")
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", _PLUGIN, f"{option}={file}"]
+        command += [*words, *([test] if test else [])]
         done = subprocess.run(  # noqa: S603 - pytest, of this interpreter
             command, check=False, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL
         )
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     if problems := found.get("problems"):
         where, text = problems[0]
-        raise RequestError(f"{where or 'the tests'} cannot be collected: {_cause(text)}")
+        raise RequestError(f"{test or where or 'the tests'} cannot be collected: {_cause(text, test or '')}")
     usage = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
     if usage:
         raise RequestError(f"pytest collects nothing: {usage[0].removeprefix('ERROR: ')}")
@@ -59,11 +64,12 @@ def _last_words(output: str) -> str:
     return (internal or lines or ["no output"])[-1]
 
 
-def _cause(text: str) -> str:
-    """Return the line of a failed collection that has the reason: the exception's, or the first."""
+def _cause(text: str, test: str) -> str:
+    """Return the line of a failed collection that has the reason: the exception's, or the one on ``test``."""
     lines = [line for line in text.splitlines() if line.strip()]
     raised = [line[1:].strip() for line in lines if line.startswith("E ")]
-    return (raised or lines or ["no reason given"])[0]
+    named = [line for line in lines if f"{test}:" in line]
+    return (raised or named or lines or ["no reason given"])[0]
 
 
 _CACHED = Path(".pytest_cache/d/npudump/results")

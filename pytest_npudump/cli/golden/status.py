@@ -367,7 +367,7 @@ def _take_stock(variants: Sequence[str], paths: Sequence[Path]) -> _Stock:
         RequestError: something cannot be collected: nothing is judged.
         OSError: a folder cannot be looked at.
     """
-    told = collect()
+    told = collect("--npudump-owners-to", [])
     goldens = {Path(path): test for path, test in told["goldens"].items()}
     collection = Collection(
         *(Path(told["root"]), Path(told["rootdir"]), goldens),

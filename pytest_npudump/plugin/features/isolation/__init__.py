@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_npudump.plugin.runner import Runner
+    from pytest_npudump.request import DumpRequest
     from pytest_npudump.settings import Settings
 
 
@@ -55,7 +56,11 @@ class Isolation:
         except NpudumpError:  # the test's setup will say it
             return False
         request = request_of(item)
+        needs = request.isolation is None and not request.modules and choice.isolates(request.scene)
+        return self.is_asked(request) or needs
+
+    def is_asked(self, request: DumpRequest) -> bool:
+        """Return whether a test is isolated whatever the runtime is."""
         if request.isolation is not None:
             return request.isolation == "process"
-        needs = not request.modules and choice.isolates(request.scene)
-        return needs or self._always or request.timeout is not None or SCENES[request.scene].own_process
+        return self._always or request.timeout is not None or SCENES[request.scene].own_process
