@@ -150,10 +150,6 @@ class Reference:
         """Forget the inputs of the run before."""
         self.inputs = RunInputs()
 
-    def without_model(self) -> Reference:
-        """Return the same, to be kept in a file: the model is read again from its own."""
-        return replace(self, _model=None, _state=None, _twin=Twin())
-
     def settle(self, producer: Mapping[str, str]) -> None:
         """Leave out, from now on, tolerance rules for runs of other producers than that of these facts."""
         self.tolerances = self.tolerances.for_run(producer)

@@ -53,7 +53,6 @@ class Case:
         graph: the file that tells which tensor feeds which; None where only what ran does.
         exchange: what the ranks of a distributed run tell each other by; None for a process of its own.
         isolated: whether each run has a process of its own.
-        probing: whether this process is for a run in other memory, for the recording of one that is not.
         past_sources: layers in which the last failure of the test began, where that is known.
         names: what layers are called in the golden, and what ranks hold; None where both call all alike.
     """
@@ -73,7 +72,6 @@ class Case:
     graph: Path | None = None
     exchange: Exchange | None = None
     isolated: bool = False
-    probing: bool = False
     past_sources: tuple[str, ...] = ()
     names: Correspondence | None = None
 

@@ -7,7 +7,6 @@ dump is compared with it, and what is recorded holds for all.
 
 from __future__ import annotations
 
-import shutil
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -43,7 +42,7 @@ from pytest_npudump.regression.judgement import (
     with_sources_off_reference,
     without_golden,
 )
-from pytest_npudump.regression.measured_noise import NOT_LOOKED_FOR, depends_on_memory, further_runs, once
+from pytest_npudump.regression.measured_noise import further_runs, once
 from pytest_npudump.regression.recording import drawing_alike, golden_to_start_from, record
 from pytest_npudump.regression.result import KeptLayers, Result, Run
 from pytest_npudump.regression.run_record import (
@@ -85,17 +84,6 @@ def judge(case: Case, attempt: Attempt) -> Result:
     return replace(first, notes=(*first.notes, *notes))
 
 
-def probe(case: Case, attempt: Attempt) -> Result:
-    """Keep the statistics of a run in other memory, for the run that is recorded; its dump is deleted."""
-    try:
-        table = StatsTable.from_records(collect(case, attempt, golden_to_start_from(case)).records)
-    except (DumpError, GoldenError) as error:
-        return Result(status.ERROR, None, problems=(str(error),))
-    case.folder.keep_probe(table)
-    shutil.rmtree(attempt.directory, ignore_errors=True)
-    return Result(status.UNCHANGED, None, tensors=len(table))
-
-
 def _judged(case: Case, attempt: Attempt) -> Result:
     if not SCENES[case.request.scene].statistics:
         result: Result = scene_module(case.request.scene).judge(case, attempt)
@@ -105,12 +93,13 @@ def _judged(case: Case, attempt: Attempt) -> Result:
         if golden is None and case.runtime.name == "modules" and attempt.judged_by_test:
             return Result(status.PASSED, None, tensors=attempt.compared)
         dump = collect(case, attempt, golden)
+        written = without_unwritten(case, dump, golden)
+        dump = written if case.settings.update_golden else dump
         table = StatsTable.from_records(dump.records)
     except (DumpError, GoldenError) as error:
         return Result(status.ERROR, case.goldens.path, problems=(str(error),))
     reference = case.reference
-    written = without_unwritten(case, dump, golden).records
-    compared = reference.judge(written, case.request) if reference is not None else None
+    compared = reference.judge(written.records, case.request) if reference is not None else None
     if case.settings.update_golden and compared is not None and not compared.good:
         return not_recorded(case.goldens.path, compared, tensors=len(table)).with_run(dump=dump)
     try:
@@ -272,16 +261,6 @@ def _of_renamed(case: Case, table: StatsTable) -> Iterator[str]:
                     )
 
 
-def _depends_on_memory(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> tuple[bool, Dump]:
-    """Return whether the run differs from one in other memory, and its dump, with a note if unknown."""
-    found = case.folder.read_probe()
-    if found is not None:
-        return depends_on_memory(table, found, case.tolerances, golden), dump
-    if case.runtime.producer().get("device_target") == "CPU":
-        dump = replace(dump, notes=(*dump.notes, NOT_LOOKED_FOR))
-    return False, dump
-
-
 def _record(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> Result:
     path, count = case.goldens.path, len(table)
     problems = problems_of(terms_of(case), record_of_run(case, golden, dump, table))
@@ -289,25 +268,18 @@ def _record(case: Case, golden: Record | None, dump: Dump, table: StatsTable) ->
         return Result(status.ERROR, path, problems=problems, tensors=count, run=Run(dump))
     if (outcome := _shared(case, table)) is not None:
         return outcome.with_run(dump=dump)
-    depends, dump = _depends_on_memory(case, golden, dump, table)
     tensors = bool(case.request.golden_tensors)
-    needing = (
-        said("the golden tensors need")
-        if tensors
-        else said("unwritten outputs need")
-        if depends
-        else said("it needs")
-    )
+    needing = said("the golden tensors need") if tensors else said("it needs")
     waiting = said("nothing was recorded: {needing} a second run, which did not take place", needing=needing)
     models = models_to_keep(case, golden, dump).get(MODELS, "")
     first = Result(status.PENDING, path, problems=(waiting,), tensors=count, run=Run(dump, models=models))
-    if (tensors or depends) and case.settings.calibrate:
+    if tensors and case.settings.calibrate:
         problem = said(
             "not calibrated: {needing} a run of its own; record first, and calibrate behind that",
             needing=needing,
         )
         return replace(first, status=status.ERROR, problems=(problem,))
-    if tensors or depends:
+    if tensors:
         return first
     further = further_runs(case)
     alike = () if case.isolated or not further else drawing_alike(dump, case.runtime.activity.models)

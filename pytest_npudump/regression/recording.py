@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.stats.tables import describe_not_finite
 from pytest_npudump.errors import GoldenError, said
 from pytest_npudump.golden.variants import replaced_words
+from pytest_npudump.language.text import first_of, number_of
 from pytest_npudump.onnxmodels.graph import EAGER, drawing_words
-from pytest_npudump.record.record import EMPTY, MODELS, REASON, UNWRITTEN, Record, entries_of
+from pytest_npudump.record.record import EMPTY, JUDGED, MODELS, REASON, UNWRITTEN, Record, entries_of
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.dataflow import edges_to_keep
-from pytest_npudump.regression.measured_noise import Measured, by_layer, new_entries
+from pytest_npudump.regression.measured_noise import Measured, by_layer, new_entries, unwritten_of
 from pytest_npudump.regression.result import Result, recorded
 from pytest_npudump.regression.run_record import empty_operators
 
@@ -71,6 +72,7 @@ def record(
     producer = case.runtime.producer()
     lost = case.goldens.lost_by_update(golden) + replaced_words(case.goldens, golden, producer)
     blocks = {MODELS: first.run.models} if first.run.models else {}
+    unwritten = unwritten_of(first.run.records, producer)
     if first.run.dump is not None:
         edges, unread = edges_to_keep(case, golden, first.run.dump, table)
         blocks, lost = {**edges, **blocks}, lost + unread
@@ -78,8 +80,8 @@ def record(
         known = dict(measured.head)
         empty = empty_operators(case, first.run.dump) if first.run.dump is not None else None
         known |= {} if empty is None else {EMPTY: empty}
-        unwritten = by_layer(new_entries(golden, first.run.unwritten))
-        known |= {UNWRITTEN: unwritten} if unwritten else {}
+        entries = new_entries(golden, unwritten)
+        known |= {UNWRITTEN: by_layer(entries)} if entries else {}
         known |= {REASON: case.settings.reason} if case.settings.reason else {}
         recording = case.goldens.record(golden, measured.on(table), producer, tensors, known, blocks=blocks)
     except GoldenError as error:
@@ -87,6 +89,14 @@ def record(
         return replace(failed, part=first.part, run=first.run)
     notes = (*first.run.dump.notes, *_random_notes(case, first.run.dump)) if first.run.dump else ()
     notes += tuple(filter(None, [describe_not_finite(table)]))
+    if unwritten:
+        notes += (
+            (
+                f"left out of the golden: {number_of(len(unwritten), 'tensor')} that MindSpore's CPU kernels "
+                f"do not write: {first_of(unwritten)}; to have one compared all the same, write {JUDGED!r} "
+                f"behind it under {UNWRITTEN!r} in the golden, and accept anew"
+            ),
+        )
     result = recorded(recording, notes=(*lost, *notes, *measured.notes), tensors=len(table))
     return replace(result, part=first.part, run=first.run)
 

@@ -262,7 +262,6 @@ class Run:
         dump: its tensors; None where it cannot be read, or a scene with a judge of its own has read it.
         record: what was compared with the golden; None where nothing was.
         golden: the golden that decided; None where there was none.
-        unwritten: tensors of the dump that nothing writes, which a recording leaves out.
         kept: layers whose tensors a recording of it keeps, or an acceptance; None where none is asked for.
         fed: what its models were fed, where further runs are to be fed the same.
         models: of a run that is recorded, the block of digests of its models: further runs may load others.
@@ -272,7 +271,6 @@ class Run:
     dump: Dump | None = None
     record: Record | None = None
     golden: Record | None = None
-    unwritten: tuple[TensorKey, ...] = ()
     kept: KeptLayers | None = None
     fed: tuple[TensorRecord, ...] = ()
     models: str = ""

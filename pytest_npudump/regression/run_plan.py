@@ -78,8 +78,8 @@ def plan_second_run(case: Case, first: Result) -> Plan | None:
         wanted = first.run.kept.layers if first.run.kept is not None else ()
         plan = _plan(case, first, dump, wanted) if wanted else Plan(())
         repeats = further_runs(case) > 0 and sum(sizes_of(dump).values()) <= case.settings.dump_limit
-        if repeats or case.folder.read_probe() is not None:
-            plan = replace(plan, raw_layers=())  # what may be unwritten, or not repeat, is dumped too
+        if repeats:
+            plan = replace(plan, raw_layers=())  # what may not repeat is dumped too
         if plan.omitted and plan.runs:
             plan = replace(plan, skipped=Escalation(omitted=plan.omitted, problem=plan.notes[0]))
         return plan

@@ -35,7 +35,7 @@ from pytest_npudump.record.record import EMPTY, MODELS, Record, left_out_of
 from pytest_npudump.record.run_folder import capture_of
 from pytest_npudump.regression.dataflow import edges_to_keep, models_to_keep, same_layers
 from pytest_npudump.regression.diagnose import explain_empty
-from pytest_npudump.regression.measured_noise import without
+from pytest_npudump.regression.measured_noise import new_entries, unwritten_of, without
 from pytest_npudump.request import AUTO_LAYERS
 from pytest_npudump.runtime.base import RecordingRuntime
 from pytest_npudump.runtime.concurrency import loads_without_order, runs_without_order
@@ -110,10 +110,14 @@ def by_rank(dump: Dump) -> dict[str, Dump]:
 
 
 def without_unwritten(case: Case, dump: Dump, golden: Record | None) -> Dump:
-    """Leave out tensors that the golden lists as unwritten, unless it has them; an update measures anew."""
-    if golden is None or case.settings.update_golden:
-        return dump
-    return without(dump, left_out_of(golden, case.goldens.facts(case.runtime.producer())), golden.table.keys)
+    """Leave out tensors that nothing writes: those that the golden lists, unless it has them.
+
+    An update leaves out those that are known not to be written.
+    """
+    facts = case.goldens.facts(case.runtime.producer())
+    if case.settings.update_golden:
+        return without(dump, new_entries(golden, unwritten_of(dump.records, facts)))
+    return dump if golden is None else without(dump, left_out_of(golden, facts), golden.table.keys)
 
 
 def raw_names(case: Case, golden: Record | None, dump: Dump) -> dict[str, tuple[str, ...]]:

@@ -28,15 +28,12 @@ from pytest_npudump.regression.dataflow import named_layers
 from pytest_npudump.regression.judgement import left_out_notes, with_reference
 from pytest_npudump.regression.measured_noise import (
     Measured,
-    find_unwritten,
-    new_entries,
     once,
     repeated,
-    without,
 )
 from pytest_npudump.regression.recording import golden_to_start_from, record
 from pytest_npudump.regression.result import Escalation, KeptLayers, Result
-from pytest_npudump.regression.run_record import by_rank
+from pytest_npudump.regression.run_record import by_rank, without_unwritten
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -189,10 +186,9 @@ def record_both(case: Case, first: Result, plan: Plan, attempt: Attempt) -> tupl
     """
     if undumped := case.runtime.activity.evidence.undumped:
         return first, unusable(attempt.directory, plan, undumped)
-    given = first
     try:
-        report = case.steps_of(said("reading the second dump"))
-        first, dump = _without_unwritten(case, first, read_again(attempt, first, report))
+        again = read_again(attempt, first, case.steps_of(said("reading the second dump")))
+        dump = without_unwritten(case, again, golden_to_start_from(case))
         measured = _measured(case, first, dump)
         second = SecondRun.of(attempt.directory, dump, plan, first)
         delete_others(dump, plan)
@@ -209,18 +205,7 @@ def record_both(case: Case, first: Result, plan: Plan, attempt: Attempt) -> tupl
             )
         return _recorded(case, first, second, measured, problem)
     except (DumpError, GoldenError) as error:
-        return given, unusable(attempt.directory, plan, error)
-
-
-def _without_unwritten(case: Case, first: Result, again: Dump) -> tuple[Result, Dump]:
-    """Return both runs without what nothing writes."""
-    probe = case.folder.read_probe()
-    if probe is None or first.run.dump is None:
-        return first, again
-    found = find_unwritten(first.run.dump, probe, again, case.tolerances)
-    entries = new_entries(golden_to_start_from(case), found.left_out)
-    dump = replace(without(first.run.dump, entries), notes=first.run.dump.notes + found.notes)
-    return first.with_run(dump=dump, unwritten=found.left_out), without(again, entries)
+        return first, unusable(attempt.directory, plan, error)
 
 
 def _measured(case: Case, first: Result, dump: Dump) -> Measured:

@@ -269,7 +269,7 @@ def _refusals(case: Case, result: Result) -> Iterator[str]:
         else:
             yield said("its layers are not shown to agree with the reference {model}", model=name)
     if result.run.golden is None and run.facts.get("device_target") == "CPU":
-        yield f"which outputs MindSpore's CPU kernels leave unwritten takes runs of its own: {_UPDATE}"
+        yield f"MindSpore's CPU kernels leave outputs unwritten: {_UPDATE}"
 
 
 _WAITING = (status.FAILED, status.MISSING_GOLDEN)

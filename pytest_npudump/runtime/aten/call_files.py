@@ -11,15 +11,14 @@ import json
 import math
 import re
 import sys
-from dataclasses import asdict, dataclass, replace
-from importlib import import_module
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pytest_npudump.dump.dtypes import is_of_numpy
 from pytest_npudump.errors import DumpError
-from pytest_npudump.runtime.aten.kept_calls import KeptCall, KeptRun
+from pytest_npudump.runtime.aten.kept_calls import KeptCall
 from pytest_npudump.runtime.aten.recompute import (
     HostCopy,
     NotCopiedError,
@@ -37,9 +36,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     Array = np.ndarray[Any, np.dtype[Any]]
-    CallData = tuple[dict[str, Any], dict[str, Array]]
-    RunData = tuple[str, list[tuple[KeptCall, CallData | None]]]
-    """Reason why calls may be missing, and each call: without torch, and its arguments as data."""
 
 
 CALL, INPUTS, OUTPUTS = "call.json", "inputs.npz", "outputs.npz"
@@ -70,19 +66,6 @@ class JudgedCall:
     why: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SavedCall:
-    """A call as its files have it.
-
-    Attributes:
-        call: as it was kept, on the host.
-        judged: how.
-    """
-
-    call: KeptCall
-    judged: JudgedCall
-
-
 def save_call(folder: Path, call: KeptCall, judged: JudgedCall, output: Array) -> None:
     """Write a call that can be recomputed.
 
@@ -99,53 +82,19 @@ def save_call(folder: Path, call: KeptCall, judged: JudgedCall, output: Array) -
     """
     assert call.given is not None  # noqa: S101 - as it can be recomputed
     expected, source = _on_cpu(call, judged)
-    data, arrays = _given(call.name, call.given)
-    folder.mkdir(parents=True)
-    data |= {"result": source, "judged": asdict(judged)}
-    write_files(folder, data, arrays, {DEVICE: output.reshape(expected.shape), CPU: expected})
-
-
-def _given(operator: str, given: HostCopy) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return a call's arguments as JSON has them, and their memory by name."""
+    given = call.given
     names = {memory: f"memory_{number}" for number, memory in enumerate(given.memory)}
     data = {
-        "operator": operator,
+        "operator": call.name,
         "arguments": as_data(given.arguments, names),
         "named": {name: as_data(value, names) for name, value in given.named.items()},
         "memory": {names[memory]: memory[1].rpartition(".")[2] for memory in names},
+        "result": source,
+        "judged": asdict(judged),
     }
-    return data, {names[memory]: array_of(flat) for memory, flat in given.memory.items()}
-
-
-def data_of_run(run: KeptRun) -> RunData:
-    """Return the calls of a run as data that needs no torch."""
-    calls = []
-    for call in run.calls:
-        plain, data = replace(call, function=None, given=None), None
-        if call.given is not None:
-            try:
-                data = _given(call.name, call.given)
-            except NotCopiedError as error:
-                plain = replace(plain, why_not=plain.why_not or str(error))
-        calls.append((plain, data))
-    return run.why_none, calls
-
-
-def run_of_data(data: RunData) -> KeptRun:
-    """Return the calls of a run; without torch none can be computed again."""
-    why_none, calls = data
-    found = []
-    for plain, given in calls:
-        call = plain
-        if given is not None:
-            try:
-                import_module("torch")
-                told = _call_of(*given)
-                call = replace(plain, function=told.function, given=told.given)
-            except (ImportError, DumpError) as error:
-                call = replace(plain, why_not=str(error))
-        found.append(call)
-    return KeptRun(tuple(found), why_none)
+    arrays = {names[memory]: array_of(flat) for memory, flat in given.memory.items()}
+    folder.mkdir(parents=True)
+    write_files(folder, data, arrays, {DEVICE: output.reshape(expected.shape), CPU: expected})
 
 
 def _on_cpu(call: KeptCall, judged: JudgedCall) -> tuple[Array, dict[str, Any]]:
@@ -192,8 +141,8 @@ def read_files(folder: Path) -> tuple[dict[str, Any], dict[str, Array], dict[str
     return data, _arrays(folder / INPUTS), _arrays(folder / OUTPUTS)
 
 
-def call_of(data: Mapping[str, Any], inputs: Mapping[str, Array]) -> SavedCall:
-    """Return the call that is in files; torch has to have been imported.
+def call_of(data: Mapping[str, Any], inputs: Mapping[str, Array]) -> tuple[KeptCall, JudgedCall]:
+    """Return the call that is in files, and how it was judged; torch has to have been imported.
 
     Args:
         data: of :data:`CALL`.
@@ -202,13 +151,6 @@ def call_of(data: Mapping[str, Any], inputs: Mapping[str, Array]) -> SavedCall:
     Raises:
         DumpError: they are something else, or torch has no such operator.
     """
-    try:
-        return SavedCall(_call_of(data, inputs), JudgedCall(**data["judged"]))
-    except (KeyError, TypeError) as error:
-        raise DumpError(f"{CALL}: is no call that a second run has saved: {error}") from error
-
-
-def _call_of(data: Mapping[str, Any], inputs: Mapping[str, Array]) -> KeptCall:
     torch = sys.modules["torch"]
     try:
         dtypes = data["memory"]
@@ -216,10 +158,10 @@ def _call_of(data: Mapping[str, Any], inputs: Mapping[str, Array]) -> KeptCall:
             (number, dtype): torch.from_numpy(_storable(inputs[name])).view(getattr(torch, dtype))
             for number, (name, dtype) in enumerate(dtypes.items())
         }
-        arguments = tuple(from_data(data["arguments"], dtypes))
         named = {name: from_data(value, dtypes) for name, value in data["named"].items()}
+        given = HostCopy(tuple(from_data(data["arguments"], dtypes)), named, memory)
         function = _operator(torch, data["operator"])
-        return KeptCall(data["operator"], (), "", function, HostCopy(arguments, named, memory))
+        return KeptCall(data["operator"], (), "", function, given), JudgedCall(**data["judged"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DumpError(f"{CALL}: is no call that a second run has saved: {error}") from error
 
