@@ -19,11 +19,11 @@ from pytest_npudump.dump.arrays.decode import load, why_opaque
 from pytest_npudump.dump.arrays.layouts import LayoutError, host_array, is_private
 from pytest_npudump.dump.dtypes import BY_NAME, UNKNOWN
 from pytest_npudump.dump.files.operator_csv import GARBLED
-from pytest_npudump.dump.records import Stats, TensorRecord, sanitise
+from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import MEASURED, StatsTable, squeezed
 from pytest_npudump.errors import RequestError
-from pytest_npudump.explain.feeds import Feeds, ModelExecution, RunInputs, executions_of
+from pytest_npudump.explain.feeds import Feeds, RunInputs, execution_of, executions_of
 from pytest_npudump.explain.matches import NAME, Match, Matching, NameMap, match
 from pytest_npudump.explain.reference_model import Node, ReferenceModel, operators_behind
 from pytest_npudump.language.text import first_of
@@ -160,9 +160,9 @@ def _expected(
     matching: Matching, model: ReferenceModel, feeds: Feeds, tolerances: Tolerances, patterns: int
 ) -> Iterator[tuple[object, ExpectedTensor]]:
     """Yield the tensors side by side by key; the reference runs once an execution, or in batches."""
-    by_execution: defaultdict[ModelExecution, list[Match]] = defaultdict(list)
+    by_execution: defaultdict[TensorKey, list[Match]] = defaultdict(list)
     for found in matching.matches:
-        by_execution[ModelExecution.of(found.record)].append(found)
+        by_execution[execution_of(found.record)].append(found)
     for execution, matches in by_execution.items():
         wanted: defaultdict[str, list[TensorRecord]] = defaultdict(list)
         for found in matches:

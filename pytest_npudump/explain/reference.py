@@ -28,7 +28,7 @@ from pytest_npudump.explain.dumped_operators import ModelBench
 from pytest_npudump.explain.feeds import RunInputs
 from pytest_npudump.explain.matches import NameMap
 from pytest_npudump.explain.reference_model import ReferenceModel
-from pytest_npudump.explain.rounding import Blame, Twin, coarsest, only_wide, three_ways
+from pytest_npudump.explain.rounding import Blame, coarsest, only_wide, three_ways
 from pytest_npudump.language.text import number_of
 from pytest_npudump.onnxmodels.loaded_files import FileState
 from pytest_npudump.onnxmodels.sessions import ModelError
@@ -122,7 +122,6 @@ class Reference:
     _model: ReferenceModel | None = None
     _state: FileState | None = None
     _mapping: NameMap | None = None
-    _twin: Twin = field(default_factory=Twin)
 
     @classmethod
     def of(
@@ -199,7 +198,7 @@ class Reference:
             return compared, same, (), (words,)
         assert self._model is not None  # noqa: S101 - comparing has read it
         try:
-            compared, blames, notes = three_ways(compared, self._model, self._twin, default, same)
+            compared, blames, notes = three_ways(compared, self._model, default, same)
         except ModelError as error:
             note = said(
                 "the reference was compared by the preset {preset}: it cannot run in {dtype}: {error}",
@@ -239,7 +238,7 @@ class Reference:
         written = self._state is not None and self.path.is_file() and not self._state.holds(self.path)
         if self._model is None or written:
             self._state = FileState.of(self.path)
-            self._model, self._twin = ReferenceModel.read(self.path), Twin()
+            self._model = ReferenceModel.read(self.path)
         if self._mapping is None:
             known = self._model.names
             self._mapping = NameMap.read(self.map_path, known) if self.map_path else NameMap()

@@ -267,9 +267,9 @@ def conclude(case: Case, first: Result, members: Sequence[Member]) -> Result:
     if not case.settings.calibrate:
         return _recorded(case, first, repeated(alike, filtered=bool(case.request.layers)))
     strayed = [member.strayed for member in members]
-    held = hold_out(strayed)
-    if held.factor is None:
-        shown = first_of(held.sensitive, separator="; ")
+    factor, sensitive = hold_out(strayed)
+    if factor is None:
+        shown = first_of(sensitive, separator="; ")
         return unrecorded(
             first,
             f"not calibrated: bounds made from all members but one do not hold for that one, even with "
@@ -277,9 +277,9 @@ def conclude(case: Case, first: Result, members: Sequence[Member]) -> Result:
             f"of their own, or leave them out with layers",
         )
     varied = varied_words(member.variation for member in members)
-    measured = calibrated(strayed, alike, held.factor, varied, filtered=bool(case.request.layers))
-    words = f"calibrated with {len(members)} members, varied: {', '.join(varied)}; factor {held.factor:g}"
-    if held.factor != FACTOR:
+    measured = calibrated(strayed, alike, factor, varied, filtered=bool(case.request.layers))
+    words = f"calibrated with {len(members)} members, varied: {', '.join(varied)}; factor {factor:g}"
+    if factor != FACTOR:
         words += f", raised from {FACTOR:g} as members that were held out did not pass with less"
     notes = (words, *_not_varied(case, members, varied), *measured.notes)
     settle = _recorded if first.status == status.PENDING else _calibrated
@@ -422,43 +422,7 @@ FACTORS = (FACTOR, 7.0, 10.0, 14.0, LARGEST_FACTOR)
 """The factors that are tried: probtest's, and steps of about the square root of 2 up to four times it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sensitive:
-    """A statistic of which one member strays further than the others foretell.
-
-    Attributes:
-        key: the tensor.
-        statistic: which of its statistics.
-        strayed: by how much, in the statistic's scale.
-        others: the largest deviation of the other members.
-    """
-
-    key: str
-    statistic: str
-    strayed: float
-    others: float
-
-    def __str__(self) -> str:
-        """``Conv@20:output.0 max strays by 3e-2 of its scale, the other members by 1e-4 at most``."""
-        others = f"{self.others:.2g} at most" if self.others else "not at all"
-        return f"{self.key} {self.statistic} strays by {self.strayed:.2g} of its scale, the others {others}"
-
-
-@dataclass(frozen=True, slots=True)
-class HeldOut:
-    """Results of leaving each member out.
-
-    Attributes:
-        factor: the smallest of :data:`FACTORS` under which every member passes the bounds of the others; None
-            where none does.
-        sensitive: what fails under the largest factor, worst first; empty where a factor is found.
-    """
-
-    factor: float | None
-    sensitive: tuple[Sensitive, ...] = ()
-
-
-def hold_out(members: Sequence[Deviations]) -> HeldOut:
+def hold_out(members: Sequence[Deviations]) -> tuple[float | None, tuple[str, ...]]:
     """Leave each member out of the bounds in turn.
 
     Only the member that strays furthest in a statistic can break a bound there, as the bounds of all others
@@ -466,6 +430,10 @@ def hold_out(members: Sequence[Deviations]) -> HeldOut:
 
     Args:
         members: two or more, of the same n tensors.
+
+    Returns:
+        The smallest of :data:`FACTORS` under which every member passes the bounds of the others; None where
+        none does, and then what fails under the largest, worst first.
     """
     strayed = np.stack([member.largest for member in members])
     furthest = strayed.argmax(axis=0)[np.newaxis]
@@ -480,14 +448,11 @@ def hold_out(members: Sequence[Deviations]) -> HeldOut:
     most = float(needed.max(initial=0.0))
     factor = next((factor for factor in FACTORS if most <= factor), None)
     if factor is not None:
-        return HeldOut(factor)
+        return factor, ()
     bad = np.argwhere(needed > FACTORS[-1]).tolist()
     bad.sort(key=lambda cell: (-needed[tuple(cell)], -largest[tuple(cell)]))
-    keys = members[0].keys
-    return HeldOut(
-        None,
-        tuple(
-            Sensitive(keys[row], MEASURABLE[column], float(largest[row, column]), float(others[row, column]))
-            for row, column in bad
-        ),
+    return None, tuple(
+        f"{members[0].keys[row]} {MEASURABLE[column]} strays by {largest[row, column]:.2g} of its scale, the "
+        f"others {f'{others[row, column]:.2g} at most' if others[row, column] else 'not at all'}"
+        for row, column in bad
     )

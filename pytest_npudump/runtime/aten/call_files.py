@@ -11,7 +11,6 @@ import json
 import math
 import re
 import sys
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,36 +42,15 @@ DEVICE, CPU = "device", "cpu"
 """Names of the two arrays in :data:`OUTPUTS`."""
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedCall:
-    """Judgement of one result of a call.
-
-    Attributes:
-        place: among its results.
-        dtype: of the result on the device.
-        wide: ``float32`` or ``float64``, in which the CPU computed.
-        plain: whether the matrix unit is known to take float32 operands as they are.
-        apart: relative L2 distance from the CPU's; None where it was not measured, or is infinite.
-        allowed: the distance beyond which it is convicted; None where all values have to be equal.
-        why: what convicts it other than the distance; "" for none.
-    """
-
-    place: int
-    dtype: str
-    wide: str
-    plain: bool
-    apart: float | None
-    allowed: float | None
-    why: str
-
-
-def save_call(folder: Path, call: KeptCall, judged: JudgedCall, output: Array) -> None:
+def save_call(folder: Path, call: KeptCall, judged: Mapping[str, Any], output: Array) -> None:
     """Write a call that can be recomputed.
 
     Args:
         folder: a new one.
         call: with what it was given.
-        judged: which of its results, and how.
+        judged: which of its results (``place``, ``dtype`` on the device), how (``wide``, in which the CPU
+            computed, and ``plain``, whether the matrix unit is known to take float32 operands as they are),
+            and what came of it: ``apart`` and ``allowed``, None where these do not apply, and ``why``.
         output: that result on the device.
 
     Raises:
@@ -90,22 +68,22 @@ def save_call(folder: Path, call: KeptCall, judged: JudgedCall, output: Array) -
         "named": {name: as_data(value, names) for name, value in given.named.items()},
         "memory": {names[memory]: memory[1].rpartition(".")[2] for memory in names},
         "result": source,
-        "judged": asdict(judged),
+        "judged": judged,
     }
     arrays = {names[memory]: array_of(flat) for memory, flat in given.memory.items()}
     folder.mkdir(parents=True)
     write_files(folder, data, arrays, {DEVICE: output.reshape(expected.shape), CPU: expected})
 
 
-def _on_cpu(call: KeptCall, judged: JudgedCall) -> tuple[Array, dict[str, Any]]:
+def _on_cpu(call: KeptCall, judged: Mapping[str, Any]) -> tuple[Array, dict[str, Any]]:
     """Return a result on the CPU, and where it is: among the tensors returned, or among those given."""
     assert call.given is not None  # noqa: S101 - the caller has looked
-    arguments, named, returned = computed(call.function, call.given, Reading(judged.wide))
+    arguments, named, returned = computed(call.function, call.given, Reading(judged["wide"]))
     results = results_of(call.function, arguments, named, returned)
     new = len(results) - len(written_by(call.function, arguments, named))
-    of = "returned" if judged.place < new else "arguments"
+    of = "returned" if judged["place"] < new else "arguments"
     tensors = [*tensors_in(returned if of == "returned" else (*arguments, *named.values()))]
-    result = results[judged.place]
+    result = results[judged["place"]]
     at = next(number for number, tensor in enumerate(tensors) if tensor is result)
     return array_of(result.contiguous()), {"of": of, "at": at}
 
@@ -141,8 +119,8 @@ def read_files(folder: Path) -> tuple[dict[str, Any], dict[str, Array], dict[str
     return data, _arrays(folder / INPUTS), _arrays(folder / OUTPUTS)
 
 
-def call_of(data: Mapping[str, Any], inputs: Mapping[str, Array]) -> tuple[KeptCall, JudgedCall]:
-    """Return the call that is in files, and how it was judged; torch has to have been imported.
+def call_of(data: Mapping[str, Any], inputs: Mapping[str, Array]) -> KeptCall:
+    """Return the call that is in files; torch has to have been imported.
 
     Args:
         data: of :data:`CALL`.
@@ -161,7 +139,7 @@ def call_of(data: Mapping[str, Any], inputs: Mapping[str, Array]) -> tuple[KeptC
         named = {name: from_data(value, dtypes) for name, value in data["named"].items()}
         given = HostCopy(tuple(from_data(data["arguments"], dtypes)), named, memory)
         function = _operator(torch, data["operator"])
-        return KeptCall(data["operator"], (), "", function, given), JudgedCall(**data["judged"])
+        return KeptCall(data["operator"], (), "", function, given)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DumpError(f"{CALL}: is no call that a second run has saved: {error}") from error
 

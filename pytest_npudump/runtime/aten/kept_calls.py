@@ -68,33 +68,20 @@ class WantedOutput:
     extremes: tuple[float, float] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """Results of a call on the device.
-
-    Attributes:
-        place: among its results.
-        digest: of its bytes, as :func:`digest_of` has it.
-    """
-
-    place: int
-    digest: str
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class KeptCall:
     """One call of an ATen operator on the device.
 
     Attributes:
         name: as torch prints it, ``aten.add.Tensor``.
-        results: those of its results that may be wanted.
+        results: place among its results and :func:`digest_of` of each that may be wanted.
         why_not: why it cannot be recomputed; "" where it can.
         function: torch's operator.
         given: what it was given; None where it cannot be recomputed.
     """
 
     name: str
-    results: tuple[Given, ...]
+    results: tuple[tuple[int, str], ...]
     why_not: str = ""
     function: Any = None
     given: HostCopy | None = None
@@ -280,7 +267,7 @@ class KeptCalls:
         except (NotCopiedError, RuntimeError) as error:
             return replace(call, why_not=f"the result of {function} cannot be read: {error}")
         wanted = [(place, array) for place, array in arrays if any(_may_be(w, array) for w in self._wanted)]
-        return replace(call, results=tuple(Given(place, digest_of(array)) for place, array in wanted))
+        return replace(call, results=tuple((place, digest_of(array)) for place, array in wanted))
 
     def _keep(self, call: KeptCall, given: Copy) -> None:
         if isinstance(given, str):
