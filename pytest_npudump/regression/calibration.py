@@ -24,10 +24,11 @@ from pytest_npudump.record.noise import CALIBRATION, FACTOR, LARGEST_FACTOR, MEA
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.judgement import with_reference
 from pytest_npudump.regression.measured_noise import Measured, calibrated, further_runs, once, repeated
-from pytest_npudump.regression.recording import golden_to_start_from, record
 from pytest_npudump.regression.run_record import (
     by_rank,
     collect,
+    golden_to_start_from,
+    record,
     told_by_raw_names,
     unreadable,
     without_unwritten,

@@ -236,7 +236,7 @@ def code_of_run(first: Result) -> Mapping[str, str]:
     layers.update(key.layer for key in first.failing_keys)
     if first.run.dump is None or not layers:
         return {}
-    from pytest_npudump.graph.source_code import code_of  # noqa: PLC0415 - where a test fails
+    from pytest_npudump.graph.model_files import code_of  # noqa: PLC0415 - where a test fails
 
     with suppress(NpudumpError):  # the reader of its edges has told
         return code_of(first.run.dump.root, layers)

@@ -44,8 +44,8 @@ from pytest_npudump.record.run_folder import calls_folder
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, RunModels
 from pytest_npudump.regression.dataflow import edges_of_device
-from pytest_npudump.regression.recording import drawing_alike
 from pytest_npudump.regression.result import Escalation, Finding, Result, ThirdRun
+from pytest_npudump.regression.run_record import drawing_alike
 from pytest_npudump.regression.second_run import (
     SecondRun,
     delete_others,

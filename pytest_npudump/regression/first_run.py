@@ -43,12 +43,14 @@ from pytest_npudump.regression.judgement import (
     without_golden,
 )
 from pytest_npudump.regression.measured_noise import further_runs, once
-from pytest_npudump.regression.recording import drawing_alike, golden_to_start_from, record
 from pytest_npudump.regression.result import KeptLayers, Result, Run
 from pytest_npudump.regression.run_record import (
     by_rank,
     collect,
+    drawing_alike,
+    golden_to_start_from,
     problems_of,
+    record,
     record_of_run,
     told_by_raw_names,
     without_unwritten,

@@ -31,9 +31,8 @@ from pytest_npudump.regression.measured_noise import (
     once,
     repeated,
 )
-from pytest_npudump.regression.recording import golden_to_start_from, record
 from pytest_npudump.regression.result import Escalation, KeptLayers, Result
-from pytest_npudump.regression.run_record import by_rank, without_unwritten
+from pytest_npudump.regression.run_record import by_rank, golden_to_start_from, record, without_unwritten
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -28,14 +28,21 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.compare.stats.tables import without_collection
 from pytest_npudump.errors import DumpError, GoldenError, NpudumpError, said
 from pytest_npudump.regression.attempt import Attempt
-from pytest_npudump.regression.auto_tensors import decided, seconds_of, with_reason, with_tensors
 from pytest_npudump.regression.calibration import Member, conclude, fed, measure, unmeasured, unrecorded, vary
 from pytest_npudump.regression.case import Case, delete_dumps, origin_of
 from pytest_npudump.regression.dataflow import code_of_run
 from pytest_npudump.regression.diagnose import full_words
 from pytest_npudump.regression.first_run import Settled, judge, judge_settled
 from pytest_npudump.regression.result import DIED, PENDING, Escalation, Result, ThirdRun
-from pytest_npudump.regression.run_plan import Plan, agreed_plan, plan_third_run
+from pytest_npudump.regression.run_plan import (
+    Plan,
+    agreed_plan,
+    decided,
+    plan_third_run,
+    seconds_of,
+    with_reason,
+    with_tensors,
+)
 from pytest_npudump.regression.scenes import scene_module
 from pytest_npudump.runtime.concurrency import OtherProcesses
 from pytest_npudump.scene import SCENES

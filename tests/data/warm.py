@@ -270,7 +270,7 @@ def warm_up(*without: str) -> None:
     importlib.metadata.distributions = known_distributions()  # type: ignore[assignment]
     os.fsync = lambda _: None  # what sessions of tests write need not outlast the machine
     # Nor does how busy the machine is decide what they record.
-    importlib.import_module("pytest_npudump.regression.auto_tensors")._SECONDS = 600.0  # type: ignore[attr-defined]
+    importlib.import_module("pytest_npudump.regression.run_plan")._SECONDS = 600.0  # type: ignore[attr-defined]
     gc.collect()
     gc.freeze()  # what was imported is looked through in no session, and stays shared with it
 
