@@ -247,7 +247,6 @@ class CallArchive:
         why = f"{size} bytes are more than is left of npudump_dump_limit ({self.left})"
         if size <= self.left:
             try:
-                shutil.rmtree(folder, ignore_errors=True)  # of the same run, explained before
                 save_call(folder, call, judged, output)
             except (NotCopiedError, NotRecomputedError, OSError) as error:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -68,10 +68,6 @@ class Compared:
             if not found.of_input and found.counterpart.tensor not in given
         )
 
-    def marked(self, mark: str) -> tuple[str, ...]:
-        """Return the keys of tensors that carry a mark of :class:`ExpectedTensor`."""
-        return tuple(str(e.actual.key) for e in self.expected if mark in e.marks)
-
 
 def compare(
     records: Sequence[TensorRecord],

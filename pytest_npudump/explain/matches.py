@@ -12,7 +12,7 @@ The mapping file is YAML, ``layer name or glob: ONNX node name or tensor name``,
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
@@ -23,7 +23,6 @@ from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, execution
 from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.records import TensorRecord, sanitise
 from pytest_npudump.errors import RequestError
-from pytest_npudump.language.text import first_of
 from pytest_npudump.request import KnownNames
 from pytest_npudump.storage import safeyaml
 
@@ -392,11 +391,6 @@ class Matching:
         """Number of layers of the dump, those of :attr:`given` left out."""
         records = (*(match.record for match in self.matches), *self.alone)
         return len({record.key.layer for record in records} - self.given)
-
-    def types_alone(self) -> str:
-        """Count the layers without a counterpart by type: ``TransData 5, Cast 3``."""
-        counts = Counter(op_type or "of unknown type" for op_type in self.lonely.values())
-        return first_of((f"{name} {number}" for name, number in counts.most_common()))
 
 
 def match(records: Sequence[TensorRecord], model: ReferenceModel, mapping: NameMap) -> Matching:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ from pytest_npudump.explain.feeds import RunInputs
 from pytest_npudump.explain.matches import NameMap
 from pytest_npudump.explain.reference_model import ReferenceModel
 from pytest_npudump.explain.rounding import Blame, coarsest, only_wide, three_ways
-from pytest_npudump.language.text import number_of
+from pytest_npudump.language.text import first_of, number_of
 from pytest_npudump.onnxmodels.loaded_files import FileState
 from pytest_npudump.onnxmodels.sessions import ModelError
 from pytest_npudump.request import DumpRequest, KnownNames, is_glob
@@ -325,14 +325,15 @@ def notes_of(compared: Compared, model: ReferenceModel, *, whole: bool) -> tuple
             f"unseen; the layers that hold their outputs belong into the file of map="
         )
     if matching.lonely:
+        counts = Counter(op_type or "of unknown type" for op_type in matching.lonely.values())
         notes.append(
             f"{name}: {len(matching.compared)} of {matching.layers} layers compared; no counterpart for "
-            f"{matching.types_alone()}"
+            f"{first_of(f'{kind} {number}' for kind, number in counts.most_common())}"
         )
     notes += [
         f"{name}: tensors ({len(keys)}, first: {keys[0]}) {words}"
         for mark, words in _MARKS.items()
-        if (keys := compared.marked(mark))
+        if (keys := [str(e.actual.key) for e in compared.expected if mark in e.marks])
     ]
     odd = [e.actual for e in compared.expected if e.actual.note]
     if odd:

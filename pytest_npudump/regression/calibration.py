@@ -277,12 +277,19 @@ def conclude(case: Case, first: Result, members: Sequence[Member]) -> Result:
             f"factor {FACTORS[-1]:g}. Most sensitive: {shown}. Take more members, give these layers a rule "
             f"of their own, or leave them out with layers",
         )
-    varied = varied_words(member.variation for member in members)
+    variations = [member.variation for member in members]
+    words = {
+        "repeats": any(one.plain for one in variations),
+        INPUTS: any(one.seed is not None for one in variations),
+        THREADS: any(one.threads > 1 for one in variations),
+        OPTIMISATION: any(one.optimised for one in variations),
+    }
+    varied = tuple(word for word, there in words.items() if there)
     measured = calibrated(strayed, alike, factor, varied, filtered=bool(case.request.layers))
-    words = f"calibrated with {len(members)} members, varied: {', '.join(varied)}; factor {factor:g}"
+    told = f"calibrated with {len(members)} members, varied: {', '.join(varied)}; factor {factor:g}"
     if factor != FACTOR:
-        words += f", raised from {FACTOR:g} as members that were held out did not pass with less"
-    notes = (words, *_not_varied(case, members, varied), *measured.notes)
+        told += f", raised from {FACTOR:g} as members that were held out did not pass with less"
+    notes = (told, *_not_varied(case, members, varied), *measured.notes)
     settle = _recorded if first.status == status.PENDING else _calibrated
     return settle(case, first, replace(measured, notes=notes))
 
@@ -405,18 +412,6 @@ def variation_of(member: int, varies: Collection[str]) -> Variation:
         threads=_THREADS if member % 2 and THREADS in varies else 1,
         optimised=member % 4 >= 2 and OPTIMISATION in varies,  # noqa: PLR2004 - two of four
     )
-
-
-def varied_words(variations: Iterable[Variation]) -> tuple[str, ...]:
-    """Return the variations of members in the golden's words."""
-    found = [*variations]
-    words = {
-        "repeats": any(one.plain for one in found),
-        INPUTS: any(one.seed is not None for one in found),
-        THREADS: any(one.threads > 1 for one in found),
-        OPTIMISATION: any(one.optimised for one in found),
-    }
-    return tuple(word for word, there in words.items() if there)
 
 
 FACTORS = (FACTOR, 7.0, 10.0, 14.0, LARGEST_FACTOR)

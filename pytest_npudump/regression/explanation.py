@@ -47,10 +47,10 @@ from pytest_npudump.regression.dataflow import edges_of_device
 from pytest_npudump.regression.result import Escalation, Finding, Result, ThirdRun
 from pytest_npudump.regression.run_record import drawing_alike
 from pytest_npudump.regression.second_run import (
-    SecondRun,
     delete_others,
     disagreements,
     for_layers,
+    matched,
     planned,
     read_again,
     unusable,
@@ -126,9 +126,8 @@ def _joined(second: Escalation, third: Escalation) -> Escalation:
 
 def _explained(case: Case, first: Result, plan: Plan, attempt: Attempt, calls: KeptRun | None) -> Escalation:
     dump = read_again(attempt, first, case.steps_of("reading the second dump"))
-    second = SecondRun.of(attempt.directory, dump, plan, first)
+    records, _ = matched(dump, plan, first)
     delete_others(dump, plan)
-    records = second.records
     golden = first.run.golden if first.run.golden is not None else case.goldens.read_if_any()
     tensors = read_tensors(golden, case.goldens.store) if golden is not None else {}
     findings = with_patterns(_findings(case, first, plan, records, tensors), records, tensors)

@@ -6,7 +6,7 @@ agree.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import compress
 from typing import TYPE_CHECKING
 
@@ -77,47 +77,28 @@ def was_text(first: Result, request: DumpRequest) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class SecondRun:
-    """Dump of a second run, matched to the first.
+def matched(dump: Dump, plan: Plan, first: Result) -> tuple[Mapping[str, TensorRecord], Collection[str]]:
+    """Match the planned layers of a second run's dump to the first run.
 
-    Attributes:
-        directory: where its dump lies.
-        records: its tensors by sanitised key, in execution order; the keys are those that the comparison gave
-            to the first run's tensors.
-        alike: sanitised names that several of its layers share: the first run cannot tell which is which, so
-            that there are no records of them.
-        notes: on what it was to dump.
+    Returns:
+        Its tensors by sanitised key, in execution order, under the keys that the comparison gave to the first
+        run's; and sanitised names that several of its layers share: the first run cannot tell which is which,
+        so that there are no records of them.
+
+    Raises:
+        DumpError: a file of the dump cannot be read.
     """
-
-    directory: Path
-    records: Mapping[str, TensorRecord]
-    alike: Collection[str] = ()
-    notes: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, run: Path, dump: Dump, plan: Plan, first: Result) -> SecondRun:
-        """Select the planned layers of a dump.
-
-        Raises:
-            DumpError: a file of the dump cannot be read.
-        """
-        if dump.problems:
-            raise DumpError(joined("; ", map(str, dump.problems)))
-        alike = alike_layers(*filter(None, (first.run.dump, dump)))
-        kept: Iterable[TensorRecord] = planned(dump, plan)
-        if first.comparison is not None:
-            kept = under_golden_keys(kept, first.comparison.own_keys)
-        keyed: dict[str, TensorRecord] = {}
-        for one in kept:
-            if sanitise(one.key.layer) not in alike:
-                keyed.setdefault(str(one.key.sanitised), one)
-        return cls(run, keyed, alike, plan.notes)
-
-    def escalation(self) -> Escalation:
-        """Return the escalation of a second run without problems that explains nothing."""
-        layers = tuple(dict.fromkeys(record.key.layer for record in self.records.values()))
-        return Escalation((), layers, (), self.directory, "", self.notes)
+    if dump.problems:
+        raise DumpError(joined("; ", map(str, dump.problems)))
+    alike = alike_layers(*filter(None, (first.run.dump, dump)))
+    kept: Iterable[TensorRecord] = planned(dump, plan)
+    if first.comparison is not None:
+        kept = under_golden_keys(kept, first.comparison.own_keys)
+    keyed: dict[str, TensorRecord] = {}
+    for one in kept:
+        if sanitise(one.key.layer) not in alike:
+            keyed.setdefault(str(one.key.sanitised), one)
+    return keyed, alike
 
 
 def planned(dump: Dump, plan: Plan) -> list[TensorRecord]:
@@ -186,13 +167,15 @@ def record_both(case: Case, first: Result, plan: Plan, attempt: Attempt) -> tupl
     if undumped := case.runtime.activity.evidence.undumped:
         return first, unusable(attempt.directory, plan, undumped)
     try:
-        again = read_again(attempt, first, case.steps_of(said("reading the second dump")))
-        dump = without_unwritten(case, again, golden_to_start_from(case))
+        dump = read_again(attempt, first, case.steps_of(said("reading the second dump")))
+        dump = without_unwritten(case, dump, golden_to_start_from(case))
         measured = _measured(case, first, dump)
-        second = SecondRun.of(attempt.directory, dump, plan, first)
+        records, alike = matched(dump, plan, first)
+        layers = tuple(dict.fromkeys(record.key.layer for record in records.values()))
+        again = Escalation((), layers, (), attempt.directory, "", plan.notes)
         delete_others(dump, plan)
-        keys = [record.key for record in second.records.values()]
-        differing, _ = disagreements(case.tolerances, first, keys, second.records)
+        keys = [record.key for record in records.values()]
+        differing, _ = disagreements(case.tolerances, first, keys, records)
         differs = differing or measured.cells
         unlike = fed_otherwise(first.run.fed, fed(case), case.tolerances) if differs else ()
         problem = fed_words(unlike) if unlike else ""
@@ -202,7 +185,7 @@ def record_both(case: Case, first: Result, plan: Plan, attempt: Attempt) -> tupl
                 "two runs of the test disagree in {keys}; make it deterministic first",
                 keys=first_of((names.get(key, key) for key in differing), _SHOWN),
             )
-        return _recorded(case, first, second, measured, problem)
+        return _recorded(case, first, (records, alike), again, measured=measured, problem=problem)
     except (DumpError, GoldenError) as error:
         return first, unusable(attempt.directory, plan, error)
 
@@ -220,12 +203,19 @@ def _measured(case: Case, first: Result, dump: Dump) -> Measured:
 
 
 def _recorded(
-    case: Case, first: Result, second: SecondRun, measured: Measured, problem: str
+    case: Case,
+    first: Result,
+    matched: tuple[Mapping[str, TensorRecord], Collection[str]],
+    second: Escalation,
+    *,
+    measured: Measured,
+    problem: str,
 ) -> tuple[Result, Escalation]:
     """Write the golden, unless the runs differ, as ``problem`` describes, or tensors are missing."""
     kept, tensors = first.run.kept or KeptLayers(()), None
-    left_out, lost = _not_dumped(case, first, second, kept)
-    if not problem and (lost or (case.request.golden_tensors and not second.records)):
+    left_out, lost = _not_dumped(case, first, matched, kept)
+    records, _ = matched
+    if not problem and (lost or (case.request.golden_tensors and not records)):
         problem = (
             f"the second run has no tensor of {first_of(lost or left_out, _SHOWN)}, or cannot tell it from a "
             f"layer whose name is the same in file names"
@@ -234,7 +224,7 @@ def _recorded(
         try:
             table = StatsTable.from_records(first.run.records)
             if case.request.golden_tensors:
-                tensors = KeptTensors.of(second.records.values(), left_out, kept.sources)
+                tensors = KeptTensors.of(records.values(), left_out, kept.sources)
                 tensors.refuse_beyond(case.settings.tensor_budget)
         except DumpError as error:
             problem = said("the golden tensors cannot be written: {error}", error=str(error))
@@ -245,22 +235,22 @@ def _recorded(
         outcome = record(case, golden, first, table, tensors, measured=measured)
         if outcome.good:
             outcome = replace(outcome, notes=outcome.notes + left_out_notes(left_out))
-            return with_reference(outcome, first.reference), second.escalation()
+            return with_reference(outcome, first.reference), second
         problem = outcome.problems[0]
     words = said("nothing was recorded: {problem}", problem=problem)
-    return replace(first, problems=(words,)), replace(second.escalation(), problem=words)
+    return replace(first, problems=(words,)), replace(second, problem=words)
 
 
 def _not_dumped(
-    case: Case, first: Result, second: SecondRun, kept: KeptLayers
+    case: Case, first: Result, matched: tuple[Mapping[str, TensorRecord], Collection[str]], kept: KeptLayers
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return layers that globs match and that cannot be told apart, and keys that the second run lacks."""
     if first.run.dump is None or not kept.layers:
         return (), ()
-    wanted = {*kept.layers}
-    held = {key for key, record in second.records.items() if record.payload is not None}
+    (records, alike), wanted = matched, {*kept.layers}
+    held = {key for key, record in records.items() if record.payload is not None}
     keys = [record.key for record in first.run.dump.records if record.key.layer in wanted]
     missing = [key for key in keys if str(key.sanitised) not in held]
-    doubtful = [key for key in missing if sanitise(key.layer) in set(second.alike) - named_layers(case)]
+    doubtful = [key for key in missing if sanitise(key.layer) in set(alike) - named_layers(case)]
     left_out = tuple(dict.fromkeys(sanitise(key.layer) for key in doubtful))
     return left_out, tuple(str(key) for key in missing if key not in doubtful)

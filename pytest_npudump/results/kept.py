@@ -188,7 +188,8 @@ def with_golden(kept: Kept, golden: Path) -> Kept:
         if is_variant:
             content, judged = render(whole).encode(), whole.digest
         if kept.op_types:
-            content += _block_of(kept.op_types.get(sanitised_key(key), "") for key in whole.table.keys)
+            types = (_line(kept.op_types.get(sanitised_key(key), "")) for key in whole.table.keys)
+            content += "\n  ".join([f"{OP_TYPES}: |", *types]).encode() + b"\n"
     digest = sha256(content).hexdigest()
     name = record_name(file, content)
     tensors = kept.line["request"].get("dump_data") == "tensor"
@@ -236,11 +237,6 @@ def record_text(
         return render(replace(golden, blocks={**golden.blocks, OP_TYPES: lines})).encode(), ()
     except GoldenError as error:
         return None, (str(error),)
-
-
-def _block_of(names: Iterable[str]) -> bytes:
-    lines = "".join([f"  {_line(name)}\n" for name in names])
-    return f"{OP_TYPES}: |\n{lines}".encode()
 
 
 def _line(name: str) -> str:

@@ -141,7 +141,7 @@ def test_a_recording_of_two_runs_leaves_out_of_both_what_nothing_wrote(
         "delete_others": lambda *_: None,
         "fed": lambda *_: "",
         "_measured": lambda _case, _first, again: seen.append(again) or SimpleNamespace(cells=()),
-        "_recorded": lambda *given: given,
+        "_recorded": lambda *given, **_: given,
     }.items():
         monkeypatch.setattr(second_run, name, stand_in)
     attempt, plan = SimpleNamespace(directory=ROOT), Plan(())
