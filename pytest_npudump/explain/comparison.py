@@ -59,15 +59,6 @@ class Compared:
     feeds: Feeds
     notes: tuple[str, ...] = ()
 
-    def computed(self, model: ReferenceModel) -> tuple[ExpectedTensor, ...]:
-        """Return the tensors computed by an operator of ``model``: neither its inputs nor moved ones."""
-        given = given_tensors(model)
-        return tuple(
-            expected
-            for expected, found in zip(self.expected, self.matching.matches, strict=True)
-            if not found.of_input and found.counterpart.tensor not in given
-        )
-
 
 def compare(
     records: Sequence[TensorRecord],
@@ -121,7 +112,12 @@ def problem_of(
         model: the reference.
         tolerances: as for :func:`compare`.
     """
-    computed = compared.computed(model)
+    given = given_tensors(model)
+    computed = tuple(  # neither inputs of the graph nor moved ones
+        expected
+        for expected, found in zip(compared.expected, compared.matching.matches, strict=True)
+        if not found.of_input and found.counterpart.tensor not in given
+    )
     if not computed:
         return (
             f"nothing that an operator computes was compared: only the graph's inputs, as they are, reshaped "

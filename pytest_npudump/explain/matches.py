@@ -110,23 +110,14 @@ class NameMap:
     def unused(self, layers: Iterable[str]) -> tuple[str, ...]:
         """Name entries that decide about none of ``layers``, and why."""
         there = set(layers)
-        names, deciding = KnownNames(there, sanitise), self.for_layers(there).deciding
+        deciding = self.for_layers(there).deciding
         used = {deciding[layer].line for layer in there & deciding.keys()}
         return tuple(
-            f"{self.path}, line {entry.line}: {_why_unused(entry, others)}; correct or remove the entry"
+            f"{self.path}, line {entry.line}: {entry.layer!r} decides about no layer of the dump (an exact "
+            f"name counts before a glob, an earlier entry before a later one); correct or remove the entry"
             for entry in self.entries
             if entry.line not in used
-            for others in [{deciding[layer].line for layer in names.meant([entry.layer])}]
         )
-
-
-def _why_unused(entry: MapEntry, lines: Collection[int]) -> str:
-    if not lines:
-        return f"no layer of the dump is called {entry.layer!r}"
-    return (
-        f"every layer that {entry.layer!r} names is mapped by line {', '.join(map(str, sorted(lines)))}, as "
-        f"an exact name counts before a glob and an earlier entry before a later one"
-    )
 
 
 MAPPED = "mapping file"

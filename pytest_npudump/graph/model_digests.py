@@ -121,7 +121,11 @@ def _of_model(path: Path, digest: str) -> tuple[str, tuple[tuple[str, str], ...]
     """Return the digest of a model's graph, and each operator's name and the rest of its line."""
     del digest  # of the content that is read
     if path.suffix == ".om":
-        graph, found = _of_om(path)
+        try:
+            with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                graph, found = _OmContent(data, path).digests()
+        except (OSError, ValueError, IndexError) as error:
+            raise FormatError(path, f"cannot be read: {error}") from error
     else:
         model = read_model(path)
         graph, found = _OnnxContent(model, path.parent).digests()
@@ -654,11 +658,3 @@ class _OmContent:
             text = repr(form).encode()
             return text, _weight(text, form[1], content)
         return None
-
-
-def _of_om(path: Path) -> tuple[str, list[tuple[str, _Content]]]:
-    try:
-        with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _OmContent(data, path).digests()
-    except (OSError, ValueError, IndexError) as error:
-        raise FormatError(path, f"cannot be read: {error}") from error

@@ -107,19 +107,6 @@ def calls_folder(run: Path) -> Path:
     return run / "calls"
 
 
-def refuse_deleted(folder: Path, test: str) -> None:
-    """Refuse to explain anything by a dump that was deleted.
-
-    Raises:
-        RequestError: it was.
-    """
-    if not unpacked(folder).is_dir():
-        raise RequestError(
-            f"{folder}: the second run's dump is not there any more: run {test} again, with "
-            f"--npudump-output=DIR -o npudump_keep_dumps=failed"
-        )
-
-
 def read_tensors(run: Path, key: TensorKey, test: str) -> tuple[list[TensorRecord], TensorKey]:
     """Read the tensors of a second run beside a failing one, and the latter's key there.
 
@@ -127,5 +114,9 @@ def read_tensors(run: Path, key: TensorKey, test: str) -> tuple[list[TensorRecor
         RequestError: the dump is not there any more.
     """
     folder = dump_folder(run, key.capture)
-    refuse_deleted(folder, test)
+    if not unpacked(folder).is_dir():
+        raise RequestError(
+            f"{folder}: the second run's dump is not there any more: run {test} again, with "
+            f"--npudump-output=DIR -o npudump_keep_dumps=failed"
+        )
     return [*read_dump(folder, stats=False).records], replace(key, capture="")

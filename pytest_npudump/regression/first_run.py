@@ -341,22 +341,15 @@ def judge_settled(case: Case, attempt: Attempt) -> tuple[Result, Settled]:
             mode = ALL if case.goldens.read_if_any() is None else ""
     if problem := _unwritable(case, mode, facts):
         return _error(case, problem)
-    if mode != FAILED:
-        settled = Settled(case.goldens, mode, case.tolerances)
-        return judge(settled.applied(case), attempt), settled
-    return _judge_or_record(case, attempt, facts)
-
-
-def _judge_or_record(case: Case, attempt: Attempt, facts: Mapping[str, str]) -> tuple[Result, Settled]:
-    compares = Settled(case.goldens, "", case.tolerances)
-    compared = judge(compares.applied(case), attempt)
-    if compared.status != status.FAILED:
-        return compared, compares
-    if problem := _unwritable(case, ALL, facts):
-        return replace(compared, notes=(*compared.notes, problem)), compares
-    settled = Settled(case.goldens, ALL, case.tolerances)
+    settled = Settled(case.goldens, "" if mode == FAILED else mode, case.tolerances)
     first = judge(settled.applied(case), attempt)
-    return replace(first, notes=(_why(compared), *first.notes)), settled
+    if mode != FAILED or first.status != status.FAILED:
+        return first, settled
+    if problem := _unwritable(case, ALL, facts):
+        return replace(first, notes=(*first.notes, problem)), settled
+    settled, why = replace(settled, update_golden=ALL), _why(first)
+    first = judge(settled.applied(case), attempt)
+    return replace(first, notes=(why, *first.notes)), settled
 
 
 def _unwritable(case: Case, mode: str, facts: Mapping[str, str]) -> str:
