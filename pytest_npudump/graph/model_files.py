@@ -441,7 +441,10 @@ def edges_at_hand(
     """
     layers = {sanitise(layer_of(key)) for key in table.keys}
     edges, notes = _read(read_mindspore, root)
-    edges = _numbered_alike(edges, layers)
+    # Casts that MindSpore puts in for its CPU kernels are dumped under other numbers than its graphs have.
+    missing = {match[1] for layer in layers - edges.feeds.keys() if (match := _NUMBERED.fullmatch(layer))}
+    numbered = ((name, _NUMBERED.fullmatch(name)) for name in edges.feeds)
+    edges = edges.without({name for name, match in numbered if match and match[1] in missing})
     told: Counter[str] = Counter(edges.feeds.keys())
     torchair = (path for at in (root, root.parent) for path in sorted(at.glob(f"{GRAPHS}/{OPTIMISED}")))
     for found, failed in chain(
@@ -468,16 +471,6 @@ def edges_at_hand(
     edges = edges.unknown({layer for layer, names in owners.items() if len(names) > told[layer]})
     edges, failed = with_calls_inside(edges.completed(same_values(table)), root, table)
     return edges, (*notes, *failed)
-
-
-def _numbered_alike(edges: Edges, layers: set[str]) -> Edges:
-    """Return MindSpore's edges without operators whose numbers mean others in the dump.
-
-    Casts that it puts in for its CPU kernels are dumped under other numbers than its graphs have.
-    """
-    missing = {match[1] for layer in layers - edges.feeds.keys() if (match := _NUMBERED.fullmatch(layer))}
-    named = ((name, _NUMBERED.fullmatch(name)) for name in edges.feeds)
-    return edges.without({name for name, match in named if match and match[1] in missing})
 
 
 def _of_model(path: Path, layers: Collection[str]) -> tuple[Edges, list[str]]:

@@ -42,7 +42,7 @@ from pytest_npudump.language.text import first_of
 from pytest_npudump.record.model_lines import fed_otherwise_in
 from pytest_npudump.record.run_folder import calls_folder
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.case import Case, RunModels
+from pytest_npudump.regression.case import Case, onnx_models
 from pytest_npudump.regression.dataflow import edges_of_device
 from pytest_npudump.regression.result import Escalation, Finding, Result, ThirdRun
 from pytest_npudump.regression.run_record import drawing_alike
@@ -531,11 +531,11 @@ def _by_model(
     Of several models it is the one that the tensor's key names. Others that fail are judged too, as far as
     the run dumped what they read: a fault behind another is no source.
     """
-    models, reference = RunModels.of(case), case.reference
+    activity, reference = case.runtime.activity, case.reference
     if first.run.dump is None:
         return (), "", ()
-    plain, edges = case.runtime.name == "emulator", cache(partial(edges_of_device, models, first))
-    files = models.onnx() if reference is None else [reference.path]
+    plain, edges = case.runtime.name == "emulator", cache(partial(edges_of_device, case, first))
+    files = onnx_models(case) if reference is None else [reference.path]
     changed = _changed(first)
 
     def file_of(key: TensorKey) -> Path | None:
@@ -551,7 +551,7 @@ def _by_model(
         own = [key for key in suspects if file_of(key) == file]
         here = [record for record in records if file_of(record.key) == file]
         layers = {record.key.layer for record in first.run.dump.records if file_of(record.key) == file}
-        if own and not models.files.keeps_weights(file):
+        if own and not activity.evidence.files.keeps_weights(file):
             alone = Alone(
                 UNKNOWN, why=f"{file.name} was written again after it was loaded, and may be another model"
             )
@@ -563,7 +563,7 @@ def _by_model(
             if reference is not None:
                 bench = reference.bench(plain=plain, edges=edges())
             else:
-                converted = not plain and file not in models.paths
+                converted = not plain and file not in activity.models
                 bench = ModelBench(
                     ReferenceModel.of_file(file),
                     NameMap(),

@@ -30,7 +30,7 @@ from pytest_npudump.onnxmodels.graph import drawing_words
 from pytest_npudump.ranks.agreement import differing, nothing_recorded, stand_aside, why_not_shared
 from pytest_npudump.record.record import MODELS, Record
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.case import Case, RunModels, terms_of
+from pytest_npudump.regression.case import Case, known_edges, terms_of
 from pytest_npudump.regression.dataflow import layers_to_keep, models_to_keep, with_inherited
 from pytest_npudump.regression.diagnose import full_words, notes_of
 from pytest_npudump.regression.judgement import (
@@ -221,7 +221,7 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
         outcome = without_golden(run)
         outcome = replace(outcome, notes=(*outcome.notes, *_of_renamed(case, run.table)))
     else:
-        at_hand = partial(RunModels.of(case).edges, dump.root)
+        at_hand = partial(known_edges, case, dump.root)
         terms = terms_of(case)
         outcome = judge_run(terms, golden, run, store=case.goldens.store, at_hand=at_hand)
         asked = outcome.failing_keys and terms.names is None and MODELS in golden.blocks

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.acl_json import check_request
 from pytest_npudump.config.cann import rules_version
@@ -25,12 +25,14 @@ from pytest_npudump.language.text import byte_size, first_of, number_of
 from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.case import Case, RunModels
 from pytest_npudump.regression.dataflow import edges_of_device, edges_of_run
 from pytest_npudump.regression.measured_noise import further_runs
 from pytest_npudump.regression.result import Escalation, Result
 from pytest_npudump.regression.run_record import needs_processes
 from pytest_npudump.runtime.acl import AclJson
+
+if TYPE_CHECKING:
+    from pytest_npudump.regression.case import Case
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,7 @@ def plan_suspects(
         by_file_name.setdefault(sanitise(layer), layer)
     wanted = tuple(dict.fromkeys((*nearest, *by_file_name.values())))  # not all may fit
     beside = frozenset(wanted) - set(failing)
-    known = edges if case.reference is None else edges_of_device(RunModels.of(case), first)
+    known = edges if case.reference is None else edges_of_device(case, first)
     plan, inputs = None, needs_inputs(case, known, dump, suspects)
     if inputs:
         plan = _plan(case, first, dump, wanted, beside, sizes=sizes_with_inputs(edges, dump, wanted))

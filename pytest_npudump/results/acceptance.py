@@ -381,8 +381,13 @@ def after_rows(
         foreign: keys of rows that are of a run with other numerics than the rest.
     """
     if before is None:
-        return _of_one_run(golden), _of_statistics(golden)
-    if not _tells(before):
+        own = golden.facts.get("runtime") in {"acl", "emulator"} and golden.facts.get("scene") == "model"
+        note = said(
+            "recorded with statistics; --npudump-update-golden also records tensors, if they are small and "
+            "the marker sets no dump_data"
+        )
+        return _of_one_run(golden), (note,) if own and DUMP_DATA not in golden.facts else ()
+    if not (before.table.noise or {REPEATS, CALIBRATION} & before.extra.keys()):
         return _without(golden), ()
     head = {name: before.extra[name] for name in (REPEATS, CALIBRATION) if name in before.extra}
     if same_values(before.table, golden.table):
@@ -403,7 +408,12 @@ def after_rows(
         no_repeats = len(changed_rows)
         kept = [key for key in table.keys if key not in changed_rows and key not in anew]
         head[REPEATS] = _of_the_rest(repeats, kept, len(before.table), len(table)).to_head()
-    note = _unknown(len(anew), len(table), before)
+    note = said(
+        "noise unknown for {count} of {total} tensors; {anew}",
+        count=len(anew),
+        total=len(table),
+        anew=_anew(before),
+    )
     of_before = said(
         "noise measured before the change is kept for {count} of {changed} changed tensors; {anew}",
         count=old_noise,
@@ -418,26 +428,6 @@ def after_rows(
     )
     told = ((anew, note), (old_noise, of_before), (no_repeats, lost))
     return replace(golden, table=table, extra={**golden.extra, **head}), tuple(n for at, n in told if at)
-
-
-def _unknown(count: int, total: int, before: Record) -> str:
-    return said(
-        "noise unknown for {count} of {total} tensors; {anew}", count=count, total=total, anew=_anew(before)
-    )
-
-
-def _of_statistics(golden: Record) -> tuple[str, ...]:
-    """Return a note on a first golden whose run had no choice but statistics, of models that may have one."""
-    told = golden.facts
-    own = told.get("runtime") in {"acl", "emulator"} and told.get("scene") == "model"
-    if not own or DUMP_DATA in told:
-        return ()
-    return (
-        said(
-            "recorded with statistics; --npudump-update-golden also records tensors, if they are small and "
-            "the marker sets no dump_data"
-        ),
-    )
 
 
 def _dropped(before: Record, changed: Sequence[str]) -> str:
@@ -482,10 +472,6 @@ def _of_the_rest(repeats: Repeats, kept: Collection[str], before: int, after: in
     layers = {layer_of(key) for key in kept}
     named = tuple(layer for layer in repeats.not_deterministic if layer in layers)
     return Repeats(repeats.runs, named, None if compared == after else compared)
-
-
-def _tells(golden: Record) -> bool:
-    return bool(golden.table.noise) or bool({REPEATS, CALIBRATION} & golden.extra.keys())
 
 
 def _of_one_run(golden: Record) -> Record:
