@@ -132,13 +132,6 @@ _READ = 64
 """Readings of the rest of a name that are looked at for two different ones."""
 
 
-class Original(NamedTuple):
-    """Original operator and output before fusion, by a dump's header."""
-
-    name: str
-    slot: int
-
-
 class Counterpart(NamedTuple):
     """A tensor of the reference.
 
@@ -193,8 +186,11 @@ class Names:
     def _lengths(self) -> tuple[int, ...]:
         return tuple(sorted({len(name) for name in self._by_name if name}))
 
-    def find(self, record: TensorRecord, original: Original | None) -> Counterpart | None:
-        """Return the counterpart of a tensor of the dump; None where there is none, or it is not certain."""
+    def find(self, record: TensorRecord, original: tuple[str, int] | None) -> Counterpart | None:
+        """Return the counterpart of a tensor of the dump; None where there is none, or it is not certain.
+
+        ``original`` is the operator before fusion and which of its outputs, by the dump's header.
+        """
         entry = self.mapping.deciding.get(record.key.layer)
         if entry is not None:
             return self._mapped(entry.target, record)
@@ -204,9 +200,9 @@ class Names:
                 return None
             return Counterpart(names[0], None, NAME, of_input=True)
         if record.key.io == "output" and original is not None:
-            origin = self.node(original.name)
+            origin = self.node(original[0])
             if origin is not None:
-                return _output(origin, original.slot, HEADER)
+                return _output(origin, original[1], HEADER)
         node = self.node(record.key.layer)
         if node is not None:
             if record.key.io == "input":
@@ -396,7 +392,7 @@ def match(records: Sequence[TensorRecord], model: ReferenceModel, mapping: NameM
     payloads = (record.payload for record in records)
     paths = dict.fromkeys(p.path for p in payloads if p is not None and p.kind == "raw")
     originals = {
-        (path, tensor.payload.offset, tensor.slot): Original(tensor.original_name, tensor.original_index)
+        (path, tensor.payload.offset, tensor.slot): (tensor.original_name, tensor.original_index)
         for path in paths
         for container in read_container(path)
         for tensor in container.tensors

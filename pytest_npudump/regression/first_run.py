@@ -181,7 +181,15 @@ def _judge_parts(case: Case, golden: Record | None, parts: Mapping[str, Dump]) -
         GoldenError: the golden's tensors cannot be read.
     """
     if case.settings.update_golden:
-        return _record_first(case, golden, parts)
+        # The first rank is recorded, if every other one passes a comparison with it.
+        (name, dump), *others = parts.items()
+        table = StatsTable.from_records(dump.records)
+        for other, of_other in others:
+            why = differing(other, name, table, StatsTable.from_records(of_other.records), case.tolerances)
+            if why:
+                problems = (nothing_recorded(why),)
+                return Result(status.ERROR, case.goldens.path, problems=problems, tensors=len(table))
+        return replace(_record(case, golden, dump, table), part=name)
     runs = {
         name: _compare(case, golden, dump, StatsTable.from_records(dump.records))
         for name, dump in parts.items()
@@ -197,18 +205,6 @@ def _judge_parts(case: Case, golden: Record | None, parts: Mapping[str, Dump]) -
         else f"no mismatch in any {among}"
     )
     return replace(runs[shown], notes=(note, *runs[shown].notes), part=shown)
-
-
-def _record_first(case: Case, golden: Record | None, parts: Mapping[str, Dump]) -> Result:
-    """Record the first rank, if every other one passes a comparison with it."""
-    (first, dump), *others = parts.items()
-    table = StatsTable.from_records(dump.records)
-    for name, other in others:
-        why = differing(name, first, table, StatsTable.from_records(other.records), case.tolerances)
-        if why:
-            problems = (nothing_recorded(why),)
-            return Result(status.ERROR, case.goldens.path, problems=problems, tensors=len(table))
-    return replace(_record(case, golden, dump, table), part=first)
 
 
 def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> Result:

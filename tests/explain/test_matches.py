@@ -18,7 +18,6 @@ from pytest_npudump.explain.matches import (
     MapEntry,
     NameMap,
     Names,
-    Original,
     match,
 )
 from pytest_npudump.explain.reference_model import Node, ReferenceModel
@@ -62,7 +61,7 @@ def found(
     model: ReferenceModel | None = None,
     *,
     entries: dict[str, str] | None = None,
-    original: Original | None = None,
+    original: tuple[str, int] | None = None,
     slots: int = 0,
 ) -> tuple[str, str] | None:
     mapping = NameMap(None, tuple(MapEntry(k, v, 1) for k, v in (entries or {}).items()))
@@ -122,15 +121,15 @@ def test_fused_operators_whose_inner_result_is_an_output_of_the_graph_mean_none(
 
 def test_header_decides_before_the_name_and_tells_the_output(make_record: Record) -> None:
     record = make_record("Conv_10:output.0")
-    assert found(record, original=Original("Relu_1", 0)) == ("d", HEADER)
-    assert found(record, original=Original("split", 1)) == ("g", HEADER)
-    assert found(record, original=Original("nobody", 0)) == ("c", NAME)
-    assert found(record, original=Original("split", 2)) is None
+    assert found(record, original=("Relu_1", 0)) == ("d", HEADER)
+    assert found(record, original=("split", 1)) == ("g", HEADER)
+    assert found(record, original=("nobody", 0)) == ("c", NAME)
+    assert found(record, original=("split", 2)) is None
 
 
 def test_mapping_decides_before_everything(make_record: Record) -> None:
     record = make_record("Conv_10:output.0")
-    assert found(record, entries={"Conv_10": "Relu_1"}, original=Original("split", 1)) == ("d", MAPPED)
+    assert found(record, entries={"Conv_10": "Relu_1"}, original=("split", 1)) == ("d", MAPPED)
     for key, entries, expected in (
         ("Conv_10:output.0", {"Conv_*": "h"}, ("h", MAPPED)),
         ("fused:output.1", {"fused": "split"}, ("g", MAPPED)),

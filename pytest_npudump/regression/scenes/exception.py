@@ -105,6 +105,7 @@ def _read(found: Found) -> tuple[list[FailedOperator], list[str]]:
     failed = []
     problems = [f"unreadable file in the exception dump: {error}" for error in found.tree.problems]
     seen: set[object] = set()
+    others = [found.root / name for name in found.tree.other]  # objects and descriptions of kernels
     for file in found.dumps:
         one = replace(from_name(file), capture=found.capture, outside=found.outside)
         first = one.identity not in seen
@@ -114,7 +115,7 @@ def _read(found: Found) -> tuple[list[FailedOperator], list[str]]:
         except (DumpError, OSError) as error:
             reason = error if isinstance(error, FormatError) else f"{file.path}: {error}"
             problems.append(f"unreadable exception dump: {reason}")
-        beside = tuple(path for path in found.others if path.parent == file.path.parent)
+        beside = tuple(path for path in others if path.parent == file.path.parent)
         failed.append(replace(one, attached=beside))
     return failed, problems
 
@@ -305,11 +306,6 @@ class Found:
             or _FOLDER in file.path.relative_to(self.root).parts
         ]
         return sorted(found, key=lambda file: (file.name.time if file.name else 0, file.path))
-
-    @property
-    def others(self) -> Iterator[Path]:
-        """Files that are no dump files: objects and descriptions of kernels."""
-        return (self.root / name for name in self.tree.other)
 
 
 def find_dumps(attempt: Attempt, environ: Mapping[str, str]) -> Iterator[Found]:

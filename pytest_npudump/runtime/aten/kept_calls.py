@@ -210,7 +210,8 @@ class KeptCalls:
             return function(*arguments, **named)
         before: Copy | None = None
         try:
-            if self._has_to_be_copied_before(wanted, function, arguments, named):
+            written = written_by(function, arguments, named) if writes(function) else []
+            if writes(function) and (makes_new(function) or self._fitting(wanted, written)):
                 before = self._copy(function, arguments, named)
         except _OURS as error:
             before = f"the arguments of {function} cannot be copied: {error}"
@@ -220,18 +221,16 @@ class KeptCalls:
             if fitting := self._fitting(wanted, results):
                 call = self._seen(function, results, fitting)
                 if call.results or call.why_not:
-                    self._keep(call, before or self._copy(function, arguments, named))
+                    given = before or self._copy(function, arguments, named)
+                    if isinstance(given, str):
+                        call = replace(call, why_not=call.why_not or given)
+                    else:
+                        self._left -= given.size
+                        call = replace(call, given=given)
+                    self._kept.append(call)
         except _OURS as error:
             self._kept.append(KeptCall(str(function), (), f"what {function} gave cannot be read: {error}"))
         return returned
-
-    def _has_to_be_copied_before(
-        self, wanted: Sequence[WantedOutput], function: Any, arguments: tuple[Any, ...], named: dict[str, Any]
-    ) -> bool:
-        """Return whether a call writes to its arguments, and may compute a wanted tensor."""
-        if not writes(function):
-            return False
-        return makes_new(function) or bool(self._fitting(wanted, written_by(function, arguments, named)))
 
     def _fitting(self, wanted: Sequence[WantedOutput], results: Sequence[Any]) -> list[int]:
         """Return the places of results that are of the type and shape of one that is wanted."""
@@ -268,13 +267,6 @@ class KeptCalls:
             return replace(call, why_not=f"the result of {function} cannot be read: {error}")
         wanted = [(place, array) for place, array in arrays if any(_may_be(w, array) for w in self._wanted)]
         return replace(call, results=tuple((place, digest_of(array)) for place, array in wanted))
-
-    def _keep(self, call: KeptCall, given: Copy) -> None:
-        if isinstance(given, str):
-            self._kept.append(replace(call, why_not=call.why_not or given))
-            return
-        self._left -= given.size
-        self._kept.append(replace(call, given=given))
 
 
 def _may_be(wanted: WantedOutput, array: Array) -> bool:
