@@ -20,10 +20,17 @@ from pytest_npudump.dump.table import MEASURED, PROJECTIONS, StatsTable, sanitis
 from pytest_npudump.errors import DumpError, GoldenError, joined, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, PLAIN, THREADS, Variation
-from pytest_npudump.record.noise import CALIBRATION, FACTOR, LARGEST_FACTOR, MEASURABLE, Calibrated
+from pytest_npudump.record.noise import (
+    CALIBRATION,
+    FACTOR,
+    LARGEST_FACTOR,
+    MEASURABLE,
+    Calibrated,
+    Calibration,
+)
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.judgement import with_reference
-from pytest_npudump.regression.measured_noise import Measured, calibrated, further_runs, once, repeated
+from pytest_npudump.regression.measured_noise import Measured, further_runs, once, repeated
 from pytest_npudump.regression.run_record import (
     by_rank,
     collect,
@@ -285,7 +292,8 @@ def conclude(case: Case, first: Result, members: Sequence[Member]) -> Result:
         OPTIMISATION: any(one.optimised for one in variations),
     }
     varied = tuple(word for word, there in words.items() if there)
-    measured = calibrated(strayed, alike, factor, varied, filtered=bool(case.request.layers))
+    calibration = Calibration(len(members), factor, varied)
+    measured = repeated(alike, filtered=bool(case.request.layers), members=strayed, calibration=calibration)
     told = f"calibrated with {len(members)} members, varied: {', '.join(varied)}; factor {factor:g}"
     if factor != FACTOR:
         told += f", raised from {FACTOR:g} as members that were held out did not pass with less"

@@ -94,46 +94,37 @@ def once(reason: str) -> Measured:
     return Measured((), {REPEATS: Repeats(1).to_head()}, (words,) if reason else ())
 
 
-def repeated(alike: Sequence[Deviations], *, filtered: bool = False) -> Measured:
-    """Return the noise of equal runs.
-
-    Args:
-        alike: the later runs against the first, one or more; they need not have all of its tensors.
-        filtered: whether some layers are not dumped.
-    """
-    cells = columns_text(_noise(alike, alike))
-    repeats = _repeats(alike, filtered=filtered)
-    unseeded = _beyond(alike, exact=False).any()
-    advice = said(
-        "later runs will fail: give the test a seed, or measure its tolerances with "
-        "--npudump-update-golden=calibrate"
-    )
-    notes = _repeat_notes(alike, repeats, advice if unseeded else "")
-    return Measured(cells, {REPEATS: repeats.to_head()}, notes)
-
-
-def calibrated(
-    members: Sequence[Deviations],
+def repeated(
     alike: Sequence[Deviations],
-    factor: float,
-    varied: tuple[str, ...],
     *,
     filtered: bool = False,
+    members: Sequence[Deviations] = (),
+    calibration: Calibration | None = None,
 ) -> Measured:
-    """Return the noise of a calibration's members.
+    """Return the noise of equal runs, or of a calibration's members.
 
     Args:
-        members: all of them.
-        alike: those in which nothing was varied.
-        factor: what their largest deviations are to be multiplied by.
-        varied: what differed between them.
+        alike: the later runs against the first in which nothing was varied, one or more; they need not have
+            all of its tensors.
         filtered: whether some layers are not dumped.
+        members: all of a calibration's runs.
+        calibration: what is to be known of it; None without one.
     """
-    cells = columns_text(_noise(members, alike))
-    repeats = _repeats(alike, filtered=filtered)
-    calibration = Calibration(len(members), factor, varied)
-    head = {REPEATS: repeats.to_head(), CALIBRATION: calibration.to_head()}
-    return Measured(cells, head, _repeat_notes(alike, repeats, said("the measured tolerances allow for it")))
+    cells = columns_text(_noise(members or alike, alike))
+    compared = np.all([run.compared for run in alike], axis=0)
+    part = None if compared.all() else int(compared.sum())
+    repeats = Repeats(1 + len(alike), culprits(alike, filtered=filtered), part)
+    head = {REPEATS: repeats.to_head()}
+    way_out = ""
+    if calibration is not None:
+        head |= {CALIBRATION: calibration.to_head()}
+        way_out = said("the measured tolerances allow for it")
+    elif _beyond(alike, exact=False).any():
+        way_out = said(
+            "later runs will fail: give the test a seed, or measure its tolerances with "
+            "--npudump-update-golden=calibrate"
+        )
+    return Measured(cells, head, _repeat_notes(alike, repeats, way_out))
 
 
 def _noise(members: Sequence[Deviations], alike: Sequence[Deviations]) -> list[Noise]:
@@ -144,12 +135,6 @@ def _noise(members: Sequence[Deviations], alike: Sequence[Deviations]) -> list[N
         Noise((row[0], row[1], row[2], row[3]), differs, row[4])
         for row, differs in zip(largest.tolist(), varies.tolist(), strict=True)
     ]
-
-
-def _repeats(alike: Sequence[Deviations], *, filtered: bool) -> Repeats:
-    compared = np.all([run.compared for run in alike], axis=0)
-    part = None if compared.all() else int(compared.sum())
-    return Repeats(1 + len(alike), culprits(alike, filtered=filtered), part)
 
 
 def culprits(alike: Sequence[Deviations], *, filtered: bool = False) -> tuple[str, ...]:

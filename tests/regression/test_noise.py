@@ -17,6 +17,7 @@ from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.onnxmodels.variation import Variation, Varying
+from pytest_npudump.record.noise import Calibration
 from pytest_npudump.record.record import Record
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.calibration import (
@@ -31,7 +32,6 @@ from pytest_npudump.regression.calibration import (
 )
 from pytest_npudump.regression.measured_noise import (
     Measured,
-    calibrated,
     culprits,
     once,
     repeated,
@@ -150,7 +150,11 @@ def test_projections_are_kept_beside_the_statistics() -> None:
 
 
 def test_members_that_were_varied_stray_without_being_unsteady() -> None:
-    found = calibrated([run({}), run({"a:output.0": 3e-6})], [run({})], 7.0, ("repeats", "inputs"))
+    found = repeated(
+        [run({})],
+        members=[run({}), run({"a:output.0": 3e-6})],
+        calibration=Calibration(2, 7.0, ("repeats", "inputs")),
+    )
     assert found.cells == ("3e-6,-,-,-", "-", "-", "-")
     assert found.head["repeats"] == {"runs": 2}
     assert found.head["calibration"] == {"members": 2, "factor": 7, "varied": ["repeats", "inputs"]}
@@ -202,7 +206,7 @@ def test_integers_that_differ_fail_no_later_run_for_it() -> None:
 
 def test_a_calibration_advises_no_calibration() -> None:
     strayed = run({"c:output.0": 0.5})
-    (note,) = calibrated([strayed], [strayed], 5.0, ("repeats",)).notes
+    (note,) = repeated([strayed], calibration=Calibration(1, 5.0, ("repeats",))).notes
     assert "the measured tolerances allow for it" in note
     assert "will fail" not in note
 
