@@ -209,7 +209,7 @@ _NOT_WRITTEN = {"BatchNorm": (1, 2, 3, 4), "LSTM": (3, 4)}
 
 def unwritten_of(records: Iterable[TensorRecord], facts: Mapping[str, str]) -> list[TensorKey]:
     """Return the outputs of a run of these facts that hold what memory held before."""
-    if facts.get("device_target") != "CPU":
+    if (facts.get("runtime"), facts.get("device_target")) != ("mindspore", "CPU"):
         return []
     return [
         replace(one.key, slot=slot)
