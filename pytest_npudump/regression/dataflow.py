@@ -144,8 +144,12 @@ def layers_to_keep(case: Case, golden: Record | None, dump: Dump) -> KeptLayers:
     if AUTO_LAYERS not in case.request.golden_tensors:
         return KeptLayers(tuple(layer for layer in ran if layer in wanted))
     table = StatsTable.from_records(dump.records)
-    told = () if golden is None else source_layers(golden)
-    names = (*_sources_of_change(case, golden, dump, table), *case.past_sources, *told)
+    names = case.past_sources
+    if golden is not None:
+        run = replace(Record.of(table), producer=case.goldens.facts(case.runtime.producer()))
+        change = judge(golden, run, terms_of(case))
+        begun, _ = sources_of(golden, change, partial(known_edges, case, dump.root))
+        names = (*source_names(change, begun), *names, *source_layers(golden))
     spelt = {sanitise(layer): layer for layer in ran}
     known = (spelt.get(sanitise(name)) for name in names)
     sources = tuple(dict.fromkeys(name for name in known if name is not None))[:_MOST_SOURCES]
@@ -181,14 +185,6 @@ def source_names(comparison: Comparison, sources: Sources | None) -> tuple[str, 
     if sources is not None and sources.independent:
         return tuple(dict.fromkeys(source.key.layer for source in sources.independent))
     return (comparison.first.key.layer,) if comparison.first is not None else ()
-
-
-def _sources_of_change(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> tuple[str, ...]:
-    if golden is None:
-        return ()
-    run = replace(Record.of(table), producer=case.goldens.facts(case.runtime.producer()))
-    comparison = judge(golden, run, terms_of(case))
-    return source_names(comparison, sources_of(golden, comparison, partial(known_edges, case, dump.root))[0])
 
 
 def _outputs(

@@ -83,8 +83,9 @@ def plan_second_run(case: Case, first: Result) -> Plan | None:
     outcome, dump = first, first.run.dump
     if dump is None:
         return None
-    if first.run.to_measure:
-        return Plan((), measures=first.run.to_measure, tries=int(may_take_tensors(case, first)))
+    if first.run.to_measure:  # with tensors, if models that the plugin itself has loaded have small ones
+        fits = _bytes(first) <= case.settings.auto_tensors and _has_choice(case, first)
+        return Plan((), measures=first.run.to_measure, tries=int(fits))
     if outcome.status == status.PENDING:
         if problem := needs_processes(case, dump):
             return Plan((), skipped=Escalation(problem=problem))
@@ -503,11 +504,6 @@ _SLOWER, _SECONDS = 1.3, 1.0
 
 Tests that pass pay it in each run. The seconds are for what a process does once, such as imports.
 """
-
-
-def may_take_tensors(case: Case, first: Result) -> bool:
-    """Return whether a recorded run is tried with tensors, of models that the plugin itself has loaded."""
-    return _bytes(first) <= case.settings.auto_tensors and _has_choice(case, first)
 
 
 def with_reason(case: Case, first: Result) -> Result:
