@@ -114,7 +114,7 @@ def pytester(
     monkeypatch.setenv("COLUMNS", "1000")  # and on lines of its own, which a narrower terminal breaks
     monkeypatch.setenv("PYTEST_ADDOPTS", LEAN)
     # How busy the machine is does not decide what is recorded.
-    monkeypatch.setattr(import_module("pytest_npudump.regression.auto_tensors"), "_SECONDS", 600.0)
+    monkeypatch.setattr(import_module("pytest_npudump.regression.run_plan"), "_SECONDS", 600.0)
     return pytester
 
 

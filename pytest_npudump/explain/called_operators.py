@@ -34,7 +34,7 @@ from pytest_npudump.explain.operator_alone import (
 )
 from pytest_npudump.explain.rounding import largest_of, rounded_to
 from pytest_npudump.language.text import number_of
-from pytest_npudump.runtime.aten.call_files import JudgedCall, save_call
+from pytest_npudump.runtime.aten.call_files import save_call
 from pytest_npudump.runtime.aten.kept_calls import KeptCall, KeptRun, digest_of
 from pytest_npudump.runtime.aten.recompute import NotCopiedError, NotRecomputedError, Reading
 
@@ -240,14 +240,13 @@ class CallArchive:
     notes: list[str] = field(default_factory=list)
     _count: int = 0
 
-    def save(self, call: KeptCall, judged: JudgedCall, output: Array) -> Path | None:
+    def save(self, call: KeptCall, judged: Mapping[str, Any], output: Array) -> Path | None:
         """Save a call with one of its results; return the folder, or None, and a note, where it cannot be."""
         size = (call.given.size if call.given is not None else 0) + 2 * output.nbytes
         folder = self.folder / str(self._count)
         why = f"{size} bytes are more than is left of npudump_dump_limit ({self.left})"
         if size <= self.left:
             try:
-                shutil.rmtree(folder, ignore_errors=True)  # of the same run, explained before
                 save_call(folder, call, judged, output)
             except (NotCopiedError, NotRecomputedError, OSError) as error:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -297,7 +296,8 @@ class CallBench:
             if alone.verdict == CONVICTED and self.archive is not None:
                 one = operators[0]
                 apart, allowed = (x if math.isfinite(x) else None for x in (alone.apart, alone.allowed))
-                judged = JudgedCall(one.place, one.dtype, one.wide, one.plain, apart, allowed, alone.why)
+                judged = {name: getattr(one, name) for name in ("place", "dtype", "wide", "plain")}
+                judged |= {"apart": apart, "allowed": allowed, "why": alone.why}
                 saved = self.archive.save(one.call, judged, one.output)
             name = operators[0].name if operators else ""
             return JudgedOperator(
@@ -321,7 +321,7 @@ class CallBench:
         digest, layer = digest_of(output), record.key.layer
         api = layer.partition(">")[0]
         related = [call for call in self.kept.calls if call.may_run(api)]
-        calls = [call for call in related if any(given.digest == digest for given in call.results)]
+        calls = [call for call in related if any(given == digest for _, given in call.results)]
         if not calls:
             why = next((call.why_not for call in related if not call.results), self.kept.why_none)
             raise NotAtHandError(why or f"no call of torch that is known to run {api} gave these values")
@@ -338,7 +338,7 @@ class CallBench:
             )
         call = calls[turns.index(replace(record.key, slot=0))]
         plain = ("conv" if "conv" in call.operator else "matmul") not in self.hf32
-        places = [given.place for given in call.results if given.digest == digest]
+        places = [place for place, given in call.results if given == digest]
         return [CalledOperator(call, one, record.dtype, output, self.wide, plain) for one in places]
 
 

@@ -19,11 +19,11 @@ from pytest_npudump.dump.arrays.decode import load, why_opaque
 from pytest_npudump.dump.arrays.layouts import LayoutError, host_array, is_private
 from pytest_npudump.dump.dtypes import BY_NAME, UNKNOWN
 from pytest_npudump.dump.files.operator_csv import GARBLED
-from pytest_npudump.dump.records import Stats, TensorRecord, sanitise
+from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import MEASURED, StatsTable, squeezed
 from pytest_npudump.errors import RequestError
-from pytest_npudump.explain.feeds import Feeds, ModelExecution, RunInputs, executions_of
+from pytest_npudump.explain.feeds import Feeds, RunInputs, execution_of, executions_of
 from pytest_npudump.explain.matches import NAME, Match, Matching, NameMap, match
 from pytest_npudump.explain.reference_model import Node, ReferenceModel, operators_behind
 from pytest_npudump.language.text import first_of
@@ -58,19 +58,6 @@ class Compared:
     expected: tuple[ExpectedTensor, ...]
     feeds: Feeds
     notes: tuple[str, ...] = ()
-
-    def computed(self, model: ReferenceModel) -> tuple[ExpectedTensor, ...]:
-        """Return the tensors computed by an operator of ``model``: neither its inputs nor moved ones."""
-        given = given_tensors(model)
-        return tuple(
-            expected
-            for expected, found in zip(self.expected, self.matching.matches, strict=True)
-            if not found.of_input and found.counterpart.tensor not in given
-        )
-
-    def marked(self, mark: str) -> tuple[str, ...]:
-        """Return the keys of tensors that carry a mark of :class:`ExpectedTensor`."""
-        return tuple(str(e.actual.key) for e in self.expected if mark in e.marks)
 
 
 def compare(
@@ -125,7 +112,12 @@ def problem_of(
         model: the reference.
         tolerances: as for :func:`compare`.
     """
-    computed = compared.computed(model)
+    given = given_tensors(model)
+    computed = tuple(  # neither inputs of the graph nor moved ones
+        expected
+        for expected, found in zip(compared.expected, compared.matching.matches, strict=True)
+        if not found.of_input and found.counterpart.tensor not in given
+    )
     if not computed:
         return (
             f"nothing that an operator computes was compared: only the graph's inputs, as they are, reshaped "
@@ -160,9 +152,9 @@ def _expected(
     matching: Matching, model: ReferenceModel, feeds: Feeds, tolerances: Tolerances, patterns: int
 ) -> Iterator[tuple[object, ExpectedTensor]]:
     """Yield the tensors side by side by key; the reference runs once an execution, or in batches."""
-    by_execution: defaultdict[ModelExecution, list[Match]] = defaultdict(list)
+    by_execution: defaultdict[TensorKey, list[Match]] = defaultdict(list)
     for found in matching.matches:
-        by_execution[ModelExecution.of(found.record)].append(found)
+        by_execution[execution_of(found.record)].append(found)
     for execution, matches in by_execution.items():
         wanted: defaultdict[str, list[TensorRecord]] = defaultdict(list)
         for found in matches:

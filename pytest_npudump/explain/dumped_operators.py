@@ -20,7 +20,7 @@ from pytest_npudump.dump.arrays.decode import load, why_opaque
 from pytest_npudump.dump.arrays.layouts import LayoutError, host_array
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.table import squeezed
-from pytest_npudump.explain.feeds import ModelExecution
+from pytest_npudump.explain.feeds import execution_of
 from pytest_npudump.explain.matches import MAPPED, NAME, Match, NameMap, Names, match
 from pytest_npudump.explain.operator_alone import (
     CONVICTED,
@@ -296,9 +296,9 @@ class OperatorDump:
     edges: Edges | None
     plain: bool
     _outputs: Mapping[str, Match]
-    _at_hand: Mapping[tuple[ModelExecution, str], TensorRecord]
-    _dumped: Mapping[tuple[ModelExecution, str, int], TensorRecord | None]
-    _inputs: Mapping[tuple[ModelExecution, str], Sequence[TensorRecord]]
+    _at_hand: Mapping[tuple[TensorKey, str], TensorRecord]
+    _dumped: Mapping[tuple[TensorKey, str, int], TensorRecord | None]
+    _inputs: Mapping[tuple[TensorKey, str], Sequence[TensorRecord]]
     _ports: Mapping[str, TypeAndShape] = field(default_factory=dict)
 
     @classmethod
@@ -332,13 +332,13 @@ class OperatorDump:
         """
         records = [*_inputs_once(records)]
         matching = match(records, model, mapping)
-        at_hand: dict[tuple[ModelExecution, str], TensorRecord] = {}
-        dumped: dict[tuple[ModelExecution, str, int], TensorRecord | None] = {}
-        inputs: defaultdict[tuple[ModelExecution, str], list[TensorRecord]] = defaultdict(list)
+        at_hand: dict[tuple[TensorKey, str], TensorRecord] = {}
+        dumped: dict[tuple[TensorKey, str, int], TensorRecord | None] = {}
+        inputs: defaultdict[tuple[TensorKey, str], list[TensorRecord]] = defaultdict(list)
         for found in matching.matches:
-            at_hand.setdefault((ModelExecution.of(found.record), found.counterpart.tensor), found.record)
+            at_hand.setdefault((execution_of(found.record), found.counterpart.tensor), found.record)
         for record in records:
-            execution, layer = ModelExecution.of(record), sanitise(record.key.layer)
+            execution, layer = execution_of(record), sanitise(record.key.layer)
             if record.key.io == "input":
                 inputs[execution, layer].append(record)
             else:
@@ -366,7 +366,7 @@ class OperatorDump:
         found = self._outputs.get(str(key.sanitised))
         if found is None or found.counterpart.node is None:
             return
-        execution = ModelExecution.of(found.record)
+        execution = execution_of(found.record)
         for name, read in self._given(found)[0].items():
             made = self._at_hand.get((execution, name))
             one = self._outputs.get(str(made.key.sanitised)) if made is not None else None
@@ -394,7 +394,7 @@ class OperatorDump:
     def _given(self, found: Match) -> tuple[dict[str, TensorRecord], str]:
         """Return an operator's inputs on the device, by the model's names, and why some are missing."""
         node, model = found.counterpart.node, self.model.path.name
-        execution, layer = ModelExecution.of(found.record), sanitise(found.record.key.layer)
+        execution, layer = execution_of(found.record), sanitise(found.record.key.layer)
         names = (*node.operator.inputs, *node.operator.captured) if node is not None else ()
         makers: dict[str, Port] = {}
         others: list[str] = []
@@ -429,9 +429,7 @@ class OperatorDump:
             return given, f"in what ran it is fed by {first_of(others)}, which {model} does not have there"
         return given, f"of its inputs the second run has not dumped {missing}" if missing else ""
 
-    def _converted(
-        self, execution: ModelExecution, port: Port, name: str
-    ) -> tuple[TensorRecord | None, bool]:
+    def _converted(self, execution: TensorKey, port: Port, name: str) -> tuple[TensorRecord | None, bool]:
         """Return a port's tensor, converted or as it is, and whether it is one of the model.
 
         It is, as far as is known, where it was not dumped.
@@ -485,10 +483,10 @@ def _inputs_once(records: Sequence[TensorRecord]) -> Iterator[TensorRecord]:
 
     One that was not the same each time is left out: something has written to it.
     """
-    inputs: dict[tuple[ModelExecution, str], list[TensorRecord]] = {}
+    inputs: dict[tuple[TensorKey, str], list[TensorRecord]] = {}
     for record in records:
         if record.op_type == GRAPH_INPUT:
-            inputs.setdefault((ModelExecution.of(record), sanitise(record.key.layer)), []).append(record)
+            inputs.setdefault((execution_of(record), sanitise(record.key.layer)), []).append(record)
         else:
             yield record
     for first, *others in inputs.values():

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pytest_npudump.compare.stats.verdict import GRAPH_INPUT
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.names import Place, context, read_place
-from pytest_npudump.dump.records import TensorRecord, sanitise
+from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.text import number_of
 
@@ -119,26 +119,9 @@ _ADVICE = (
 )
 
 
-class ModelExecution(NamedTuple):
-    """One execution of a model, as the keys of a dump tell it from others."""
-
-    capture: str
-    rank: int
-    device: int
-    model: str
-    load: int
-    step: int
-
-    @classmethod
-    def of(cls, record: TensorRecord) -> ModelExecution:
-        """Return the execution that a tensor belongs to."""
-        key = record.key
-        return cls(key.capture, key.rank, key.device, key.model, key.load, key.step)
-
-    @property
-    def loaded(self) -> tuple[object, ...]:
-        """Identity shared by all executions of one loaded model."""
-        return (self.capture, self.rank, self.device, self.model, self.load)
+def execution_of(record: TensorRecord) -> TensorKey:
+    """Return what the keys of all tensors of one execution of a model share."""
+    return replace(record.key, layer="", io="", slot=0, turn=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +137,10 @@ class Feeds:
 
     inputs: RunInputs
     names: tuple[str, ...]
-    executions: Mapping[ModelExecution, TensorRecord]
+    executions: Mapping[TensorKey, TensorRecord]
     records: Sequence[TensorRecord]
 
-    def of(self, execution: ModelExecution) -> dict[str, Array]:
+    def of(self, execution: TensorKey) -> dict[str, Array]:
         """Return the arrays of one execution by the reference's names.
 
         Raises:
@@ -174,7 +157,7 @@ class Feeds:
                 raise RequestError(f"{error}; {_ADVICE}") from None
             return dumped
 
-    def _given(self, execution: ModelExecution) -> dict[str, Array]:
+    def _given(self, execution: TensorKey) -> dict[str, Array]:
         given = self.inputs.given[execution.capture]
         executions = [e for e in self.executions if e.capture == execution.capture]
         if len(given) != len(executions):
@@ -192,7 +175,7 @@ class Feeds:
             )
         return found
 
-    def _run_on(self, execution: ModelExecution) -> dict[str, Array]:
+    def _run_on(self, execution: TensorKey) -> dict[str, Array]:
         model = self._model_of(execution)
         step = _place_of(self.executions[execution]).iteration
         if step < 0 and len(model.runs) == 1:
@@ -211,7 +194,7 @@ class Feeds:
             )
         return dict(zip(names, arrays, strict=True))
 
-    def _model_of(self, execution: ModelExecution) -> LoadedModel:
+    def _model_of(self, execution: TensorKey) -> LoadedModel:
         """Return the loaded model of ``execution``, where exactly one is possible."""
         ran = [m for m in self.inputs.loaded if m.part == execution.capture and m.runs]
         if not ran:
@@ -222,7 +205,7 @@ class Feeds:
         called = [model for model in ran if sanitise(model.path.stem) == sanitise(name)]
         ran = called or ran
         same = {  # the loaded models of that name in the dump, in the order of loading
-            other.loaded: _place_of(record).model_id
+            replace(other, step=0): _place_of(record).model_id
             for other, record in self.executions.items()
             if other.capture == execution.capture and _place_of(record).model == name
         }
@@ -232,14 +215,14 @@ class Feeds:
                 f"the inputs of the model are not known: {len(ran)} loaded models ran, the dump tells "
                 f"{len(loads)} of the name {name!r}"
             )
-        return ran[loads.index(execution.loaded)]
+        return ran[loads.index(replace(execution, step=0))]
 
-    def _dumped(self, execution: ModelExecution) -> dict[str, Array] | None:
+    def _dumped(self, execution: TensorKey) -> dict[str, Array] | None:
         """Return the outputs of the ``Data`` operators of one execution; None if one has no bytes."""
         held = {
             sanitise(record.key.layer): (record.payload, record.dtype, record.shape)
             for record in self.records
-            if record.op_type == GRAPH_INPUT and record.payload and ModelExecution.of(record) == execution
+            if record.op_type == GRAPH_INPUT and record.payload and execution_of(record) == execution
         }
         arrays = {name: load(*held[key]) for name in self.names if (key := sanitise(name)) in held}
         return arrays if len(arrays) == len(self.names) else None
@@ -250,9 +233,9 @@ def _place_of(record: TensorRecord) -> Place:
     return read_place(context(record.path.parent.parts))
 
 
-def executions_of(records: Iterable[TensorRecord]) -> dict[ModelExecution, TensorRecord]:
+def executions_of(records: Iterable[TensorRecord]) -> dict[TensorKey, TensorRecord]:
     """Return the executions of a dump in their order, each with its first record."""
-    found: dict[ModelExecution, TensorRecord] = {}
+    found: dict[TensorKey, TensorRecord] = {}
     for record in records:
-        found.setdefault(ModelExecution.of(record), record)
+        found.setdefault(execution_of(record), record)
     return found

@@ -12,7 +12,7 @@ The mapping file is YAML, ``layer name or glob: ONNX node name or tensor name``,
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
@@ -23,7 +23,6 @@ from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, execution
 from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.records import TensorRecord, sanitise
 from pytest_npudump.errors import RequestError
-from pytest_npudump.language.text import first_of
 from pytest_npudump.request import KnownNames
 from pytest_npudump.storage import safeyaml
 
@@ -111,23 +110,14 @@ class NameMap:
     def unused(self, layers: Iterable[str]) -> tuple[str, ...]:
         """Name entries that decide about none of ``layers``, and why."""
         there = set(layers)
-        names, deciding = KnownNames(there, sanitise), self.for_layers(there).deciding
+        deciding = self.for_layers(there).deciding
         used = {deciding[layer].line for layer in there & deciding.keys()}
         return tuple(
-            f"{self.path}, line {entry.line}: {_why_unused(entry, others)}; correct or remove the entry"
+            f"{self.path}, line {entry.line}: {entry.layer!r} decides about no layer of the dump (an exact "
+            f"name counts before a glob, an earlier entry before a later one); correct or remove the entry"
             for entry in self.entries
             if entry.line not in used
-            for others in [{deciding[layer].line for layer in names.meant([entry.layer])}]
         )
-
-
-def _why_unused(entry: MapEntry, lines: Collection[int]) -> str:
-    if not lines:
-        return f"no layer of the dump is called {entry.layer!r}"
-    return (
-        f"every layer that {entry.layer!r} names is mapped by line {', '.join(map(str, sorted(lines)))}, as "
-        f"an exact name counts before a glob and an earlier entry before a later one"
-    )
 
 
 MAPPED = "mapping file"
@@ -140,13 +130,6 @@ _JOINTS = ("", "_", "/")
 
 _READ = 64
 """Readings of the rest of a name that are looked at for two different ones."""
-
-
-class Original(NamedTuple):
-    """Original operator and output before fusion, by a dump's header."""
-
-    name: str
-    slot: int
 
 
 class Counterpart(NamedTuple):
@@ -203,8 +186,11 @@ class Names:
     def _lengths(self) -> tuple[int, ...]:
         return tuple(sorted({len(name) for name in self._by_name if name}))
 
-    def find(self, record: TensorRecord, original: Original | None) -> Counterpart | None:
-        """Return the counterpart of a tensor of the dump; None where there is none, or it is not certain."""
+    def find(self, record: TensorRecord, original: tuple[str, int] | None) -> Counterpart | None:
+        """Return the counterpart of a tensor of the dump; None where there is none, or it is not certain.
+
+        ``original`` is the operator before fusion and which of its outputs, by the dump's header.
+        """
         entry = self.mapping.deciding.get(record.key.layer)
         if entry is not None:
             return self._mapped(entry.target, record)
@@ -214,9 +200,9 @@ class Names:
                 return None
             return Counterpart(names[0], None, NAME, of_input=True)
         if record.key.io == "output" and original is not None:
-            origin = self.node(original.name)
+            origin = self.node(original[0])
             if origin is not None:
-                return _output(origin, original.slot, HEADER)
+                return _output(origin, original[1], HEADER)
         node = self.node(record.key.layer)
         if node is not None:
             if record.key.io == "input":
@@ -393,11 +379,6 @@ class Matching:
         records = (*(match.record for match in self.matches), *self.alone)
         return len({record.key.layer for record in records} - self.given)
 
-    def types_alone(self) -> str:
-        """Count the layers without a counterpart by type: ``TransData 5, Cast 3``."""
-        counts = Counter(op_type or "of unknown type" for op_type in self.lonely.values())
-        return first_of((f"{name} {number}" for name, number in counts.most_common()))
-
 
 def match(records: Sequence[TensorRecord], model: ReferenceModel, mapping: NameMap) -> Matching:
     """Find the counterpart of every tensor of ``records``.
@@ -411,7 +392,7 @@ def match(records: Sequence[TensorRecord], model: ReferenceModel, mapping: NameM
     payloads = (record.payload for record in records)
     paths = dict.fromkeys(p.path for p in payloads if p is not None and p.kind == "raw")
     originals = {
-        (path, tensor.payload.offset, tensor.slot): Original(tensor.original_name, tensor.original_index)
+        (path, tensor.payload.offset, tensor.slot): (tensor.original_name, tensor.original_index)
         for path in paths
         for container in read_container(path)
         for tensor in container.tensors

@@ -155,7 +155,10 @@ def ratios(
             whole.append(str(tensor))
             continue
         types = [one.dtype.name for one in three]
-        bits = [0 if is_exact(name) else _bits(name) for name in types]
+        bits = [  # of a float, or of each part of a complex number
+            0 if is_exact(name) else BY_NAME[name].bits // (1 + (BY_NAME[name].kind == "complex"))
+            for name in types
+        ]
         if 0 < bits[2] < max(*bits, _LEAST_BITS):
             raise RequestError(
                 f"npu_dump.ratio(): {tensor} is {types[2]} in the reference, {types[1]} in the rounded model "
@@ -184,11 +187,6 @@ def ratios(
             )
             told.append(words)
     return tuple(found)
-
-
-def _bits(dtype: str) -> int:
-    """Return the bits of a float, or of each part of a complex number."""
-    return BY_NAME[dtype].bits // (1 + (BY_NAME[dtype].kind == "complex"))
 
 
 def records_of(capture: Capture) -> list[TensorRecord]:

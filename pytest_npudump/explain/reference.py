@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -28,8 +28,8 @@ from pytest_npudump.explain.dumped_operators import ModelBench
 from pytest_npudump.explain.feeds import RunInputs
 from pytest_npudump.explain.matches import NameMap
 from pytest_npudump.explain.reference_model import ReferenceModel
-from pytest_npudump.explain.rounding import Blame, Twin, coarsest, only_wide, three_ways
-from pytest_npudump.language.text import number_of
+from pytest_npudump.explain.rounding import Blame, coarsest, only_wide, three_ways
+from pytest_npudump.language.text import first_of, number_of
 from pytest_npudump.onnxmodels.loaded_files import FileState
 from pytest_npudump.onnxmodels.sessions import ModelError
 from pytest_npudump.request import DumpRequest, KnownNames, is_glob
@@ -122,7 +122,6 @@ class Reference:
     _model: ReferenceModel | None = None
     _state: FileState | None = None
     _mapping: NameMap | None = None
-    _twin: Twin = field(default_factory=Twin)
 
     @classmethod
     def of(
@@ -149,10 +148,6 @@ class Reference:
     def start_run(self) -> None:
         """Forget the inputs of the run before."""
         self.inputs = RunInputs()
-
-    def without_model(self) -> Reference:
-        """Return the same, to be kept in a file: the model is read again from its own."""
-        return replace(self, _model=None, _state=None, _twin=Twin())
 
     def settle(self, producer: Mapping[str, str]) -> None:
         """Leave out, from now on, tolerance rules for runs of other producers than that of these facts."""
@@ -203,7 +198,7 @@ class Reference:
             return compared, same, (), (words,)
         assert self._model is not None  # noqa: S101 - comparing has read it
         try:
-            compared, blames, notes = three_ways(compared, self._model, self._twin, default, same)
+            compared, blames, notes = three_ways(compared, self._model, default, same)
         except ModelError as error:
             note = said(
                 "the reference was compared by the preset {preset}: it cannot run in {dtype}: {error}",
@@ -243,7 +238,7 @@ class Reference:
         written = self._state is not None and self.path.is_file() and not self._state.holds(self.path)
         if self._model is None or written:
             self._state = FileState.of(self.path)
-            self._model, self._twin = ReferenceModel.read(self.path), Twin()
+            self._model = ReferenceModel.read(self.path)
         if self._mapping is None:
             known = self._model.names
             self._mapping = NameMap.read(self.map_path, known) if self.map_path else NameMap()
@@ -330,14 +325,15 @@ def notes_of(compared: Compared, model: ReferenceModel, *, whole: bool) -> tuple
             f"unseen; the layers that hold their outputs belong into the file of map="
         )
     if matching.lonely:
+        counts = Counter(op_type or "of unknown type" for op_type in matching.lonely.values())
         notes.append(
             f"{name}: {len(matching.compared)} of {matching.layers} layers compared; no counterpart for "
-            f"{matching.types_alone()}"
+            f"{first_of(f'{kind} {number}' for kind, number in counts.most_common())}"
         )
     notes += [
         f"{name}: tensors ({len(keys)}, first: {keys[0]}) {words}"
         for mark, words in _MARKS.items()
-        if (keys := compared.marked(mark))
+        if (keys := [str(e.actual.key) for e in compared.expected if mark in e.marks])
     ]
     odd = [e.actual for e in compared.expected if e.actual.note]
     if odd:

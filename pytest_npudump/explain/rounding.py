@@ -24,7 +24,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,7 @@ from pytest_npudump.compare.stats.verdict import FAIL, GRAPH_INPUT, Comparison, 
 from pytest_npudump.compare.tensors.element_verdict import MAX_ABS, RELATIVE_L2, SPECIAL, with_failing
 from pytest_npudump.compare.tolerances.rules import floats_among
 from pytest_npudump.dump.table import MEASURED, STATISTICS
-from pytest_npudump.explain.feeds import ModelExecution
+from pytest_npudump.explain.feeds import execution_of
 from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx, weight_of
 
 if TYPE_CHECKING:
@@ -368,27 +368,8 @@ def only_wide(dtypes: Iterable[str]) -> bool:
     return bool(floats) and {*floats} <= {"float32", "float64"}
 
 
-@dataclass(slots=True)
-class Twin:
-    """The rounded reference of one test: made for the types of its dump, and kept while they stay."""
-
-    _types: tuple[object, ...] = ()
-    _made: list[ReferenceModel] = field(default_factory=list)
-
-    def of(self, model: ReferenceModel, dtypes: Mapping[str, str], default: str) -> ReferenceModel:
-        """Return the rounded model.
-
-        Raises:
-            ModelError: it cannot be made.
-        """
-        types = (default, *sorted(dtypes.items()))
-        if not self._made or types != self._types:
-            self._made, self._types = [rounded_model(model, dtypes, default)], types
-        return self._made[0]
-
-
 def three_ways(
-    compared: Compared, model: ReferenceModel, twin: Twin, dtype: str, tolerances: Tolerances
+    compared: Compared, model: ReferenceModel, dtype: str, tolerances: Tolerances
 ) -> tuple[Compared, tuple[Blame, ...], tuple[str, ...]]:
     """Return the comparison without what rounding explains, whose error the rest is, and notes.
 
@@ -397,7 +378,6 @@ def three_ways(
     Args:
         compared: by the bounds for the same numerics.
         model: the reference.
-        twin: keeps what is made.
         dtype: what :func:`coarsest` returned.
         tolerances: those bounds, and rules.
 
@@ -408,14 +388,14 @@ def three_ways(
     if not failing:
         return compared, (), ()
     dtypes: dict[str, str] = {}
-    wanted: defaultdict[ModelExecution, dict[str, list[tuple[TensorKey, TensorRecord]]]] = defaultdict(dict)
+    wanted: defaultdict[TensorKey, dict[str, list[tuple[TensorKey, TensorRecord]]]] = defaultdict(dict)
     for expected, found in zip(compared.expected, compared.matching.matches, strict=True):
         record, tensor = found.record, found.counterpart.tensor
         if record.key.io == "output" and record.op_type != GRAPH_INPUT:
             dtypes[tensor] = record.dtype
         if expected.golden.key in failing:
-            wanted[ModelExecution.of(record)].setdefault(tensor, []).append((expected.golden.key, record))
-    rounded = twin.of(model, dtypes, dtype)
+            wanted[execution_of(record)].setdefault(tensor, []).append((expected.golden.key, record))
+    rounded = rounded_model(model, dtypes, dtype)
     roundings: dict[TensorKey, Rounding] = {}
     for execution, tensors in wanted.items():
         feeds = compared.feeds.of(execution)

@@ -121,7 +121,11 @@ def _of_model(path: Path, digest: str) -> tuple[str, tuple[tuple[str, str], ...]
     """Return the digest of a model's graph, and each operator's name and the rest of its line."""
     del digest  # of the content that is read
     if path.suffix == ".om":
-        graph, found = _of_om(path)
+        try:
+            with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                graph, found = _OmContent(data, path).digests()
+        except (OSError, ValueError, IndexError) as error:
+            raise FormatError(path, f"cannot be read: {error}") from error
     else:
         model = read_model(path)
         graph, found = _OnnxContent(model, path.parent).digests()
@@ -272,7 +276,10 @@ class _OnnxContent:
                     found = self._weight(constants[name])
                     ports.append(b"constant")
                     values.append(b"constant" + found.exact)
-                    if _is_setting(constants[name], node.op_type):
+                    one, settings = constants[name], {_INT64, _STRING}
+                    settings |= set() if node.op_type in _QUANTISED else {_INT32}
+                    vector = len(one.dims) == 1 and getattr(one, "data_type", 0) in settings
+                    if not one.dims or vector:  # an attribute among the inputs: a scalar, a shape, axes
                         others.append(f"input {slot}".encode() + found.exact)
                         rest.append(others[-1])
                     else:
@@ -409,12 +416,6 @@ def _from_ends(nodes: Sequence[Any], ends: Sequence[str]) -> list[int]:
             found[at] = len(found)
             waiting += reversed(nodes[at].input)
     return [found.get(at, len(nodes)) for at in range(len(nodes))]
-
-
-def _is_setting(tensor: Any, op_type: str) -> bool:
-    """Return whether a constant is an attribute among the inputs: a scalar, a shape, axes."""
-    settings = {_INT64, _STRING} if op_type in _QUANTISED else {_INT32, _INT64, _STRING}
-    return not tensor.dims or (len(tensor.dims) == 1 and getattr(tensor, "data_type", 0) in settings)
 
 
 def _domain(node: Any) -> str:
@@ -654,11 +655,3 @@ class _OmContent:
             text = repr(form).encode()
             return text, _weight(text, form[1], content)
         return None
-
-
-def _of_om(path: Path) -> tuple[str, list[tuple[str, _Content]]]:
-    try:
-        with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _OmContent(data, path).digests()
-    except (OSError, ValueError, IndexError) as error:
-        raise FormatError(path, f"cannot be read: {error}") from error

@@ -9,17 +9,24 @@ operators outermost, or (``.pbtxt``) as TensorFlow has nodes.
 MindSpore: ``rank_{r}/graphs/ms_output_trace_code_graph_{g}.ir`` beside a dump. A node is a line
 ``%n(variable) = Operator(%a, %para1_name, I64(0)) ...``, and a comment behind it has the name that dump files
 carry: ``# Fullname with scope: (Default/conv1-Conv2d/Conv2D-op0)``. Operand i is the dumped input i, literals
-included. ``Load`` and ``Depend`` hand on their first operand and are not dumped.
+included. ``Load`` and ``Depend`` hand on their first operand and are not dumped. Behind the name stands what
+called the operator, the outermost first, the last of a file of MindSpore's own for its layers::
+
+    # Fullname with scope: (Default/conv1-Conv2d/Conv2D-op0)
+    # In file /app/lenet.py:30~36, 4~30/    def construct(self, x):/
+    # In file /app/lenet.py:31, 32~42/        x = self.pool(self.relu(self.conv1(x)))/
 """
 
 from __future__ import annotations
 
 import json
 import mmap
+import os
 import re
 import struct
 from collections import Counter, defaultdict
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.config.torchair import GRAPHS, OPTIMISED
@@ -27,18 +34,18 @@ from pytest_npudump.dump.names import MODULE_EDGES, PARAMETER
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.table import StatsTable, layer_of
 from pytest_npudump.errors import FormatError, NpudumpError, RequestError
-from pytest_npudump.graph.source_code import IR
 from pytest_npudump.onnxmodels.sessions import prepare
 from pytest_npudump.record.edges import UNKNOWN, Edges, GraphNode, Port, edges_of_lines, same_values
 from pytest_npudump.storage.regular_file import open_regular, read_regular, read_small
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     GeOperator = tuple[str, str, tuple[str, ...]]
     """Name, type and ``input``: ``producer:index``, where -1 is an edge of control and "" one left out."""
 
+IR = "rank_[0-9]*/graphs/ms_output_trace_code_graph_*.ir"
+"""Place of MindSpore's graphs in a dump path."""
 _CONSTANTS = frozenset({"Const", "Constant", "Variable", "FileConstant"})
 """Types of operators that hold values and compute none."""
 _CALLING = re.compile(r"(?:Stateful)?PartitionedCall|(?:Stateless)?(?:If|Case|While)|For|Scope")
@@ -434,7 +441,10 @@ def edges_at_hand(
     """
     layers = {sanitise(layer_of(key)) for key in table.keys}
     edges, notes = _read(read_mindspore, root)
-    edges = _numbered_alike(edges, layers)
+    # Casts that MindSpore puts in for its CPU kernels are dumped under other numbers than its graphs have.
+    missing = {match[1] for layer in layers - edges.feeds.keys() if (match := _NUMBERED.fullmatch(layer))}
+    numbered = ((name, _NUMBERED.fullmatch(name)) for name in edges.feeds)
+    edges = edges.without({name for name, match in numbered if match and match[1] in missing})
     told: Counter[str] = Counter(edges.feeds.keys())
     torchair = (path for at in (root, root.parent) for path in sorted(at.glob(f"{GRAPHS}/{OPTIMISED}")))
     for found, failed in chain(
@@ -463,16 +473,6 @@ def edges_at_hand(
     return edges, (*notes, *failed)
 
 
-def _numbered_alike(edges: Edges, layers: set[str]) -> Edges:
-    """Return MindSpore's edges without operators whose numbers mean others in the dump.
-
-    Casts that it puts in for its CPU kernels are dumped under other numbers than its graphs have.
-    """
-    missing = {match[1] for layer in layers - edges.feeds.keys() if (match := _NUMBERED.fullmatch(layer))}
-    named = ((name, _NUMBERED.fullmatch(name)) for name in edges.feeds)
-    return edges.without({name for name, match in named if match and match[1] in missing})
-
-
 def _of_model(path: Path, layers: Collection[str]) -> tuple[Edges, list[str]]:
     best, known, notes = Edges(), 0, []
     for suffix, read in _READERS:
@@ -493,3 +493,41 @@ def _read(read: Callable[[Path], Edges], path: Path) -> tuple[Edges, list[str]]:
         return read(path), []
     except NpudumpError as error:
         return Edges(), [f"which tensor feeds which is not known from a file: {error}"]
+
+
+_COMMENT = re.compile(
+    r"(?m)^\s+# (?:Fullname with scope: \((?P<name>.*)\)"
+    r"|In file (?P<file>.+?):(?P<line>\d+)(?:~\d+)?, \d+~\d+/(?P<text>.*)/)\s*$"
+)
+_ITS_OWN = re.compile(r"[\\/](?:site|dist)-packages[\\/]mindspore[\\/]")
+
+
+def code_of(root: Path, layers: Collection[str]) -> dict[str, str]:
+    """Return the line of source of each layer that is known, as ``file:line: text``, by name in file names.
+
+    It is the innermost line of a file that is not MindSpore's own, or else the innermost of all. A file
+    below the current folder is named from there.
+    Of layers that several graphs have, the first graph's counts.
+
+    Args:
+        root: a dump path.
+        layers: names, raw or as file names spell them.
+
+    Raises:
+        FormatError: a graph cannot be read.
+    """
+    wanted = {sanitise(layer) for layer in layers}
+    calls: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
+    for path in sorted(root.glob(IR)) if wanted else ():
+        known, name = {*calls}, ""
+        for comment in _COMMENT.finditer(read_small(path).decode("utf-8", "replace")):
+            if comment["name"] is not None:
+                name = sanitise(comment["name"])
+            elif name in wanted and name not in known and not comment["text"].lstrip().startswith("def "):
+                file = comment["file"].removeprefix(f"{Path.cwd()}{os.sep}")
+                place = f"{file}:{comment['line']}: {comment['text'].strip()}"
+                calls[name].append((comment["file"], place))
+    return {
+        name: next((line for file, line in reversed(lines) if not _ITS_OWN.search(file)), lines[-1][1])
+        for name, lines in calls.items()
+    }

@@ -20,14 +20,22 @@ from pytest_npudump.dump.table import MEASURED, PROJECTIONS, StatsTable, sanitis
 from pytest_npudump.errors import DumpError, GoldenError, joined, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, PLAIN, THREADS, Variation
-from pytest_npudump.record.noise import CALIBRATION, FACTOR, LARGEST_FACTOR, MEASURABLE, Calibrated
+from pytest_npudump.record.noise import (
+    CALIBRATION,
+    FACTOR,
+    LARGEST_FACTOR,
+    MEASURABLE,
+    Calibrated,
+    Calibration,
+)
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.judgement import with_reference
-from pytest_npudump.regression.measured_noise import Measured, calibrated, further_runs, once, repeated
-from pytest_npudump.regression.recording import golden_to_start_from, record
+from pytest_npudump.regression.measured_noise import Measured, further_runs, once, repeated
 from pytest_npudump.regression.run_record import (
     by_rank,
     collect,
+    golden_to_start_from,
+    record,
     told_by_raw_names,
     unreadable,
     without_unwritten,
@@ -267,21 +275,29 @@ def conclude(case: Case, first: Result, members: Sequence[Member]) -> Result:
     if not case.settings.calibrate:
         return _recorded(case, first, repeated(alike, filtered=bool(case.request.layers)))
     strayed = [member.strayed for member in members]
-    held = hold_out(strayed)
-    if held.factor is None:
-        shown = first_of(held.sensitive, separator="; ")
+    factor, sensitive = hold_out(strayed)
+    if factor is None:
+        shown = first_of(sensitive, separator="; ")
         return unrecorded(
             first,
             f"not calibrated: bounds made from all members but one do not hold for that one, even with "
             f"factor {FACTORS[-1]:g}. Most sensitive: {shown}. Take more members, give these layers a rule "
             f"of their own, or leave them out with layers",
         )
-    varied = varied_words(member.variation for member in members)
-    measured = calibrated(strayed, alike, held.factor, varied, filtered=bool(case.request.layers))
-    words = f"calibrated with {len(members)} members, varied: {', '.join(varied)}; factor {held.factor:g}"
-    if held.factor != FACTOR:
-        words += f", raised from {FACTOR:g} as members that were held out did not pass with less"
-    notes = (words, *_not_varied(case, members, varied), *measured.notes)
+    variations = [member.variation for member in members]
+    words = {
+        "repeats": any(one.plain for one in variations),
+        INPUTS: any(one.seed is not None for one in variations),
+        THREADS: any(one.threads > 1 for one in variations),
+        OPTIMISATION: any(one.optimised for one in variations),
+    }
+    varied = tuple(word for word, there in words.items() if there)
+    calibration = Calibration(len(members), factor, varied)
+    measured = repeated(alike, filtered=bool(case.request.layers), members=strayed, calibration=calibration)
+    told = f"calibrated with {len(members)} members, varied: {', '.join(varied)}; factor {factor:g}"
+    if factor != FACTOR:
+        told += f", raised from {FACTOR:g} as members that were held out did not pass with less"
+    notes = (told, *_not_varied(case, members, varied), *measured.notes)
     settle = _recorded if first.status == status.PENDING else _calibrated
     return settle(case, first, replace(measured, notes=notes))
 
@@ -406,59 +422,11 @@ def variation_of(member: int, varies: Collection[str]) -> Variation:
     )
 
 
-def varied_words(variations: Iterable[Variation]) -> tuple[str, ...]:
-    """Return the variations of members in the golden's words."""
-    found = [*variations]
-    words = {
-        "repeats": any(one.plain for one in found),
-        INPUTS: any(one.seed is not None for one in found),
-        THREADS: any(one.threads > 1 for one in found),
-        OPTIMISATION: any(one.optimised for one in found),
-    }
-    return tuple(word for word, there in words.items() if there)
-
-
 FACTORS = (FACTOR, 7.0, 10.0, 14.0, LARGEST_FACTOR)
 """The factors that are tried: probtest's, and steps of about the square root of 2 up to four times it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sensitive:
-    """A statistic of which one member strays further than the others foretell.
-
-    Attributes:
-        key: the tensor.
-        statistic: which of its statistics.
-        strayed: by how much, in the statistic's scale.
-        others: the largest deviation of the other members.
-    """
-
-    key: str
-    statistic: str
-    strayed: float
-    others: float
-
-    def __str__(self) -> str:
-        """``Conv@20:output.0 max strays by 3e-2 of its scale, the other members by 1e-4 at most``."""
-        others = f"{self.others:.2g} at most" if self.others else "not at all"
-        return f"{self.key} {self.statistic} strays by {self.strayed:.2g} of its scale, the others {others}"
-
-
-@dataclass(frozen=True, slots=True)
-class HeldOut:
-    """Results of leaving each member out.
-
-    Attributes:
-        factor: the smallest of :data:`FACTORS` under which every member passes the bounds of the others; None
-            where none does.
-        sensitive: what fails under the largest factor, worst first; empty where a factor is found.
-    """
-
-    factor: float | None
-    sensitive: tuple[Sensitive, ...] = ()
-
-
-def hold_out(members: Sequence[Deviations]) -> HeldOut:
+def hold_out(members: Sequence[Deviations]) -> tuple[float | None, tuple[str, ...]]:
     """Leave each member out of the bounds in turn.
 
     Only the member that strays furthest in a statistic can break a bound there, as the bounds of all others
@@ -466,6 +434,10 @@ def hold_out(members: Sequence[Deviations]) -> HeldOut:
 
     Args:
         members: two or more, of the same n tensors.
+
+    Returns:
+        The smallest of :data:`FACTORS` under which every member passes the bounds of the others; None where
+        none does, and then what fails under the largest, worst first.
     """
     strayed = np.stack([member.largest for member in members])
     furthest = strayed.argmax(axis=0)[np.newaxis]
@@ -480,14 +452,11 @@ def hold_out(members: Sequence[Deviations]) -> HeldOut:
     most = float(needed.max(initial=0.0))
     factor = next((factor for factor in FACTORS if most <= factor), None)
     if factor is not None:
-        return HeldOut(factor)
+        return factor, ()
     bad = np.argwhere(needed > FACTORS[-1]).tolist()
     bad.sort(key=lambda cell: (-needed[tuple(cell)], -largest[tuple(cell)]))
-    keys = members[0].keys
-    return HeldOut(
-        None,
-        tuple(
-            Sensitive(keys[row], MEASURABLE[column], float(largest[row, column]), float(others[row, column]))
-            for row, column in bad
-        ),
+    return None, tuple(
+        f"{members[0].keys[row]} {MEASURABLE[column]} strays by {largest[row, column]:.2g} of its scale, the "
+        f"others {f'{others[row, column]:.2g} at most' if others[row, column] else 'not at all'}"
+        for row, column in bad
     )

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.explain.reference import Reference
     from pytest_npudump.golden.variants import Goldens
-    from pytest_npudump.onnxmodels.loaded_files import LoadedFiles
     from pytest_npudump.ranks.exchange import Exchange
     from pytest_npudump.record.edges import Edges
     from pytest_npudump.runtime.base import Runtime
@@ -53,7 +52,6 @@ class Case:
         graph: the file that tells which tensor feeds which; None where only what ran does.
         exchange: what the ranks of a distributed run tell each other by; None for a process of its own.
         isolated: whether each run has a process of its own.
-        probing: whether this process is for a run in other memory, for the recording of one that is not.
         past_sources: layers in which the last failure of the test began, where that is known.
         names: what layers are called in the golden, and what ranks hold; None where both call all alike.
     """
@@ -73,7 +71,6 @@ class Case:
     graph: Path | None = None
     exchange: Exchange | None = None
     isolated: bool = False
-    probing: bool = False
     past_sources: tuple[str, ...] = ()
     names: Correspondence | None = None
 
@@ -151,68 +148,49 @@ def terms_of(case: Case) -> Terms:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class RunModels:
-    """Files of the models that a run has loaded: their facts, where they are unchanged since.
+def onnx_models(case: Case) -> list[Path]:
+    """Return the ONNX models that ran, or lie beside what ran."""
+    files = (path.with_suffix(".onnx") for path in case.runtime.activity.models)
+    return [file for file in dict.fromkeys(files) if file.is_file()]
 
-    Attributes:
-        paths: of the models, in the order of loading.
-        files: what they were when they were loaded.
-        graph: the file that a person says to tell which tensor feeds which; None for none.
-        named: what calls of the test itself have loaded, too: paths, or words for a model from memory.
-        emulated: whether the ONNX model beside an om ran in its place.
+
+def known_edges(case: Case, root: Path, table: StatsTable) -> tuple[Edges, tuple[str, ...]]:
+    """Return the known edges between tensors of a run, and why some are not known.
+
+    Args:
+        case: the test, which has loaded its models.
+        root: of the run's dump.
+        table: its statistics.
     """
+    from pytest_npudump.graph.model_files import edges_at_hand  # noqa: PLC0415 - not in a pass
 
-    paths: tuple[Path, ...]
-    files: LoadedFiles
-    graph: Path | None = None
-    named: tuple[str, ...] = ()
-    emulated: bool = False
+    activity = case.runtime.activity
+    known = [path for path in activity.models if activity.evidence.files.keeps_graph(path)]
+    edges, notes = edges_at_hand(known, root, table, case.graph)
+    again = (
+        f"which tensor feeds which is not known from {path.name}, which was written again after it was "
+        f"loaded; graph= in the marker can tell"
+        for path in dict.fromkeys(activity.models)
+        if path not in known
+    )
+    return edges, (*notes, *again)
 
-    @classmethod
-    def of(cls, case: Case) -> RunModels:
-        """Return the models that a test has loaded so far."""
-        activity = case.runtime.activity
-        evidence, emulated = activity.evidence, case.runtime.name == "emulator"
-        return cls(activity.models, evidence.files, case.graph, tuple(evidence.models), emulated)
 
-    def onnx(self) -> list[Path]:
-        """Return the ONNX models that ran, or lie beside what ran."""
-        files = (path.with_suffix(".onnx") for path in self.paths)
-        return [file for file in dict.fromkeys(files) if file.is_file()]
+def digests_of_models(case: Case, known: str = "") -> str:
+    """Return the block of a golden with digests of the models; "" where those of one are not known.
 
-    def edges(self, root: Path, table: StatsTable) -> tuple[Edges, tuple[str, ...]]:
-        """Return the known edges between tensors of a run, and why some are not known.
-
-        Args:
-            root: of the run's dump.
-            table: its statistics.
-        """
-        from pytest_npudump.graph.model_files import edges_at_hand  # noqa: PLC0415 - not in a pass
-
-        known = [path for path in self.paths if self.files.keeps_graph(path)]
-        edges, notes = edges_at_hand(known, root, table, self.graph)
-        again = (
-            f"which tensor feeds which is not known from {path.name}, which was written again after it was "
-            f"loaded; graph= in the marker can tell"
-            for path in dict.fromkeys(self.paths)
-            if path not in known
-        )
-        return edges, (*notes, *again)
-
-    def digests(self, known: str = "") -> str:
-        """Return the block of a golden with digests of the models; "" where those of one are not known.
-
-        Args:
-            known: the golden's, which is taken as it is where the files are the same.
-        """
-        every = (*map(Path, self.named), *self.paths)
-        paths = {os.path.realpath(path): path for path in every}.values()
-        ran = [
-            path.with_suffix(".onnx") if self.emulated and path.suffix == ".om" else path for path in paths
-        ]
-        keeps = all(map(self.files.keeps_graph, paths)) and all(map(self.files.keeps_weights, ran))
-        return model_lines(ran, known) if keeps else ""
+    Args:
+        case: the test.
+        known: the golden's, which is taken as it is where the files are the same.
+    """
+    activity, emulated = case.runtime.activity, case.runtime.name == "emulator"
+    files = activity.evidence.files
+    every = (*map(Path, activity.evidence.models), *activity.models)
+    paths = {os.path.realpath(path): path for path in every}.values()
+    # The emulator runs the ONNX model beside an om in its place.
+    ran = [path.with_suffix(".onnx") if emulated and path.suffix == ".om" else path for path in paths]
+    keeps = all(map(files.keeps_graph, paths)) and all(map(files.keeps_weights, ran))
+    return model_lines(ran, known) if keeps else ""
 
 
 def delete_dumps(case: Case) -> None:
@@ -251,9 +229,9 @@ def _digests(case: Case) -> dict[str, str]:
     """Return the SHA-256 of a run's ONNX models; "" of one that was written again after it was loaded."""
     from pytest_npudump.onnxmodels.loaded_files import model_digest  # noqa: PLC0415 - only for failures
 
-    models, found = RunModels.of(case), {}
+    files, found = case.runtime.activity.evidence.files, {}
     reference = (case.reference.path,) if case.reference is not None else ()
-    for path in dict.fromkeys((*models.onnx(), *reference)):
+    for path in dict.fromkeys((*onnx_models(case), *reference)):
         with suppress(NpudumpError):  # whoever wants to run it is told
-            found[str(path)] = model_digest(path) if models.files.keeps_weights(path) else ""
+            found[str(path)] = model_digest(path) if files.keeps_weights(path) else ""
     return found

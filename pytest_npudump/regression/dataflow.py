@@ -26,7 +26,7 @@ from pytest_npudump.golden.stored_tensors import stored_tensors
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges, edges_of_lines, layer_at, lines_of
 from pytest_npudump.record.model_lines import is_typed, parted
 from pytest_npudump.record.record import EDGES, MODELS, Record
-from pytest_npudump.regression.case import Case, RunModels, terms_of
+from pytest_npudump.regression.case import Case, digests_of_models, known_edges, terms_of
 from pytest_npudump.regression.result import KeptLayers, Result
 from pytest_npudump.request import AUTO_LAYERS, is_glob
 
@@ -48,7 +48,7 @@ def edges_to_keep(
         dump: of the run.
         table: what is recorded of it.
     """
-    edges, notes = RunModels.of(case).edges(dump.root, table)
+    edges, notes = known_edges(case, dump.root, table)
     if previous is not None and same_layers(previous.table, table):
         edges = edges.completed(edges_of(previous))
     text = lines_of(edges, dict.fromkeys(map(layer_of, table.keys)))
@@ -70,7 +70,7 @@ def models_to_keep(case: Case, golden: Record | None, dump: Dump) -> Mapping[str
     if case.exchange is not None:
         return {}
     parameters = case.runtime.activity.evidence.parameters
-    text = RunModels.of(case).digests(known) or "".join(
+    text = digests_of_models(case, known) or "".join(
         lines(key if len(parameters) > 1 else "") for key, lines in parameters.items()
     )
     return {MODELS: text + dump.fed} if text or dump.fed else {}
@@ -144,8 +144,12 @@ def layers_to_keep(case: Case, golden: Record | None, dump: Dump) -> KeptLayers:
     if AUTO_LAYERS not in case.request.golden_tensors:
         return KeptLayers(tuple(layer for layer in ran if layer in wanted))
     table = StatsTable.from_records(dump.records)
-    told = () if golden is None else source_layers(golden)
-    names = (*_sources_of_change(case, golden, dump, table), *case.past_sources, *told)
+    names = case.past_sources
+    if golden is not None:
+        run = replace(Record.of(table), producer=case.goldens.facts(case.runtime.producer()))
+        change = judge(golden, run, terms_of(case))
+        begun, _ = sources_of(golden, change, partial(known_edges, case, dump.root))
+        names = (*source_names(change, begun), *names, *source_layers(golden))
     spelt = {sanitise(layer): layer for layer in ran}
     known = (spelt.get(sanitise(name)) for name in names)
     sources = tuple(dict.fromkeys(name for name in known if name is not None))[:_MOST_SOURCES]
@@ -183,16 +187,6 @@ def source_names(comparison: Comparison, sources: Sources | None) -> tuple[str, 
     return (comparison.first.key.layer,) if comparison.first is not None else ()
 
 
-def _sources_of_change(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> tuple[str, ...]:
-    if golden is None:
-        return ()
-    run = replace(Record.of(table), producer=case.goldens.facts(case.runtime.producer()))
-    comparison = judge(golden, run, terms_of(case))
-    return source_names(
-        comparison, sources_of(golden, comparison, partial(RunModels.of(case).edges, dump.root))[0]
-    )
-
-
 def _outputs(
     case: Case, golden: Record | None, dump: Dump, table: StatsTable, ran: Sequence[str]
 ) -> tuple[str, ...]:
@@ -211,15 +205,15 @@ def _outputs(
     return tuple(layer for layer in ran if sanitise(layer) not in feeding)
 
 
-def edges_of_device(models: RunModels, first: Result) -> Edges:
+def edges_of_device(case: Case, first: Result) -> Edges:
     """Return the edges of the first run by the files of its models."""
     assert first.run.dump is not None  # noqa: S101 - the caller has looked
-    return models.edges(first.run.dump.root, _table_of(first))[0]
+    return known_edges(case, first.run.dump.root, _table_of(first))[0]
 
 
 def edges_of_run(case: Case, first: Result) -> Edges:
     """Return the edges of the first run, by its golden and its reference too."""
-    edges = edges_of_device(RunModels.of(case), first)
+    edges = edges_of_device(case, first)
     edges = edges.completed(edges_kept(first.run.golden, _table_of(first)))
     if case.reference is not None:
         from pytest_npudump.graph.model_files import read_onnx  # noqa: PLC0415 - not in a pass
@@ -236,7 +230,7 @@ def code_of_run(first: Result) -> Mapping[str, str]:
     layers.update(key.layer for key in first.failing_keys)
     if first.run.dump is None or not layers:
         return {}
-    from pytest_npudump.graph.source_code import code_of  # noqa: PLC0415 - where a test fails
+    from pytest_npudump.graph.model_files import code_of  # noqa: PLC0415 - where a test fails
 
     with suppress(NpudumpError):  # the reader of its edges has told
         return code_of(first.run.dump.root, layers)

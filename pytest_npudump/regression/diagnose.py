@@ -83,7 +83,15 @@ def explain_empty(
 
 def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterator[str]:
     """Yield possible causes of an empty dump, the likeliest first."""
-    yield from _surroundings(dump_path)
+    if full := full_words(dump_path):
+        yield full
+    if not dump_path.is_dir() or not os.access(dump_path, os.W_OK):
+        yield said(
+            "its directory {path} is gone or cannot be written; the test must not change it",
+            path=dump_path,
+        )
+    if refused := collecting_words(os.environ):
+        yield refused
     if activity.programs:
         yield _by_program(request, activity, dump_path)
     if activity.likely_cause:
@@ -129,7 +137,15 @@ def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterat
     if not activity.executions:
         names = ", ".join(path.name for path in activity.models)
         yield said("{names} was loaded but never run to its end", names=names)
-    yield _filtered(request, activity)
+    unknown, named = _nearest(request.layers, activity.models)
+    if unknown and unknown == len(request.layers):
+        yield said("layers= names no operator of the model: {names}", names=joined("; ", named))
+    if filters := _filters(request, activity):
+        yield said("most likely a filter matched nothing: {filters}", filters=filters)
+    yield said(
+        "the runtime reported no error; on a device look into the CANN log "
+        "(ASCEND_GLOBAL_LOG_LEVEL=1) for a dump configuration that GE refused"
+    )
 
 
 def beside_words(others: Sequence[str], *, modules: bool) -> str:
@@ -154,18 +170,6 @@ def _inside_words(request: DumpRequest, inside: Mapping[str, Sequence[tuple[str,
         outside = [layer for name, layer in held if not request.layers or name in wanted]
         if outside:
             yield not_dumped_inside(len(outside), model, first_of(dict.fromkeys(outside), 3))
-
-
-def _surroundings(dump_path: Path) -> Iterator[str]:
-    if full := full_words(dump_path):
-        yield full
-    if not dump_path.is_dir() or not os.access(dump_path, os.W_OK):
-        yield said(
-            "its directory {path} is gone or cannot be written; the test must not change it",
-            path=dump_path,
-        )
-    if refused := collecting_words(os.environ):
-        yield refused
 
 
 def _by_program(request: DumpRequest, activity: Activity, dump_path: Path) -> str:
@@ -233,18 +237,6 @@ def _nearest(layers: Sequence[str], models: Iterable[Path]) -> tuple[int, list[s
         named.setdefault(suggest(layer, known, said("the model")), []).append(layer)
     hints = [said("{layer} ({hint})", layer=", ".join(names), hint=hint) for hint, names in named.items()]
     return len(unknown), hints
-
-
-def _filtered(request: DumpRequest, activity: Activity) -> str:
-    unknown, named = _nearest(request.layers, activity.models)
-    if unknown and unknown == len(request.layers):
-        return said("layers= names no operator of the model: {names}", names=joined("; ", named))
-    if filters := _filters(request, activity):
-        return said("most likely a filter matched nothing: {filters}", filters=filters)
-    return said(
-        "the runtime reported no error; on a device look into the CANN log "
-        "(ASCEND_GLOBAL_LOG_LEVEL=1) for a dump configuration that GE refused"
-    )
 
 
 def notes_of(case: Case) -> tuple[str, ...]:

@@ -1,15 +1,14 @@
-"""Explanation of a failed test by its run folder alone, so that it can be repeated later.
+"""Explanation of a failed test by the tensors of a run behind its first one.
 
-The tensors of the failing layers that a second run dumped are held against the golden's and the reference's,
-and each operator under suspicion against what its own inputs give, by a model or by the calls of torch that
-the run has kept. What the dump does not tell is the :class:`RunContext`, which the process of the run leaves
-beside it: what came of the first run, what was loaded and fed, and which calls were kept.
+The tensors of the failing layers that it dumped are held against the golden's and the reference's, and each
+operator under suspicion against what its own inputs give, by a model or by the calls of torch that the run
+has kept.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -37,161 +36,64 @@ from pytest_npudump.explain.dumped_operators import ModelBench
 from pytest_npudump.explain.matches import NameMap
 from pytest_npudump.explain.operator_alone import UNKNOWN, Alone, JudgedOperator, Search
 from pytest_npudump.explain.reference_model import ReferenceModel
-from pytest_npudump.golden.stored_tensors import TensorStore, read_tensors
+from pytest_npudump.golden.stored_tensors import read_tensors
 from pytest_npudump.graph.sources import relative_differences
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.model_lines import fed_otherwise_in
-from pytest_npudump.record.run_folder import (
-    RunFolder,
-    calls_folder,
-    dump_folder,
-    keep_context,
-    read_context,
-    refuse_deleted,
-)
+from pytest_npudump.record.run_folder import calls_folder
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.case import Case, RunModels
+from pytest_npudump.regression.case import Case, onnx_models
 from pytest_npudump.regression.dataflow import edges_of_device
-from pytest_npudump.regression.recording import drawing_alike
 from pytest_npudump.regression.result import Escalation, Finding, Result, ThirdRun
+from pytest_npudump.regression.run_record import drawing_alike
 from pytest_npudump.regression.second_run import (
-    SecondRun,
     delete_others,
     disagreements,
     for_layers,
+    matched,
     planned,
     read_again,
     unusable,
 )
-from pytest_npudump.request import DumpRequest
-from pytest_npudump.runtime.aten.call_files import data_of_run, run_of_data
 from pytest_npudump.runtime.aten.kept_calls import CallKeepingRuntime, WantedOutput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.explain.operator_alone import Changes
-    from pytest_npudump.explain.reference import Reference
-    from pytest_npudump.record.record import Record
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.run_plan import Plan
-    from pytest_npudump.runtime.aten.call_files import RunData
-
-    Progress = Callable[[str, int, int], None]
+    from pytest_npudump.runtime.aten.kept_calls import KeptRun
 
 
 _OFF = "off"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunContext:
-    """Context of an explanation besides the files of a run's dump.
-
-    Attributes:
-        test: its name.
-        first: what came of the first run, with its record and its dump's.
-        plan: what the run was to find out.
-        attempt: the run.
-        tolerances: of the test.
-        golden: what decides; None without one.
-        store: where golden tensors are that do not lie beside the golden.
-        reference: with what the run fed its models; None without one.
-        runtime: what ran the models.
-        models: that it loaded.
-        undumped: what ran and is not in the dump although it reads like a dump of all that ran, in words.
-        isolated: whether each run had a process of its own.
-        recompute: in which type calls are computed again.
-        hf32: kinds of operators that may take float32 operands as HF32.
-        calls: those of torch that were kept; None where the runtime keeps none.
-        limit: most bytes of calls that are saved.
-    """
-
-    test: str
-    first: Result
-    plan: Plan
-    attempt: Attempt
-    tolerances: Tolerances
-    golden: Record | None
-    store: TensorStore
-    reference: Reference | None
-    runtime: str
-    models: RunModels
-    undumped: tuple[str, ...]
-    isolated: bool
-    recompute: str
-    hf32: frozenset[str]
-    calls: RunData | None
-    limit: int
-
-
-def leave_context(case: Case, first: Result, plan: Plan, attempt: Attempt) -> RunContext:
-    """Leave in the folder of a run that has ended what explaining takes besides its dump, and return it.
-
-    Raises:
-        GoldenError: the golden cannot be read.
-        OSError: it cannot be written.
-    """
-    runtime, producer, reference, calls = case.runtime, case.runtime.producer(), case.reference, None
-    if reference is not None:
-        reference.settle(case.goldens.facts(producer))  # this may be another process than the first run's
-        reference = reference.without_model()
-    if isinstance(runtime, CallKeepingRuntime) and case.settings.recompute != _OFF:
-        calls = data_of_run(runtime.kept_calls())
-        runtime.keep_calls((), 0)
-    hf32 = producer.get("hf32")
-    context = RunContext(
-        test=case.nodeid,
-        first=replace(first, recording=None),
-        plan=plan,
-        attempt=replace(attempt, request=DumpRequest(chosen=attempt.request.chosen)),  # no more is needed
-        tolerances=case.tolerances,
-        golden=first.run.golden if first.run.golden is not None else case.goldens.read_if_any(),
-        store=case.goldens.store,
-        reference=reference,
-        runtime=runtime.name,
-        models=RunModels.of(case),
-        undumped=tuple(runtime.activity.evidence.undumped),
-        isolated=case.isolated,
-        recompute=case.settings.recompute,
-        hf32=frozenset(hf32.split("+")) if hf32 is not None else frozenset({"matmul", "conv"}),
-        calls=calls,
-        limit=case.settings.dump_limit,
-    )
-    keep_context(attempt.directory, context)
-    return context
-
-
-def explain(
-    folder: RunFolder, progress: Progress | None = None, context: RunContext | None = None
-) -> Escalation:
-    """Explain a failure by the tensors of the last run and the runs before it.
+def explain(case: Case, first: Result, plan: Plan, attempt: Attempt) -> Escalation:
+    """Explain a failure by the tensors of a run that has ended and the runs before it.
 
     Files of layers that were dumped besides those that were asked for are deleted.
 
     Args:
-        folder: of a test's runs.
-        progress: called with (what is being done, steps done, steps in all).
-        context: what was left there; None to read it.
-
-    Raises:
-        RequestError: no run in it was made to explain a failure, or what that has left is not there any more.
+        case: the test.
+        first: what came of the first run.
+        plan: what the run was to find out.
+        attempt: the run.
     """
-    run = folder.last_run()
-    if context is None:
-        context = read_context(run, RunContext)
-    plan = context.plan
-    for part in context.attempt.parts:
-        refuse_deleted(dump_folder(run, part), context.test)
-    if context.undumped:
-        found = unusable(run, plan, context.undumped)
-    else:
-        try:
-            found = _explained(context, run, progress)
-        except (DumpError, GoldenError) as error:
-            found = unusable(run, plan, error)
+    runtime, calls = case.runtime, None
+    if isinstance(runtime, CallKeepingRuntime) and case.settings.recompute != _OFF:
+        calls = runtime.kept_calls()
+        runtime.keep_calls((), 0)
+    try:
+        if undumped := runtime.activity.evidence.undumped:
+            found = unusable(attempt.directory, plan, undumped)
+        else:
+            found = _explained(case, first, plan, attempt, calls)
+    except (DumpError, GoldenError) as error:
+        found = unusable(attempt.directory, plan, error)
     return found if plan.earlier is None else _joined(plan.earlier, found)
 
 
@@ -222,37 +124,39 @@ def _joined(second: Escalation, third: Escalation) -> Escalation:
     )
 
 
-def _explained(context: RunContext, run: Path, progress: Progress | None) -> Escalation:
-    first, plan, steps = context.first, context.plan, _steps(progress)
-    attempt = replace(context.attempt, directory=run)
-    dump = read_again(attempt, first, steps("reading the second dump"))
-    second = SecondRun.of(run, dump, plan, first)
+def _explained(case: Case, first: Result, plan: Plan, attempt: Attempt, calls: KeptRun | None) -> Escalation:
+    dump = read_again(attempt, first, case.steps_of("reading the second dump"))
+    records, _ = matched(dump, plan, first)
     delete_others(dump, plan)
-    records = second.records
-    golden = context.golden
-    tensors = read_tensors(golden, context.store) if golden is not None else {}
-    told = steps(said("comparing the tensors of the second run"))
-    findings = _findings(context, records, tensors, told)
-    findings = with_patterns(findings, records, tensors)
-    findings, notes = _against_reference(context, findings, records)
+    golden = first.run.golden if first.run.golden is not None else case.goldens.read_if_any()
+    tensors = read_tensors(golden, case.goldens.store) if golden is not None else {}
+    findings = with_patterns(_findings(case, first, plan, records, tensors), records, tensors)
+    findings, notes = _against_reference(case, first, findings, records)
     lost = {str(finding.key.sanitised) for finding in findings if finding.healthy}
-    told = steps("recomputing calls on the CPU")
     # CANN dumps an input of the graph with each operator that reads it, under one name.
     inputs = [one for one in planned(dump, plan) if one.op_type == GRAPH_INPUT]
-    isolated, ended, unsaved = _isolated(context, run, ([*records.values()], inputs), lost, told)
+    isolated, ended, unsaved = _isolated(
+        case,
+        first,
+        plan,
+        ([*records.values()], inputs),
+        lost,
+        folder=calls_folder(attempt.directory),
+        kept=calls,
+    )
     first_dump = first.run.dump
     return Escalation(
         findings,
         tuple(dict.fromkeys(r.key.layer for r in records.values() if r.payload is not None)),
         plan.omitted,
-        run,
+        attempt.directory,
         notes=(*plan.notes, *notes, *unsaved),
         drawing=()
-        if first_dump is None or context.isolated
-        else drawing_alike(first_dump, context.models.paths),
+        if first_dump is None or case.isolated
+        else drawing_alike(first_dump, case.runtime.activity.models),
         isolated=isolated,
         ended=ended,
-        alike=_alike(context, records),
+        alike=_alike(case, first, records),
         fed=_fed_otherwise(findings, first_dump, dump),
     )
 
@@ -273,32 +177,28 @@ def _fed_otherwise(findings: Sequence[Finding], first: Dump | None, second: Dump
     return tuple(dict.fromkeys(fed)) or models
 
 
-def _steps(progress: Progress | None) -> Callable[[str], Callable[[int, int], None] | None]:
-    return lambda what: None if progress is None else partial(progress, what)
-
-
-def _alike(context: RunContext, records: Mapping[str, TensorRecord]) -> Mapping[str, TensorRecord]:
+def _alike(case: Case, first: Result, records: Mapping[str, TensorRecord]) -> Mapping[str, TensorRecord]:
     """Return the tensors that the golden is to keep and that are those of the first run."""
-    first = context.first
     if first.run.kept is None:
         return {}
     wanted = {sanitise(layer) for layer in first.run.kept.layers}
     kept = {key: one for key, one in records.items() if one.payload and sanitise(one.key.layer) in wanted}
-    differing, _ = disagreements(context.tolerances, first, [one.key for one in kept.values()], records)
+    differing, _ = disagreements(case.tolerances, first, [one.key for one in kept.values()], records)
     return {key: one for key, one in kept.items() if key not in differing}
 
 
 def _findings(
-    context: RunContext,
+    case: Case,
+    first: Result,
+    plan: Plan,
     records: Mapping[str, TensorRecord],
     tensors: Mapping[str, np.ndarray],
-    progress: Callable[[int, int], None] | None,
 ) -> tuple[Finding, ...]:
-    first = context.first
-    layers = {sanitise(layer) for layer in context.plan.layers}
+    progress = case.steps_of(said("comparing the tensors of the second run"))
+    layers = {sanitise(layer) for layer in plan.layers}
     failing = [key for key in first.failing_keys if sanitise(key.layer) in layers]
-    differing, same = disagreements(context.tolerances, first, failing, records)
-    numerics, tolerances = first.numerics, for_layers(context.tolerances, first)
+    differing, same = disagreements(case.tolerances, first, failing, records)
+    numerics, tolerances = first.numerics, for_layers(case.tolerances, first)
     tolerances = tolerances.under(numerics.bounds) if numerics is not None else tolerances
     if first.comparison is not None:
         own = first.comparison.tolerances
@@ -456,7 +356,7 @@ def _loaded(record: TensorRecord) -> np.ndarray | None:
 
 
 def _against_reference(
-    context: RunContext, findings: Sequence[Finding], records: Mapping[str, TensorRecord]
+    case: Case, first: Result, findings: Sequence[Finding], records: Mapping[str, TensorRecord]
 ) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
     """Add to the findings what the elements are off from the reference's.
 
@@ -465,15 +365,17 @@ def _against_reference(
     Returns:
         The findings, and a note where the reference could not be computed.
     """
-    result = context.first.reference
-    if context.reference is None or result is None or result.comparison is None or not result.failing:
+    reference, result = case.reference, first.reference
+    if reference is None or result is None or result.comparison is None or not result.failing:
         return tuple(findings), ()
+    reference.settle(
+        case.goldens.facts(case.runtime.producer())
+    )  # this may be another process than the first run's
     failing = {str(verdict.key.sanitised) for verdict in result.comparison.failing}
     layers = {sanitise(verdict.key.layer) for verdict in result.comparison.failing}
     wanted = [record for record in records.values() if sanitise(record.key.layer) in layers]
-    dumped = context.first.run.records
     try:
-        compared = context.reference.compare(wanted, dumped=dumped, patterns=SEARCHED)
+        compared = reference.compare(wanted, dumped=first.run.records, patterns=SEARCHED)
     except NpudumpError as error:
         return tuple(findings), (f"the second run was not compared with the reference: {error}",)
     found = {str(e.actual.key.sanitised): e for e in compared.expected}
@@ -526,27 +428,31 @@ def _calls_among(
 
 
 def _isolated(
-    context: RunContext,
-    run: Path,
+    case: Case,
+    first: Result,
+    plan: Plan,
     records: tuple[Sequence[TensorRecord], Sequence[TensorRecord]],
     healthy: Collection[str],
-    progress: Callable[[int, int], None] | None,
+    *,
+    folder: Path,
+    kept: KeptRun | None,
 ) -> tuple[tuple[JudgedOperator, ...], str, tuple[str, ...]]:
     """Judge the suspects by what a second run has of their inputs: by a model, else by calls of torch.
 
     Args:
-        context: with the outputs under suspicion.
-        run: its folder, in which the calls that are convicted are saved.
-        records: its tensors, in execution order, and the inputs of the graph as often as it dumped them.
+        case: the test.
+        first: its first run.
+        plan: with the outputs under suspicion.
+        records: the run's tensors, in execution order, and the graph's inputs as often as it dumped them.
         healthy: sanitised keys of tensors that failed in the first run only. They are not judged, nor are
             outputs where the changes of these begin.
-        progress: called with (calls judged, calls in all).
+        folder: where calls that are convicted are saved.
+        kept: the run's calls of torch; None where the runtime keeps none.
 
     Returns:
         Verdicts in execution order; where the search for a cause ended; and notes where there can be none, or
         a call could not be saved.
     """
-    first, plan = context.first, context.plan
     sources = first.sources.independent if first.sources is not None else ()
     again = [source for source in sources if str(source.key.sanitised) not in healthy]
     begun = {source.begins for source in sources} - {source.begins for source in again}
@@ -554,19 +460,22 @@ def _isolated(
     own, inputs = records
     dumped = [*(record for record in own if record.op_type != GRAPH_INPUT), *inputs]
     changes = _changes(first, own)
-    by_model, ended, notes = _by_model(context, suspects, dumped, changes) if suspects else ((), "", ())
+    by_model, ended, notes = _by_model(case, first, suspects, dumped, changes) if suspects else ((), "", ())
     by_call: tuple[JudgedOperator, ...] = ()
-    if context.calls is not None:
-        archive = CallArchive(calls_folder(run), context.limit)
-        bench = CallBench(run_of_data(context.calls), context.recompute, context.hf32, archive)
-        by_call = bench.isolate(_calls_among(first, suspects, healthy), own, progress, changes)
+    if kept is not None:
+        told = case.runtime.producer().get("hf32")
+        hf32 = frozenset({"matmul", "conv"} if told is None else told.split("+"))
+        archive = CallArchive(folder, case.settings.dump_limit)
+        bench = CallBench(kept, case.settings.recompute, hf32, archive)
+        report = case.steps_of("recomputing calls on the CPU")
+        by_call = bench.isolate(_calls_among(first, suspects, healthy), own, report, changes)
         notes = (*notes, *archive.notes)
     calls = {one.key: one for one in by_call}
-    kept = [
+    judged = [
         calls.pop(one.key) if one.alone.verdict == UNKNOWN and one.key in calls else one for one in by_model
     ]
     known = {one.key for one in by_model}
-    isolated = (*kept, *(one for key, one in calls.items() if key not in known))
+    isolated = (*judged, *(one for key, one in calls.items() if key not in known))
     order = {str(record.key.sanitised): at for at, record in enumerate(own)}
     isolated = (*sorted(isolated, key=lambda one: order.get(str(one.key.sanitised), len(order))),)
     return tuple(one for one in isolated if str(one.key.sanitised) not in healthy), ended, tuple(notes)
@@ -611,7 +520,8 @@ def _changes(first: Result, records: Sequence[TensorRecord]) -> Changes | None:
 
 
 def _by_model(
-    context: RunContext,
+    case: Case,
+    first: Result,
     suspects: Sequence[TensorKey],
     records: Sequence[TensorRecord],
     changes: Changes | None,
@@ -621,11 +531,11 @@ def _by_model(
     Of several models it is the one that the tensor's key names. Others that fail are judged too, as far as
     the run dumped what they read: a fault behind another is no source.
     """
-    first, models, reference = context.first, context.models, context.reference
+    activity, reference = case.runtime.activity, case.reference
     if first.run.dump is None:
         return (), "", ()
-    plain, edges = context.runtime == "emulator", cache(partial(edges_of_device, models, first))
-    files = models.onnx() if reference is None else [reference.path]
+    plain, edges = case.runtime.name == "emulator", cache(partial(edges_of_device, case, first))
+    files = onnx_models(case) if reference is None else [reference.path]
     changed = _changed(first)
 
     def file_of(key: TensorKey) -> Path | None:
@@ -633,7 +543,7 @@ def _by_model(
         return named[0] if len(named) == 1 else None
 
     found: list[JudgedOperator] = []
-    notes, search = [], Search(context.limit)
+    notes, search = [], Search(case.settings.dump_limit)
     if len(files) > 1 and (untold := [key for key in suspects if file_of(key) is None]):
         names, keys = ", ".join(file.name for file in files), first_of(untold)
         notes.append(f"not recomputed: {keys}, as several models ran ({names}); {_ADVICE}")
@@ -641,7 +551,7 @@ def _by_model(
         own = [key for key in suspects if file_of(key) == file]
         here = [record for record in records if file_of(record.key) == file]
         layers = {record.key.layer for record in first.run.dump.records if file_of(record.key) == file}
-        if own and not models.files.keeps_weights(file):
+        if own and not activity.evidence.files.keeps_weights(file):
             alone = Alone(
                 UNKNOWN, why=f"{file.name} was written again after it was loaded, and may be another model"
             )
@@ -653,7 +563,7 @@ def _by_model(
             if reference is not None:
                 bench = reference.bench(plain=plain, edges=edges())
             else:
-                converted = not plain and file not in models.paths
+                converted = not plain and file not in activity.models
                 bench = ModelBench(
                     ReferenceModel.of_file(file),
                     NameMap(),

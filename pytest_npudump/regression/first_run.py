@@ -7,7 +7,6 @@ dump is compared with it, and what is recorded holds for all.
 
 from __future__ import annotations
 
-import shutil
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,7 +30,7 @@ from pytest_npudump.onnxmodels.graph import drawing_words
 from pytest_npudump.ranks.agreement import differing, nothing_recorded, stand_aside, why_not_shared
 from pytest_npudump.record.record import MODELS, Record
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.case import Case, RunModels, terms_of
+from pytest_npudump.regression.case import Case, known_edges, terms_of
 from pytest_npudump.regression.dataflow import layers_to_keep, models_to_keep, with_inherited
 from pytest_npudump.regression.diagnose import full_words, notes_of
 from pytest_npudump.regression.judgement import (
@@ -43,13 +42,15 @@ from pytest_npudump.regression.judgement import (
     with_sources_off_reference,
     without_golden,
 )
-from pytest_npudump.regression.measured_noise import NOT_LOOKED_FOR, depends_on_memory, further_runs, once
-from pytest_npudump.regression.recording import drawing_alike, golden_to_start_from, record
+from pytest_npudump.regression.measured_noise import further_runs, once
 from pytest_npudump.regression.result import KeptLayers, Result, Run
 from pytest_npudump.regression.run_record import (
     by_rank,
     collect,
+    drawing_alike,
+    golden_to_start_from,
     problems_of,
+    record,
     record_of_run,
     told_by_raw_names,
     without_unwritten,
@@ -85,17 +86,6 @@ def judge(case: Case, attempt: Attempt) -> Result:
     return replace(first, notes=(*first.notes, *notes))
 
 
-def probe(case: Case, attempt: Attempt) -> Result:
-    """Keep the statistics of a run in other memory, for the run that is recorded; its dump is deleted."""
-    try:
-        table = StatsTable.from_records(collect(case, attempt, golden_to_start_from(case)).records)
-    except (DumpError, GoldenError) as error:
-        return Result(status.ERROR, None, problems=(str(error),))
-    case.folder.keep_probe(table)
-    shutil.rmtree(attempt.directory, ignore_errors=True)
-    return Result(status.UNCHANGED, None, tensors=len(table))
-
-
 def _judged(case: Case, attempt: Attempt) -> Result:
     if not SCENES[case.request.scene].statistics:
         result: Result = scene_module(case.request.scene).judge(case, attempt)
@@ -105,12 +95,13 @@ def _judged(case: Case, attempt: Attempt) -> Result:
         if golden is None and case.runtime.name == "modules" and attempt.judged_by_test:
             return Result(status.PASSED, None, tensors=attempt.compared)
         dump = collect(case, attempt, golden)
+        written = without_unwritten(case, dump, golden)
+        dump = written if case.settings.update_golden else dump
         table = StatsTable.from_records(dump.records)
     except (DumpError, GoldenError) as error:
         return Result(status.ERROR, case.goldens.path, problems=(str(error),))
     reference = case.reference
-    written = without_unwritten(case, dump, golden).records
-    compared = reference.judge(written, case.request) if reference is not None else None
+    compared = reference.judge(written.records, case.request) if reference is not None else None
     if case.settings.update_golden and compared is not None and not compared.good:
         return not_recorded(case.goldens.path, compared, tensors=len(table)).with_run(dump=dump)
     try:
@@ -190,7 +181,15 @@ def _judge_parts(case: Case, golden: Record | None, parts: Mapping[str, Dump]) -
         GoldenError: the golden's tensors cannot be read.
     """
     if case.settings.update_golden:
-        return _record_first(case, golden, parts)
+        # The first rank is recorded, if every other one passes a comparison with it.
+        (name, dump), *others = parts.items()
+        table = StatsTable.from_records(dump.records)
+        for other, of_other in others:
+            why = differing(other, name, table, StatsTable.from_records(of_other.records), case.tolerances)
+            if why:
+                problems = (nothing_recorded(why),)
+                return Result(status.ERROR, case.goldens.path, problems=problems, tensors=len(table))
+        return replace(_record(case, golden, dump, table), part=name)
     runs = {
         name: _compare(case, golden, dump, StatsTable.from_records(dump.records))
         for name, dump in parts.items()
@@ -208,18 +207,6 @@ def _judge_parts(case: Case, golden: Record | None, parts: Mapping[str, Dump]) -
     return replace(runs[shown], notes=(note, *runs[shown].notes), part=shown)
 
 
-def _record_first(case: Case, golden: Record | None, parts: Mapping[str, Dump]) -> Result:
-    """Record the first rank, if every other one passes a comparison with it."""
-    (first, dump), *others = parts.items()
-    table = StatsTable.from_records(dump.records)
-    for name, other in others:
-        why = differing(name, first, table, StatsTable.from_records(other.records), case.tolerances)
-        if why:
-            problems = (nothing_recorded(why),)
-            return Result(status.ERROR, case.goldens.path, problems=problems, tensors=len(table))
-    return replace(_record(case, golden, dump, table), part=first)
-
-
 def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> Result:
     run = record_of_run(case, golden, dump, table)
     if golden is None and case.reference is not None:
@@ -230,7 +217,7 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
         outcome = without_golden(run)
         outcome = replace(outcome, notes=(*outcome.notes, *_of_renamed(case, run.table)))
     else:
-        at_hand = partial(RunModels.of(case).edges, dump.root)
+        at_hand = partial(known_edges, case, dump.root)
         terms = terms_of(case)
         outcome = judge_run(terms, golden, run, store=case.goldens.store, at_hand=at_hand)
         asked = outcome.failing_keys and terms.names is None and MODELS in golden.blocks
@@ -272,16 +259,6 @@ def _of_renamed(case: Case, table: StatsTable) -> Iterator[str]:
                     )
 
 
-def _depends_on_memory(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> tuple[bool, Dump]:
-    """Return whether the run differs from one in other memory, and its dump, with a note if unknown."""
-    found = case.folder.read_probe()
-    if found is not None:
-        return depends_on_memory(table, found, case.tolerances, golden), dump
-    if case.runtime.producer().get("device_target") == "CPU":
-        dump = replace(dump, notes=(*dump.notes, NOT_LOOKED_FOR))
-    return False, dump
-
-
 def _record(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> Result:
     path, count = case.goldens.path, len(table)
     problems = problems_of(terms_of(case), record_of_run(case, golden, dump, table))
@@ -289,25 +266,18 @@ def _record(case: Case, golden: Record | None, dump: Dump, table: StatsTable) ->
         return Result(status.ERROR, path, problems=problems, tensors=count, run=Run(dump))
     if (outcome := _shared(case, table)) is not None:
         return outcome.with_run(dump=dump)
-    depends, dump = _depends_on_memory(case, golden, dump, table)
     tensors = bool(case.request.golden_tensors)
-    needing = (
-        said("the golden tensors need")
-        if tensors
-        else said("unwritten outputs need")
-        if depends
-        else said("it needs")
-    )
+    needing = said("the golden tensors need") if tensors else said("it needs")
     waiting = said("nothing was recorded: {needing} a second run, which did not take place", needing=needing)
     models = models_to_keep(case, golden, dump).get(MODELS, "")
     first = Result(status.PENDING, path, problems=(waiting,), tensors=count, run=Run(dump, models=models))
-    if (tensors or depends) and case.settings.calibrate:
+    if tensors and case.settings.calibrate:
         problem = said(
             "not calibrated: {needing} a run of its own; record first, and calibrate behind that",
             needing=needing,
         )
         return replace(first, status=status.ERROR, problems=(problem,))
-    if tensors or depends:
+    if tensors:
         return first
     further = further_runs(case)
     alike = () if case.isolated or not further else drawing_alike(dump, case.runtime.activity.models)
@@ -367,22 +337,15 @@ def judge_settled(case: Case, attempt: Attempt) -> tuple[Result, Settled]:
             mode = ALL if case.goldens.read_if_any() is None else ""
     if problem := _unwritable(case, mode, facts):
         return _error(case, problem)
-    if mode != FAILED:
-        settled = Settled(case.goldens, mode, case.tolerances)
-        return judge(settled.applied(case), attempt), settled
-    return _judge_or_record(case, attempt, facts)
-
-
-def _judge_or_record(case: Case, attempt: Attempt, facts: Mapping[str, str]) -> tuple[Result, Settled]:
-    compares = Settled(case.goldens, "", case.tolerances)
-    compared = judge(compares.applied(case), attempt)
-    if compared.status != status.FAILED:
-        return compared, compares
-    if problem := _unwritable(case, ALL, facts):
-        return replace(compared, notes=(*compared.notes, problem)), compares
-    settled = Settled(case.goldens, ALL, case.tolerances)
+    settled = Settled(case.goldens, "" if mode == FAILED else mode, case.tolerances)
     first = judge(settled.applied(case), attempt)
-    return replace(first, notes=(_why(compared), *first.notes)), settled
+    if mode != FAILED or first.status != status.FAILED:
+        return first, settled
+    if problem := _unwritable(case, ALL, facts):
+        return replace(first, notes=(*first.notes, problem)), settled
+    settled, why = replace(settled, update_golden=ALL), _why(first)
+    first = judge(settled.applied(case), attempt)
+    return replace(first, notes=(why, *first.notes)), settled
 
 
 def _unwritable(case: Case, mode: str, facts: Mapping[str, str]) -> str:

@@ -28,7 +28,7 @@ from pytest_npudump.record.edges import SEVERAL, UNKNOWN, layer_at
 from pytest_npudump.record.model_lines import FILE, NOTHING, ModelChange, change_of_models, types_between
 from pytest_npudump.record.record import EMPTY, MODELS, Record, left_out_of
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.case import Case, RunModels
+from pytest_npudump.regression.case import Case, known_edges
 from pytest_npudump.regression.dataflow import edges_kept, edges_of, sources_of
 from pytest_npudump.regression.result import Result
 from pytest_npudump.regression.run_record import changed, notes_on, problems_of
@@ -395,7 +395,7 @@ def with_sources_off_reference(
 
     edges, notes = edges_kept(golden, table), tuple[str, ...]()
     if not edges.feeds:
-        edges, notes = RunModels.of(case).edges(dump.root, table)
+        edges, notes = known_edges(case, dump.root, table)
     found = find_sources(result.comparison, edges, result.tolerances, walks=only_wide(table.dtypes))
     return replace(outcome, sources=found, notes=outcome.notes + notes)
 

@@ -1,12 +1,6 @@
 """Measured noise of one test's runs, for the golden and for its reader.
 
-Outputs that no kernel writes hold what is left over in memory, and have no place in a golden. MindSpore's CPU
-kernels leave some of their outputs as memory was, such as ``output.1`` to ``output.4`` of BatchNorm in
-inference. A recording finds them by comparing three processes: the run that is recorded; one in which glibc
-fills memory (``MALLOC_PERTURB_``) and MindSpore lays out a graph's memory in another way, since a block that
-is used again holds what the test itself put there; and a third like the second one. What differs between the
-first two and not between the last two depends on memory alone. What differs between the last two as well
-varies by itself, as without a seed, and is recorded like anything else.
+Outputs that no kernel writes hold what is left over in memory, and have no place in a golden.
 """
 
 from __future__ import annotations
@@ -16,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.judge import RUN, judge_tables
-from pytest_npudump.compare.stats.verdict import FAIL
-from pytest_npudump.dump.records import Dump, TensorKey
+from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.table import StatsTable, sanitised_key
 from pytest_npudump.errors import joined, said
-from pytest_npudump.language.text import first_of, number_of
+from pytest_npudump.language.text import first_of
 from pytest_npudump.record.noise import CALIBRATION, REPEATS, Calibration, Noise, Repeats, columns_text
-from pytest_npudump.record.record import JUDGED, LEFT_OUT, UNWRITTEN, Record, entries_of
+from pytest_npudump.record.record import JUDGED, LEFT_OUT, Record, entries_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pytest_npudump.compare.stats.allowances import Deviations
-    from pytest_npudump.compare.tolerances.tolerance import Tolerances
+    from pytest_npudump.dump.records import Dump, TensorRecord
     from pytest_npudump.regression.case import Case
 
 
@@ -102,46 +94,37 @@ def once(reason: str) -> Measured:
     return Measured((), {REPEATS: Repeats(1).to_head()}, (words,) if reason else ())
 
 
-def repeated(alike: Sequence[Deviations], *, filtered: bool = False) -> Measured:
-    """Return the noise of equal runs.
-
-    Args:
-        alike: the later runs against the first, one or more; they need not have all of its tensors.
-        filtered: whether some layers are not dumped.
-    """
-    cells = columns_text(_noise(alike, alike))
-    repeats = _repeats(alike, filtered=filtered)
-    unseeded = _beyond(alike, exact=False).any()
-    advice = said(
-        "later runs will fail: give the test a seed, or measure its tolerances with "
-        "--npudump-update-golden=calibrate"
-    )
-    notes = _repeat_notes(alike, repeats, advice if unseeded else "")
-    return Measured(cells, {REPEATS: repeats.to_head()}, notes)
-
-
-def calibrated(
-    members: Sequence[Deviations],
+def repeated(
     alike: Sequence[Deviations],
-    factor: float,
-    varied: tuple[str, ...],
     *,
     filtered: bool = False,
+    members: Sequence[Deviations] = (),
+    calibration: Calibration | None = None,
 ) -> Measured:
-    """Return the noise of a calibration's members.
+    """Return the noise of equal runs, or of a calibration's members.
 
     Args:
-        members: all of them.
-        alike: those in which nothing was varied.
-        factor: what their largest deviations are to be multiplied by.
-        varied: what differed between them.
+        alike: the later runs against the first in which nothing was varied, one or more; they need not have
+            all of its tensors.
         filtered: whether some layers are not dumped.
+        members: all of a calibration's runs.
+        calibration: what is to be known of it; None without one.
     """
-    cells = columns_text(_noise(members, alike))
-    repeats = _repeats(alike, filtered=filtered)
-    calibration = Calibration(len(members), factor, varied)
-    head = {REPEATS: repeats.to_head(), CALIBRATION: calibration.to_head()}
-    return Measured(cells, head, _repeat_notes(alike, repeats, said("the measured tolerances allow for it")))
+    cells = columns_text(_noise(members or alike, alike))
+    compared = np.all([run.compared for run in alike], axis=0)
+    part = None if compared.all() else int(compared.sum())
+    repeats = Repeats(1 + len(alike), culprits(alike, filtered=filtered), part)
+    head = {REPEATS: repeats.to_head()}
+    way_out = ""
+    if calibration is not None:
+        head |= {CALIBRATION: calibration.to_head()}
+        way_out = said("the measured tolerances allow for it")
+    elif _beyond(alike, exact=False).any():
+        way_out = said(
+            "later runs will fail: give the test a seed, or measure its tolerances with "
+            "--npudump-update-golden=calibrate"
+        )
+    return Measured(cells, head, _repeat_notes(alike, repeats, way_out))
 
 
 def _noise(members: Sequence[Deviations], alike: Sequence[Deviations]) -> list[Noise]:
@@ -152,12 +135,6 @@ def _noise(members: Sequence[Deviations], alike: Sequence[Deviations]) -> list[N
         Noise((row[0], row[1], row[2], row[3]), differs, row[4])
         for row, differs in zip(largest.tolist(), varies.tolist(), strict=True)
     ]
-
-
-def _repeats(alike: Sequence[Deviations], *, filtered: bool) -> Repeats:
-    compared = np.all([run.compared for run in alike], axis=0)
-    part = None if compared.all() else int(compared.sum())
-    return Repeats(1 + len(alike), culprits(alike, filtered=filtered), part)
 
 
 def culprits(alike: Sequence[Deviations], *, filtered: bool = False) -> tuple[str, ...]:
@@ -226,93 +203,20 @@ def _repeat_notes(alike: Sequence[Deviations], repeats: Repeats, way_out: str) -
     return (note,)
 
 
-NOT_LOOKED_FOR = (
-    "which outputs MindSpore's CPU kernels leave unwritten was not found out, as that takes a run in which "
-    "memory holds other values (isolation='process', and the test has to pass in it): where the golden holds "
-    "such outputs, the test fails by chance"
-)
-
-_PERTURB = "MALLOC_PERTURB_"
+_NOT_WRITTEN = {"BatchNorm": (1, 2, 3, 4), "LSTM": (3, 4)}
+"""Outputs that MindSpore's CPU kernels leave as memory was, by types of operators; some but in inference."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unwritten:
-    """Unwritten tensors, found by runs in other memory.
-
-    Attributes:
-        left_out: keys of tensors that nothing writes, as the dump has them.
-        varying: keys of tensors that vary from run to run, whatever memory holds.
-    """
-
-    left_out: tuple[TensorKey, ...] = ()
-    varying: tuple[TensorKey, ...] = ()
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Notes for a person who accepts a golden."""
-        notes = []
-        if self.left_out:
-            notes.append(
-                f"left out of the golden: {number_of(len(self.left_out), 'tensor')} that no kernel writes, "
-                f"or only in part, and that hold what memory held before: {first_of(self.left_out)}; to "
-                f"have one compared all the same, write {JUDGED!r} behind it under {UNWRITTEN!r} in the "
-                f"golden, and accept anew"
-            )
-        if self.varying:
-            notes.append(
-                f"recorded as the first run had them: {number_of(len(self.varying), 'tensor')} that differ "
-                f"from run to run: {first_of(self.varying)}; make the test deterministic, as "
-                f"with mindspore.set_seed()"
-            )
-        return tuple(notes)
-
-
-def looks_for_unwritten(case: Case) -> bool:
-    """Return whether recording takes runs in other memory: whether on a CPU is known once it runs."""
-    mindspore = case.runtime.name == "mindspore" and case.request.scene == "model"
-    return mindspore and bool(case.settings.update_golden) and case.exchange is None
-
-
-def other_memory(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment in which glibc fills memory with values far from what the given one leaves there.
-
-    37 makes of it -3e16 as float32 and -219 as float16, 165 makes 1.5e16 and 203.
-    """
-    return {**environment, _PERTURB: "165" if environment.get(_PERTURB) == "37" else "37"}
-
-
-def depends_on_memory(
-    table: StatsTable, probe: StatsTable, tolerances: Tolerances, previous: Record | None
-) -> bool:
-    """Return whether a compared tensor differs in other memory."""
-    judged = {sanitised_key(key) for key, word in entries_of(previous).items() if word == JUDGED}
-    return bool(_differing(table, probe, tolerances) - judged)
-
-
-def find_unwritten(dump: Dump, probe: StatsTable, again: Dump, tolerances: Tolerances) -> Unwritten:
-    """Separate tensors that nothing writes from those that vary by themselves.
-
-    An operator that leaves an output unwritten in one execution does so in every other one of its graph,
-    whose memory may have held the same by chance.
-
-    Args:
-        dump: the run that is recorded.
-        probe: statistics of one in other memory.
-        again: another one in the same memory as the probe's.
-        tolerances: of the test: a difference within them is none.
-    """
-    second = StatsTable.from_records(again.records)
-    varying = _differing(probe, second, tolerances)
-    held = set(map(sanitised_key, second.keys))
-    table = StatsTable.from_records(dump.records)
-    by_memory = (_differing(table, probe, tolerances) & held) - varying
-    groups = {_output(TensorKey.parse(key)) for key in by_memory}
-    groups -= {_output(TensorKey.parse(key)) for key in varying}
-    keys = [record.key for record in dump.records]
-    return Unwritten(
-        tuple(key for key in keys if _output(key) in groups),
-        tuple(key for key in keys if str(key.sanitised) in varying),
-    )
+def unwritten_of(records: Iterable[TensorRecord], facts: Mapping[str, str]) -> list[TensorKey]:
+    """Return the outputs of a run of these facts that hold what memory held before."""
+    if (facts.get("runtime"), facts.get("device_target")) != ("mindspore", "CPU"):
+        return []
+    return [
+        replace(one.key, slot=slot)
+        for one in records
+        if one.key.io == "output" and not one.key.slot
+        for slot in _NOT_WRITTEN.get(one.op_type, ())
+    ]
 
 
 def new_entries(previous: Record | None, left_out: Iterable[TensorKey]) -> dict[str, str]:
@@ -340,12 +244,3 @@ def without(dump: Dump, entries: Mapping[str, str], kept: Iterable[str] = ()) ->
     return replace(
         dump, records=tuple(record for record in dump.records if str(record.key.sanitised) not in left_out)
     )
-
-
-def _differing(one: StatsTable, other: StatsTable, tolerances: Tolerances) -> set[str]:
-    comparison = judge_tables(one, other, tolerances, RUN)
-    return {str(verdict.key.sanitised) for verdict in comparison.failing if verdict.status == FAIL}
-
-
-def _output(key: TensorKey) -> TensorKey:
-    return replace(key.sanitised, turn=0, step=0)

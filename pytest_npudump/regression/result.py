@@ -182,7 +182,26 @@ class Escalation:
             "omitted": list(self.omitted),
             "directory": str(self.directory) if self.directory else None,
             "notes": list(self.notes),
-            "findings": [_finding_json(finding) for finding in self.findings],
+            "findings": [
+                {
+                    "layer": finding.key.layer,
+                    "key": str(finding.key),
+                    "reproduced": finding.reproduced,
+                    "against_golden": finding.now or None,
+                    "differences": {name: [*map(_plain, pair)] for name, pair in finding.differences.items()},
+                    "elements": finding.difference.to_json() if finding.difference else None,
+                    "pattern": finding.pattern.to_json() if finding.pattern else None,
+                    "reference": finding.reference.to_json() if finding.reference else None,
+                    "reference_pattern": finding.reference_pattern.to_json()
+                    if finding.reference_pattern
+                    else None,
+                    "tensor": finding.description.to_json() if finding.description else None,
+                    "picture": finding.picture.to_json() if finding.picture else None,
+                    "path": str(finding.path) if finding.path else None,
+                    "note": finding.note or None,
+                }
+                for finding in self.findings
+            ],
             "isolated": [isolated.to_json() for isolated in self.isolated],
             "ended": self.ended or None,
             "third": self.third.to_json() if self.third is not None else None,
@@ -262,7 +281,6 @@ class Run:
         dump: its tensors; None where it cannot be read, or a scene with a judge of its own has read it.
         record: what was compared with the golden; None where nothing was.
         golden: the golden that decided; None where there was none.
-        unwritten: tensors of the dump that nothing writes, which a recording leaves out.
         kept: layers whose tensors a recording of it keeps, or an acceptance; None where none is asked for.
         fed: what its models were fed, where further runs are to be fed the same.
         models: of a run that is recorded, the block of digests of its models: further runs may load others.
@@ -272,7 +290,6 @@ class Run:
     dump: Dump | None = None
     record: Record | None = None
     golden: Record | None = None
-    unwritten: tuple[TensorKey, ...] = ()
     kept: KeptLayers | None = None
     fed: tuple[TensorRecord, ...] = ()
     models: str = ""
@@ -383,24 +400,6 @@ def recorded(recording: Recording, *, notes: tuple[str, ...], tensors: int = 0) 
     """Return the result of a run that was recorded."""
     word = UNCHANGED if recording.staged is None else RECORDED
     return Result(word, recording.path, notes=notes, tensors=tensors, recording=recording)
-
-
-def _finding_json(finding: Finding) -> dict[str, Any]:
-    return {
-        "layer": finding.key.layer,
-        "key": str(finding.key),
-        "reproduced": finding.reproduced,
-        "against_golden": finding.now or None,
-        "differences": {name: [*map(_plain, pair)] for name, pair in finding.differences.items()},
-        "elements": finding.difference.to_json() if finding.difference else None,
-        "pattern": finding.pattern.to_json() if finding.pattern else None,
-        "reference": finding.reference.to_json() if finding.reference else None,
-        "reference_pattern": finding.reference_pattern.to_json() if finding.reference_pattern else None,
-        "tensor": finding.description.to_json() if finding.description else None,
-        "picture": finding.picture.to_json() if finding.picture else None,
-        "path": str(finding.path) if finding.path else None,
-        "note": finding.note or None,
-    }
 
 
 def _plain(value: object) -> object:

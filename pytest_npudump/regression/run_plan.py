@@ -1,25 +1,38 @@
-"""Plan of a second run, and of the layers that it dumps as tensors."""
+"""Plan of a second run, and of the layers that it dumps as tensors.
+
+A recording runs the test with statistics. If its tensors fit a budget it runs with these too, and that run is
+the one that is recorded, unless it took 1.3 times as long and a second more, and so did another. Its
+statistics are kept in as many digits as a device prints, with rounded projections in a short column. What was
+chosen stands in the golden, for all runs to come; an update does not choose anew.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.config.acl_json import check_request
+from pytest_npudump.config.cann import rules_version
 from pytest_npudump.dump.records import Dump, TensorKey, sanitise
 from pytest_npudump.dump.selection import resolve_raw_names
-from pytest_npudump.errors import DumpError, said
+from pytest_npudump.errors import ConfigError, DumpError, said
 from pytest_npudump.language.text import byte_size, first_of, number_of
 from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.auto_tensors import may_take_tensors
-from pytest_npudump.regression.case import Case, RunModels
 from pytest_npudump.regression.dataflow import edges_of_device, edges_of_run
 from pytest_npudump.regression.measured_noise import further_runs
-from pytest_npudump.regression.recording import needs_processes
 from pytest_npudump.regression.result import Escalation, Result
+from pytest_npudump.regression.run_record import needs_processes
+from pytest_npudump.runtime.acl import AclJson
+
+if TYPE_CHECKING:
+    from pytest_npudump.regression.case import Case
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +83,17 @@ def plan_second_run(case: Case, first: Result) -> Plan | None:
     outcome, dump = first, first.run.dump
     if dump is None:
         return None
-    if first.run.to_measure:
-        return Plan((), measures=first.run.to_measure, tries=int(may_take_tensors(case, first)))
+    if first.run.to_measure:  # with tensors, if models that the plugin itself has loaded have small ones
+        fits = _bytes(first) <= case.settings.auto_tensors and _has_choice(case, first)
+        return Plan((), measures=first.run.to_measure, tries=int(fits))
     if outcome.status == status.PENDING:
         if problem := needs_processes(case, dump):
             return Plan((), skipped=Escalation(problem=problem))
         wanted = first.run.kept.layers if first.run.kept is not None else ()
         plan = _plan(case, first, dump, wanted) if wanted else Plan(())
         repeats = further_runs(case) > 0 and sum(sizes_of(dump).values()) <= case.settings.dump_limit
-        if repeats or case.folder.read_probe() is not None:
-            plan = replace(plan, raw_layers=())  # what may be unwritten, or not repeat, is dumped too
+        if repeats:
+            plan = replace(plan, raw_layers=())  # what may not repeat is dumped too
         if plan.omitted and plan.runs:
             plan = replace(plan, skipped=Escalation(omitted=plan.omitted, problem=plan.notes[0]))
         return plan
@@ -138,7 +152,7 @@ def plan_suspects(
         by_file_name.setdefault(sanitise(layer), layer)
     wanted = tuple(dict.fromkeys((*nearest, *by_file_name.values())))  # not all may fit
     beside = frozenset(wanted) - set(failing)
-    known = edges if case.reference is None else edges_of_device(RunModels.of(case), first)
+    known = edges if case.reference is None else edges_of_device(case, first)
     plan, inputs = None, needs_inputs(case, known, dump, suspects)
     if inputs:
         plan = _plan(case, first, dump, wanted, beside, sizes=sizes_with_inputs(edges, dump, wanted))
@@ -483,3 +497,83 @@ def sizes_with_inputs(edges: Edges, dump: Dump, wanted: Iterable[str]) -> dict[s
         read = (unknown if size is None else size for size in _input_sizes(layer, edges, outputs))
         sizes[sanitise(layer)] = sizes.get(sanitise(layer), unknown) + sum(read)
     return sizes
+
+
+_SLOWER, _SECONDS = 1.3, 1.0
+"""A run with tensors may take this many times as long as one with statistics, and so many seconds more.
+
+Tests that pass pay it in each run. The seconds are for what a process does once, such as imports.
+"""
+
+
+def with_reason(case: Case, first: Result) -> Result:
+    """Return a recorded run with a note where it would be tried with tensors if these were smaller."""
+    size, most = _bytes(first), case.settings.auto_tensors
+    if not 0 < most < size or not _has_choice(case, first):
+        return first
+    words = said(
+        "recorded with statistics; tensors take {size}, and npudump_auto_tensors allows {most}",
+        size=byte_size(size),
+        most=byte_size(most),
+    )
+    return _noted(first, words)
+
+
+def _bytes(first: Result) -> int:
+    return sum(record.size or 0 for record in first.run.records)
+
+
+def _has_choice(case: Case, first: Result) -> bool:
+    request, activity, dump = case.request, case.runtime.activity, first.run.dump
+    plain = request.scene == "model" and request.dump_data is None
+    plain = plain and not (request.dump_stats or request.golden_tensors)
+    own = isinstance(case.runtime, AclJson) and bool(activity.models)
+    elsewhere = activity.released or activity.programs or case.isolated or case.exchange is not None
+    if not (plain and own) or elsewhere or case.settings.calibrate or dump is None:
+        return False
+    if case.goldens.path.exists() or case.goldens.common.exists():  # of statistics, and stays so
+        return False
+    try:
+        check_request(replace(request, dump_data="tensor"), version=rules_version(), cwd=Path.cwd())
+    except ConfigError:
+        return False
+    return True
+
+
+def with_tensors(case: Case) -> Case:
+    """Return a test whose golden is recorded of tensors."""
+    request = replace(case.request, dump_data="tensor", chosen=True)
+    return replace(case, request=request, goldens=replace(case.goldens, request=request))
+
+
+def seconds_of(case: Case) -> float:
+    """Return the clock for a run's duration: of processors where nothing else works for the test.
+
+    So what else a machine has to do decides nothing there. On a device it is the clock's.
+    """
+    return sum(os.times()[:4]) if case.runtime.name == "emulator" else monotonic()
+
+
+def decided(times: tuple[float, float], first: Result, tried: Result) -> tuple[bool, Result]:
+    """Decide by the times of runs; return whether tensors were chosen, and the run to record, which notes it.
+
+    Args:
+        times: seconds with statistics, and with tensors.
+        first: the run with statistics.
+        tried: the run with tensors.
+    """
+    takes = times[1] <= _SLOWER * times[0] + _SECONDS and tried.run.to_measure > 0
+    words = (
+        said("recorded with tensors; for statistics only: acl_json={{'dump_data': 'stats'}}")
+        if takes
+        else said(
+            "recorded with statistics; tensors take {ratio} times as long",
+            ratio=f"{times[1] / max(times[0], 1e-6):.1f}",
+        )
+    )
+    return takes, _noted(tried if takes else first, words)
+
+
+def _noted(found: Result, words: str) -> Result:
+    dump = found.run.dump
+    return found if dump is None else found.with_run(dump=replace(dump, notes=(*dump.notes, words)))

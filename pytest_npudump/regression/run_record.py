@@ -1,4 +1,4 @@
-"""Record of a run: its dump, cut to the test's layers, without its files.
+"""Record of a run: its dump, cut to the test's layers, without its files; and the golden made of one.
 
 A judgement of it needs no device and no dump, so that it can be made again. CANN writes no file where no
 tensor of an operator holds a byte: an output of shape 0x3 then has no row, and could become 3x0, or no output
@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.compare.stats.tables import describe_not_finite
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.config.cann import STATISTICS, default_statistics
 from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord, sanitise
@@ -29,13 +30,26 @@ from pytest_npudump.dump.selection import (
 )
 from pytest_npudump.dump.stats.compact_projections import as_printed
 from pytest_npudump.dump.table import StatsTable, layer_of, shape_text
-from pytest_npudump.errors import DumpError, EmptyDumpError, said
-from pytest_npudump.language.text import first_of
-from pytest_npudump.record.record import EMPTY, MODELS, Record, left_out_of
+from pytest_npudump.errors import DumpError, EmptyDumpError, GoldenError, said
+from pytest_npudump.golden.variants import replaced_words
+from pytest_npudump.language.text import first_of, number_of
+from pytest_npudump.onnxmodels.graph import EAGER, drawing_words
+from pytest_npudump.record.record import (
+    EMPTY,
+    JUDGED,
+    MODELS,
+    REASON,
+    UNWRITTEN,
+    Record,
+    entries_of,
+    left_out_of,
+)
 from pytest_npudump.record.run_folder import capture_of
+from pytest_npudump.regression import result as status
 from pytest_npudump.regression.dataflow import edges_to_keep, models_to_keep, same_layers
 from pytest_npudump.regression.diagnose import explain_empty
-from pytest_npudump.regression.measured_noise import without
+from pytest_npudump.regression.measured_noise import Measured, by_layer, new_entries, unwritten_of, without
+from pytest_npudump.regression.result import Result, recorded
 from pytest_npudump.request import AUTO_LAYERS
 from pytest_npudump.runtime.base import RecordingRuntime
 from pytest_npudump.runtime.concurrency import loads_without_order, runs_without_order
@@ -45,6 +59,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.judge import Terms
     from pytest_npudump.emulator.dumps.recorder import DumpedExecution
+    from pytest_npudump.golden.stored_tensors import KeptTensors
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
 
@@ -110,10 +125,14 @@ def by_rank(dump: Dump) -> dict[str, Dump]:
 
 
 def without_unwritten(case: Case, dump: Dump, golden: Record | None) -> Dump:
-    """Leave out tensors that the golden lists as unwritten, unless it has them; an update measures anew."""
-    if golden is None or case.settings.update_golden:
-        return dump
-    return without(dump, left_out_of(golden, case.goldens.facts(case.runtime.producer())), golden.table.keys)
+    """Leave out tensors that nothing writes: those that the golden lists, unless it has them.
+
+    An update leaves out those that are known not to be written.
+    """
+    facts = case.goldens.facts(case.runtime.producer())
+    if case.settings.update_golden:
+        return without(dump, new_entries(golden, unwritten_of(dump.records, facts)))
+    return dump if golden is None else without(dump, left_out_of(golden, facts), golden.table.keys)
 
 
 def raw_names(case: Case, golden: Record | None, dump: Dump) -> dict[str, tuple[str, ...]]:
@@ -337,3 +356,108 @@ def notes_on(golden: Record, now: Mapping[str, list[str]] | None) -> tuple[str, 
 def _text(side: Mapping[str, Any], name: str) -> str:
     shapes = side.get(name)
     return ", ".join(map(str, shapes)) if isinstance(shapes, list) else "not among them"
+
+
+def golden_to_start_from(case: Case) -> Record | None:
+    """Read the golden, if there is one; a damaged one stands in the way of a comparison, not of an update.
+
+    Raises:
+        GoldenError: the file cannot be read, and is not about to be replaced.
+    """
+    try:
+        golden = case.goldens.read_if_any()
+        entries_of(golden)
+    except GoldenError:
+        if case.settings.update_golden:
+            return None
+        raise
+    return golden
+
+
+def record(
+    case: Case,
+    golden: Record | None,
+    first: Result,
+    table: StatsTable,
+    tensors: KeptTensors | None = None,
+    *,
+    measured: Measured,
+) -> Result:
+    """Record the first run's statistics; a file that cannot be written fails the test.
+
+    Args:
+        case: the test.
+        golden: the file that is there; None where there is none that could be read.
+        first: the run; its outcome does not matter.
+        table: its statistics.
+        tensors: those kept beside the file; None for none.
+        measured: what is known of its noise.
+    """
+    if not len(table):
+        problem = said("nothing was recorded: no kernel wrote any of the dumped tensors")
+        return Result(status.ERROR, case.goldens.path, problems=(problem,), part=first.part, run=first.run)
+    measured = measured.with_calibration_of(golden, table)
+    producer = case.runtime.producer()
+    lost = case.goldens.lost_by_update(golden) + replaced_words(case.goldens, golden, producer)
+    blocks = {MODELS: first.run.models} if first.run.models else {}
+    unwritten = unwritten_of(first.run.records, producer)
+    if first.run.dump is not None:
+        edges, unread = edges_to_keep(case, golden, first.run.dump, table)
+        blocks, lost = {**edges, **blocks}, lost + unread
+    try:
+        known = dict(measured.head)
+        empty = empty_operators(case, first.run.dump) if first.run.dump is not None else None
+        known |= {} if empty is None else {EMPTY: empty}
+        entries = new_entries(golden, unwritten)
+        known |= {UNWRITTEN: by_layer(entries)} if entries else {}
+        known |= {REASON: case.settings.reason} if case.settings.reason else {}
+        recording = case.goldens.record(golden, measured.on(table), producer, tensors, known, blocks=blocks)
+    except GoldenError as error:
+        failed = Result(status.ERROR, case.goldens.path, problems=(str(error),), tensors=len(table))
+        return replace(failed, part=first.part, run=first.run)
+    notes = (*first.run.dump.notes, *_random_notes(case, first.run.dump)) if first.run.dump else ()
+    notes += tuple(filter(None, [describe_not_finite(table)]))
+    if unwritten:
+        notes += (
+            (
+                f"left out of the golden: {number_of(len(unwritten), 'tensor')} that MindSpore's CPU kernels "
+                f"do not write: {first_of(unwritten)}; to have one compared all the same, write {JUDGED!r} "
+                f"behind it under {UNWRITTEN!r} in the golden, and accept anew"
+            ),
+        )
+    result = recorded(recording, notes=(*lost, *notes, *measured.notes), tensors=len(table))
+    return replace(result, part=first.part, run=first.run)
+
+
+def _random_notes(case: Case, dump: Dump) -> tuple[str, ...]:
+    from pytest_npudump.onnxmodels.sessions import random_layers  # noqa: PLC0415 - a run that is recorded
+
+    drawing = random_layers(dump, case.runtime.activity.models)
+    if not drawing:
+        return ()
+    note = said(
+        "{words}: the golden is valid for this run's numbers only, unless a seed is fixed; give these "
+        "operators one, or exclude their downstream layers with layers=",
+        words=drawing_words(drawing),
+    )
+    return (note,)
+
+
+def drawing_alike(dump: Dump, models: Iterable[Path]) -> tuple[str, ...]:
+    """Return the layers of a dump whose random numbers are the same in every run of one process."""
+    from pytest_npudump.onnxmodels.sessions import random_layers  # noqa: PLC0415 - the same
+
+    layers = random_layers(dump, models)
+    return tuple(name for name in layers if EAGER not in name.rpartition("(")[2])
+
+
+def needs_processes(case: Case, dump: Dump) -> str:
+    """Explain why two runs in one process cannot show that a test is deterministic; "" where they can."""
+    drawing = () if case.isolated else drawing_alike(dump, case.runtime.activity.models)
+    if not drawing:
+        return ""
+    return said(
+        "{words}, maybe from a seed of this process, so that later runs differ: give these "
+        'operators a seed, or record with isolation="process"',
+        words=drawing_words(drawing),
+    )

@@ -6,7 +6,7 @@ agree.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import compress
 from typing import TYPE_CHECKING
 
@@ -28,15 +28,11 @@ from pytest_npudump.regression.dataflow import named_layers
 from pytest_npudump.regression.judgement import left_out_notes, with_reference
 from pytest_npudump.regression.measured_noise import (
     Measured,
-    find_unwritten,
-    new_entries,
     once,
     repeated,
-    without,
 )
-from pytest_npudump.regression.recording import golden_to_start_from, record
 from pytest_npudump.regression.result import Escalation, KeptLayers, Result
-from pytest_npudump.regression.run_record import by_rank
+from pytest_npudump.regression.run_record import by_rank, golden_to_start_from, record, without_unwritten
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -81,47 +77,28 @@ def was_text(first: Result, request: DumpRequest) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class SecondRun:
-    """Dump of a second run, matched to the first.
+def matched(dump: Dump, plan: Plan, first: Result) -> tuple[Mapping[str, TensorRecord], Collection[str]]:
+    """Match the planned layers of a second run's dump to the first run.
 
-    Attributes:
-        directory: where its dump lies.
-        records: its tensors by sanitised key, in execution order; the keys are those that the comparison gave
-            to the first run's tensors.
-        alike: sanitised names that several of its layers share: the first run cannot tell which is which, so
-            that there are no records of them.
-        notes: on what it was to dump.
+    Returns:
+        Its tensors by sanitised key, in execution order, under the keys that the comparison gave to the first
+        run's; and sanitised names that several of its layers share: the first run cannot tell which is which,
+        so that there are no records of them.
+
+    Raises:
+        DumpError: a file of the dump cannot be read.
     """
-
-    directory: Path
-    records: Mapping[str, TensorRecord]
-    alike: Collection[str] = ()
-    notes: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, run: Path, dump: Dump, plan: Plan, first: Result) -> SecondRun:
-        """Select the planned layers of a dump.
-
-        Raises:
-            DumpError: a file of the dump cannot be read.
-        """
-        if dump.problems:
-            raise DumpError(joined("; ", map(str, dump.problems)))
-        alike = alike_layers(*filter(None, (first.run.dump, dump)))
-        kept: Iterable[TensorRecord] = planned(dump, plan)
-        if first.comparison is not None:
-            kept = under_golden_keys(kept, first.comparison.own_keys)
-        keyed: dict[str, TensorRecord] = {}
-        for one in kept:
-            if sanitise(one.key.layer) not in alike:
-                keyed.setdefault(str(one.key.sanitised), one)
-        return cls(run, keyed, alike, plan.notes)
-
-    def escalation(self) -> Escalation:
-        """Return the escalation of a second run without problems that explains nothing."""
-        layers = tuple(dict.fromkeys(record.key.layer for record in self.records.values()))
-        return Escalation((), layers, (), self.directory, "", self.notes)
+    if dump.problems:
+        raise DumpError(joined("; ", map(str, dump.problems)))
+    alike = alike_layers(*filter(None, (first.run.dump, dump)))
+    kept: Iterable[TensorRecord] = planned(dump, plan)
+    if first.comparison is not None:
+        kept = under_golden_keys(kept, first.comparison.own_keys)
+    keyed: dict[str, TensorRecord] = {}
+    for one in kept:
+        if sanitise(one.key.layer) not in alike:
+            keyed.setdefault(str(one.key.sanitised), one)
+    return keyed, alike
 
 
 def planned(dump: Dump, plan: Plan) -> list[TensorRecord]:
@@ -189,15 +166,16 @@ def record_both(case: Case, first: Result, plan: Plan, attempt: Attempt) -> tupl
     """
     if undumped := case.runtime.activity.evidence.undumped:
         return first, unusable(attempt.directory, plan, undumped)
-    given = first
     try:
-        report = case.steps_of(said("reading the second dump"))
-        first, dump = _without_unwritten(case, first, read_again(attempt, first, report))
+        dump = read_again(attempt, first, case.steps_of(said("reading the second dump")))
+        dump = without_unwritten(case, dump, golden_to_start_from(case))
         measured = _measured(case, first, dump)
-        second = SecondRun.of(attempt.directory, dump, plan, first)
+        records, alike = matched(dump, plan, first)
+        layers = tuple(dict.fromkeys(record.key.layer for record in records.values()))
+        again = Escalation((), layers, (), attempt.directory, "", plan.notes)
         delete_others(dump, plan)
-        keys = [record.key for record in second.records.values()]
-        differing, _ = disagreements(case.tolerances, first, keys, second.records)
+        keys = [record.key for record in records.values()]
+        differing, _ = disagreements(case.tolerances, first, keys, records)
         differs = differing or measured.cells
         unlike = fed_otherwise(first.run.fed, fed(case), case.tolerances) if differs else ()
         problem = fed_words(unlike) if unlike else ""
@@ -207,20 +185,9 @@ def record_both(case: Case, first: Result, plan: Plan, attempt: Attempt) -> tupl
                 "two runs of the test disagree in {keys}; make it deterministic first",
                 keys=first_of((names.get(key, key) for key in differing), _SHOWN),
             )
-        return _recorded(case, first, second, measured, problem)
+        return _recorded(case, first, (records, alike), again, measured=measured, problem=problem)
     except (DumpError, GoldenError) as error:
-        return given, unusable(attempt.directory, plan, error)
-
-
-def _without_unwritten(case: Case, first: Result, again: Dump) -> tuple[Result, Dump]:
-    """Return both runs without what nothing writes."""
-    probe = case.folder.read_probe()
-    if probe is None or first.run.dump is None:
-        return first, again
-    found = find_unwritten(first.run.dump, probe, again, case.tolerances)
-    entries = new_entries(golden_to_start_from(case), found.left_out)
-    dump = replace(without(first.run.dump, entries), notes=first.run.dump.notes + found.notes)
-    return first.with_run(dump=dump, unwritten=found.left_out), without(again, entries)
+        return first, unusable(attempt.directory, plan, error)
 
 
 def _measured(case: Case, first: Result, dump: Dump) -> Measured:
@@ -236,12 +203,19 @@ def _measured(case: Case, first: Result, dump: Dump) -> Measured:
 
 
 def _recorded(
-    case: Case, first: Result, second: SecondRun, measured: Measured, problem: str
+    case: Case,
+    first: Result,
+    matched: tuple[Mapping[str, TensorRecord], Collection[str]],
+    second: Escalation,
+    *,
+    measured: Measured,
+    problem: str,
 ) -> tuple[Result, Escalation]:
     """Write the golden, unless the runs differ, as ``problem`` describes, or tensors are missing."""
     kept, tensors = first.run.kept or KeptLayers(()), None
-    left_out, lost = _not_dumped(case, first, second, kept)
-    if not problem and (lost or (case.request.golden_tensors and not second.records)):
+    left_out, lost = _not_dumped(case, first, matched, kept)
+    records, _ = matched
+    if not problem and (lost or (case.request.golden_tensors and not records)):
         problem = (
             f"the second run has no tensor of {first_of(lost or left_out, _SHOWN)}, or cannot tell it from a "
             f"layer whose name is the same in file names"
@@ -250,7 +224,7 @@ def _recorded(
         try:
             table = StatsTable.from_records(first.run.records)
             if case.request.golden_tensors:
-                tensors = KeptTensors.of(second.records.values(), left_out, kept.sources)
+                tensors = KeptTensors.of(records.values(), left_out, kept.sources)
                 tensors.refuse_beyond(case.settings.tensor_budget)
         except DumpError as error:
             problem = said("the golden tensors cannot be written: {error}", error=str(error))
@@ -261,22 +235,22 @@ def _recorded(
         outcome = record(case, golden, first, table, tensors, measured=measured)
         if outcome.good:
             outcome = replace(outcome, notes=outcome.notes + left_out_notes(left_out))
-            return with_reference(outcome, first.reference), second.escalation()
+            return with_reference(outcome, first.reference), second
         problem = outcome.problems[0]
     words = said("nothing was recorded: {problem}", problem=problem)
-    return replace(first, problems=(words,)), replace(second.escalation(), problem=words)
+    return replace(first, problems=(words,)), replace(second, problem=words)
 
 
 def _not_dumped(
-    case: Case, first: Result, second: SecondRun, kept: KeptLayers
+    case: Case, first: Result, matched: tuple[Mapping[str, TensorRecord], Collection[str]], kept: KeptLayers
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return layers that globs match and that cannot be told apart, and keys that the second run lacks."""
     if first.run.dump is None or not kept.layers:
         return (), ()
-    wanted = {*kept.layers}
-    held = {key for key, record in second.records.items() if record.payload is not None}
+    (records, alike), wanted = matched, {*kept.layers}
+    held = {key for key, record in records.items() if record.payload is not None}
     keys = [record.key for record in first.run.dump.records if record.key.layer in wanted]
     missing = [key for key in keys if str(key.sanitised) not in held]
-    doubtful = [key for key in missing if sanitise(key.layer) in set(second.alike) - named_layers(case)]
+    doubtful = [key for key in missing if sanitise(key.layer) in set(alike) - named_layers(case)]
     left_out = tuple(dict.fromkeys(sanitise(key.layer) for key in doubtful))
     return left_out, tuple(str(key) for key in missing if key not in doubtful)

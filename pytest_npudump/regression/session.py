@@ -28,14 +28,21 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.compare.stats.tables import without_collection
 from pytest_npudump.errors import DumpError, GoldenError, NpudumpError, said
 from pytest_npudump.regression.attempt import Attempt
-from pytest_npudump.regression.auto_tensors import decided, seconds_of, with_reason, with_tensors
 from pytest_npudump.regression.calibration import Member, conclude, fed, measure, unmeasured, unrecorded, vary
 from pytest_npudump.regression.case import Case, delete_dumps, origin_of
 from pytest_npudump.regression.dataflow import code_of_run
 from pytest_npudump.regression.diagnose import full_words
-from pytest_npudump.regression.first_run import Settled, judge, judge_settled, probe
+from pytest_npudump.regression.first_run import Settled, judge, judge_settled
 from pytest_npudump.regression.result import DIED, PENDING, Escalation, Result, ThirdRun
-from pytest_npudump.regression.run_plan import Plan, agreed_plan, plan_third_run
+from pytest_npudump.regression.run_plan import (
+    Plan,
+    agreed_plan,
+    decided,
+    plan_third_run,
+    seconds_of,
+    with_reason,
+    with_tensors,
+)
 from pytest_npudump.regression.scenes import scene_module
 from pytest_npudump.runtime.concurrency import OtherProcesses
 from pytest_npudump.scene import SCENES
@@ -145,7 +152,7 @@ class CaseSession:
 
     def _begin(self) -> None:
         """Add a run: the first, or one that dumps what is planned."""
-        number = 0 if self.case.probing else len(self.attempts) + 1
+        number = len(self.attempts) + 1
         directory, request = self.case.folder.run(number), self.case.request
         if self._trying:
             attempt = Attempt(number, directory, request, "tensor")
@@ -208,9 +215,7 @@ class CaseSession:
                 raise
             self.judged = replace(found, problems=(*found.problems, str(error)))
             return
-        if self.case.probing:
-            self._take(probe(self.case, self.attempt))
-        elif self.plan is None:
+        if self.plan is None:
             with without_collection():
                 self._judge(repeatable=repeatable)
         elif self._trying:
@@ -275,18 +280,14 @@ class CaseSession:
         self._take(result)
 
     def _explain(self, plan: Plan) -> None:
-        from pytest_npudump.regression.explanation import explain, leave_context  # noqa: PLC0415 - as below
-        from pytest_npudump.regression.second_run import record_both, unusable  # noqa: PLC0415 - not in a pass
+        from pytest_npudump.regression.explanation import explain  # noqa: PLC0415 - as below
+        from pytest_npudump.regression.second_run import record_both  # noqa: PLC0415 - not in a pass
 
         first = self._judged
         if first.status == PENDING:
             first, escalation = record_both(self.case, first, plan, self.attempt)
         else:
-            try:
-                context = leave_context(self.case, first, plan, self.attempt)
-                escalation = explain(self.case.folder, self.case.progress, context)
-            except GoldenError as error:
-                escalation = unusable(self.attempt.directory, plan, error)
+            escalation = explain(self.case, first, plan, self.attempt)
         if plan.earlier is not None:
             self.judged = first.explained(escalation)
             return

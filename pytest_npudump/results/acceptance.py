@@ -122,7 +122,7 @@ class Pending:
         """Facts that its golden would lose if all of the run were accepted, in words."""
         if self.record is None or self.golden is None or self.refusals:
             return ()
-        return after_all_rows(self.record, self.golden)[1]
+        return after_rows(self.record, self.golden)[1]
 
     @property
     def _excesses(self) -> list[float]:
@@ -272,11 +272,10 @@ def _approved(
         rows = _chosen_rows(pending, before, record, layers)
         table = rows_of((before.table, record.table), rows)
         golden = replace(before, table=table, path=pending.path, blocks=_blocks(before, record, table, rows))
-        taken = [at for at, row in enumerate(rows) if row[0]]
-        alike = not _changed_facts(before, record)
-        golden, notes = after_all_rows(golden, before) if alike else after_some_rows(golden, before, taken)
+        taken = {key for key, row in zip(table.keys, rows, strict=True) if row[0]}
+        golden, notes = after_rows(golden, before, taken if _changed_facts(before, record) else ())
     else:
-        golden, notes = after_all_rows(_successor(goldens, record, before), before)
+        golden, notes = after_rows(_successor(goldens, record, before), before)
     other = before is not None and before.path != pending.path
     left = {KEY, REASON, *([VARIANTS] if other else [])}
     extra = {name: value for name, value in golden.extra.items() if name not in left}
@@ -367,7 +366,9 @@ def _anew(before: Record) -> str:
     return said("{option} measures it", option=option)
 
 
-def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple[str, ...]]:
+def after_rows(
+    golden: Record, before: Record | None, foreign: Collection[str] = ()
+) -> tuple[Record, tuple[str, ...]]:
     """Return the new golden, and a note on the facts that it loses.
 
     Noise is a share of a statistic's scale, and of the machine that computes: a tensor of the same type and
@@ -375,12 +376,18 @@ def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple
     those alone that several runs have given.
 
     Args:
-        golden: the run, as the golden that it would be.
+        golden: the run, or a golden some of whose rows are a run's, as the golden that it would be.
         before: the golden that it replaces; None without one.
+        foreign: keys of rows that are of a run with other numerics than the rest.
     """
     if before is None:
-        return _of_one_run(golden), _of_statistics(golden)
-    if not _tells(before):
+        own = golden.facts.get("runtime") in {"acl", "emulator"} and golden.facts.get("scene") == "model"
+        note = said(
+            "recorded with statistics; --npudump-update-golden also records tensors, if they are small and "
+            "the marker sets no dump_data"
+        )
+        return _of_one_run(golden), (note,) if own and DUMP_DATA not in golden.facts else ()
+    if not (before.table.noise or {REPEATS, CALIBRATION} & before.extra.keys()):
         return _without(golden), ()
     head = {name: before.extra[name] for name in (REPEATS, CALIBRATION) if name in before.extra}
     if same_values(before.table, golden.table):
@@ -388,7 +395,9 @@ def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple
         return replace(golden, table=table, extra={**golden.extra, **head}), ()
     if changed := _changed_facts(before, golden):
         return _of_one_run(golden), (_dropped(before, changed),)
-    table, anew = _with_noise(golden.table, before.table)
+    if foreign and len(foreign) == len(golden.table):
+        return _of_one_run(golden), (_dropped(before, ()),)
+    table, anew = _with_noise(golden.table, before.table, foreign)
     bare, now = replace(before.table, noise=()), replace(golden.table, noise=())
     changed_rows = {*differing_keys(bare, now, summed_by_both=True)}
     changed_rows -= anew
@@ -399,7 +408,12 @@ def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple
         no_repeats = len(changed_rows)
         kept = [key for key in table.keys if key not in changed_rows and key not in anew]
         head[REPEATS] = _of_the_rest(repeats, kept, len(before.table), len(table)).to_head()
-    note = _unknown(len(anew), len(table), before)
+    note = said(
+        "noise unknown for {count} of {total} tensors; {anew}",
+        count=len(anew),
+        total=len(table),
+        anew=_anew(before),
+    )
     of_before = said(
         "noise measured before the change is kept for {count} of {changed} changed tensors; {anew}",
         count=old_noise,
@@ -414,26 +428,6 @@ def after_all_rows(golden: Record, before: Record | None) -> tuple[Record, tuple
     )
     told = ((anew, note), (old_noise, of_before), (no_repeats, lost))
     return replace(golden, table=table, extra={**golden.extra, **head}), tuple(n for at, n in told if at)
-
-
-def _unknown(count: int, total: int, before: Record) -> str:
-    return said(
-        "noise unknown for {count} of {total} tensors; {anew}", count=count, total=total, anew=_anew(before)
-    )
-
-
-def _of_statistics(golden: Record) -> tuple[str, ...]:
-    """Return a note on a first golden whose run had no choice but statistics, of models that may have one."""
-    told = golden.facts
-    own = told.get("runtime") in {"acl", "emulator"} and told.get("scene") == "model"
-    if not own or DUMP_DATA in told:
-        return ()
-    return (
-        said(
-            "recorded with statistics; --npudump-update-golden also records tensors, if they are small and "
-            "the marker sets no dump_data"
-        ),
-    )
 
 
 def _dropped(before: Record, changed: Sequence[str]) -> str:
@@ -452,41 +446,21 @@ def _changed_facts(before: Record, run: Record) -> tuple[str, ...]:
     return (*found.differs, *found.untold)
 
 
-def _with_noise(table: StatsTable, before: StatsTable) -> tuple[StatsTable, frozenset[str]]:
+def _with_noise(
+    table: StatsTable, before: StatsTable, foreign: Collection[str]
+) -> tuple[StatsTable, frozenset[str]]:
     """Return a table with the noise of the tensors that another has alike, and the keys of all others."""
 
     def rows(of: StatsTable) -> dict[str, tuple[str, Any]]:
         return dict(zip(of.keys, zip(of.dtypes, of.shapes, strict=True), strict=True))
 
     old = rows(before)
-    anew = frozenset(key for key, kind in rows(table).items() if old.get(key) != kind)
+    anew = frozenset(key for key, kind in rows(table).items() if key in foreign or old.get(key) != kind)
     if not before.noise:
         return replace(table, noise=()), anew
     cells = dict(zip(before.keys, before.noise, strict=True))
     noise = tuple(_NOTHING if key in anew else cells[key] for key in table.keys)
     return replace(table, noise=noise if set(noise) != {_NOTHING} else ()), anew
-
-
-def after_some_rows(golden: Record, before: Record, taken: Collection[int]) -> tuple[Record, tuple[str, ...]]:
-    """Return a golden some of whose rows are a run's, without noise for these, and a note on that.
-
-    Raises:
-        GoldenError: what the golden says of repetition is not as it is written.
-    """
-    if not _tells(before):
-        return _without(golden), ()
-    if len(taken) == len(golden.table):
-        return _of_one_run(golden), (_dropped(before, ()),)
-    own = before.table.noise
-    noise = tuple([_NOTHING if at in taken else cell for at, cell in enumerate(golden.table.noise)])
-    table = replace(golden.table, noise=noise if own and set(noise) != {_NOTHING} else ())
-    repeats = repeats_of(before.extra, before.path)
-    head: dict[str, Any] = {}
-    if repeats is not None and repeats.runs > 1:
-        kept = [key for at, key in enumerate(golden.table.keys) if at not in taken]
-        head = {REPEATS: _of_the_rest(repeats, kept, len(before.table), len(golden.table)).to_head()}
-    note = _unknown(len(taken), len(golden.table), before)
-    return replace(golden, table=table, extra={**golden.extra, **head}), (note,) if taken else ()
 
 
 def _of_the_rest(repeats: Repeats, kept: Collection[str], before: int, after: int) -> Repeats:
@@ -498,10 +472,6 @@ def _of_the_rest(repeats: Repeats, kept: Collection[str], before: int, after: in
     layers = {layer_of(key) for key in kept}
     named = tuple(layer for layer in repeats.not_deterministic if layer in layers)
     return Repeats(repeats.runs, named, None if compared == after else compared)
-
-
-def _tells(golden: Record) -> bool:
-    return bool(golden.table.noise) or bool({REPEATS, CALIBRATION} & golden.extra.keys())
 
 
 def _of_one_run(golden: Record) -> Record:

@@ -188,7 +188,8 @@ def with_golden(kept: Kept, golden: Path) -> Kept:
         if is_variant:
             content, judged = render(whole).encode(), whole.digest
         if kept.op_types:
-            content += _block_of(kept.op_types.get(sanitised_key(key), "") for key in whole.table.keys)
+            types = (_line(kept.op_types.get(sanitised_key(key), "")) for key in whole.table.keys)
+            content += "\n  ".join([f"{OP_TYPES}: |", *types]).encode() + b"\n"
     digest = sha256(content).hexdigest()
     name = record_name(file, content)
     tensors = kept.line["request"].get("dump_data") == "tensor"
@@ -238,11 +239,6 @@ def record_text(
         return None, (str(error),)
 
 
-def _block_of(names: Iterable[str]) -> bytes:
-    lines = "".join([f"  {_line(name)}\n" for name in names])
-    return f"{OP_TYPES}: |\n{lines}".encode()
-
-
 def _line(name: str) -> str:
     return name if name.isprintable() and name[:1] not in {"", " "} else UNTOLD
 
@@ -269,7 +265,7 @@ def _refusals(case: Case, result: Result) -> Iterator[str]:
         else:
             yield said("its layers are not shown to agree with the reference {model}", model=name)
     if result.run.golden is None and run.facts.get("device_target") == "CPU":
-        yield f"which outputs MindSpore's CPU kernels leave unwritten takes runs of its own: {_UPDATE}"
+        yield f"MindSpore's CPU kernels leave outputs unwritten: {_UPDATE}"
 
 
 _WAITING = (status.FAILED, status.MISSING_GOLDEN)

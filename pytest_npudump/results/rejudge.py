@@ -161,30 +161,26 @@ def terms_at(entries: Iterable[Entry], root: Path | None, golden_dir: Path | Non
 
     Args:
         entries: the results.
-        root: of the repository; None for where it is found from the working directory.
+        root: of the repository; None for the nearest folder upwards from here with a test's file.
         golden_dir: the folder of the golden files; None for that of each run.
 
     Raises:
         ResultsError: there is no root.
     """
-    found = root or _find_root(entries, Path.cwd())
-    return Overrides(found.absolute(), golden_dir.absolute() if golden_dir else None)
-
-
-def _find_root(entries: Iterable[Entry], start: Path) -> Path:
-    """Return the folder that results' paths are relative to: the nearest, upwards, with a test's file."""
+    start = Path.cwd()
     files = [str(entry.data["test_file"].get("path")) for entry in entries]
-    for folder in (start, *start.parents):
-        if any((folder / file).is_file() for file in files):
-            return folder
-    raise ResultsError(
-        said(
-            "{start}: neither here nor in a folder above is {files}: go to the repository of the "
-            "tests, or name its folder with --root",
-            start=start,
-            files=files[0] if files else "any test",
+    above = (folder for folder in (start, *start.parents) if any((folder / file).is_file() for file in files))
+    found = root or next(above, None)
+    if found is None:
+        raise ResultsError(
+            said(
+                "{start}: neither here nor in a folder above is {files}: go to the repository of the "
+                "tests, or name its folder with --root",
+                start=start,
+                files=files[0] if files else "any test",
+            )
         )
-    )
+    return Overrides(found.absolute(), golden_dir.absolute() if golden_dir else None)
 
 
 def _known(given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:

@@ -199,14 +199,6 @@ class Runtime(Protocol):
 
 
 @runtime_checkable
-class RearrangingRuntime(Protocol):
-    """A runtime that can lay out the memory of a model in another way than it does by itself."""
-
-    def rearrange_memory(self) -> bool:
-        """Have models that run from here on use memory in another way; False where that is not possible."""
-
-
-@runtime_checkable
 class RecordingRuntime(Protocol):
     """Runtime that has a list of the operators dumped, those included that left no file."""
 

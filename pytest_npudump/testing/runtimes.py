@@ -13,7 +13,7 @@ import pytest
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import NpudumpError, RuntimeUnavailableError
 from pytest_npudump.request import DumpRequest, RunRequest
-from pytest_npudump.runtime.base import Activity, RearrangingRuntime, Runtime
+from pytest_npudump.runtime.base import Activity, Runtime
 from pytest_npudump.runtime.registry import Provider
 from pytest_npudump.testing.file_formats import assert_holds, assert_sound
 
@@ -237,17 +237,6 @@ class RuntimeConformance:
         assert session.executions == 1
         assert self.model in runtime.activity.models
         runtime.stop()
-
-    def test_memory_that_is_used_in_another_way_changes_no_value(
-        self, runtime: Runtime, dump_path: Path
-    ) -> None:
-        """Check memory used in another way, where the runtime can."""
-        if not isinstance(runtime, RearrangingRuntime) or not runtime.rearrange_memory():
-            pytest.skip("the runtime uses memory in one way")
-        self.start(runtime, dump_path)
-        expected = self.execute(runtime)
-        runtime.stop()
-        self._assert_dumped(dump_path, expected)
 
     def test_the_provider_imports_nothing_that_takes_long(self) -> None:
         """Neither numpy nor the client: it is asked before anybody knows whether a test needs them."""

@@ -17,9 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
-    from typing import Any
-
-    from pytest_npudump.plugin.features.isolation.task import Task
 
 
 def ask(path: str, words: list[str], streams: tuple[int, ...] = (0, 1, 2)) -> int:
@@ -106,7 +103,7 @@ def fork_children(path: str) -> None:
     import subprocess
     from multiprocessing.connection import Connection
 
-    from pytest_npudump.plugin.features.isolation import parent, server
+    from pytest_npudump.plugin.features.isolation import server
 
     class Running:
         def __init__(self, told: socket.socket) -> None:
@@ -149,7 +146,6 @@ def fork_children(path: str) -> None:
             self.close()  # a new one is forked with the variables of today
         return ready(self, cwd)
 
-    parent._run = in_this_memory(parent._run)  # type: ignore[assignment]
     server.ServerProcess.is_ready = is_ready  # type: ignore[method-assign]
     server.ServerProcess._start = start  # type: ignore[method-assign]
     server.ServerProcess._modules = property(lambda _: ["os"], lambda *_: None)  # type: ignore[assignment]
@@ -168,17 +164,6 @@ def fork_reproductions(client: list[str]) -> None:
         return subprocess.run(words, cwd=folder, env=environment, check=False, capture_output=True, text=True)
 
     operators.ran = ran
-
-
-def in_this_memory(run_child: Callable[..., tuple[bool, str]]) -> Callable[..., tuple[bool, str]]:
-    """Return what forks the run in other memory too, for which a new interpreter would start."""
-    from types import SimpleNamespace
-
-    def run(task: Task, *rest: Any) -> tuple[bool, str]:
-        kept = {name: getattr(task, name) for name in ("write", "socket", "directory", "run")}
-        return run_child(SimpleNamespace(other_memory=False, **kept), *rest)
-
-    return run
 
 
 def known_distributions() -> Callable[..., object]:
@@ -285,7 +270,7 @@ def warm_up(*without: str) -> None:
     importlib.metadata.distributions = known_distributions()  # type: ignore[assignment]
     os.fsync = lambda _: None  # what sessions of tests write need not outlast the machine
     # Nor does how busy the machine is decide what they record.
-    importlib.import_module("pytest_npudump.regression.auto_tensors")._SECONDS = 600.0  # type: ignore[attr-defined]
+    importlib.import_module("pytest_npudump.regression.run_plan")._SECONDS = 600.0  # type: ignore[attr-defined]
     gc.collect()
     gc.freeze()  # what was imported is looked through in no session, and stays shared with it
 

@@ -13,7 +13,7 @@ import pytest
 from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
 from pytest_npudump.explain.called_operators import CallBench, CalledOperator
 from pytest_npudump.explain.operator_alone import judge_alone
-from pytest_npudump.runtime.aten.kept_calls import Given, KeptRun, digest_of
+from pytest_npudump.runtime.aten.kept_calls import KeptRun, digest_of
 from pytest_npudump.runtime.aten.recompute import NotRecomputedError, Reading, may_run
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ class Doubling:
     gave: Array
     name: str = "aten.mul.Tensor"
     why_not: str = ""
-    results: tuple[Given, ...] = field(init=False)
+    results: tuple[tuple[int, str], ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.results = (Given(0, digest_of(self.gave)),)
+        self.results = ((0, digest_of(self.gave)),)
 
     @property
     def operator(self) -> str:

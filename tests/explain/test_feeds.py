@@ -11,7 +11,7 @@ import pytest
 
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.errors import RequestError
-from pytest_npudump.explain.feeds import Feeds, LoadedModel, ModelExecution, RunInputs, executions_of
+from pytest_npudump.explain.feeds import Feeds, LoadedModel, RunInputs, execution_of, executions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,4 +188,5 @@ def test_arrays_are_copied_because_buffers_are_used_again(make_record: Record) -
 
 def test_execution_is_what_a_key_says(make_record: Record) -> None:
     record = make_record("c#capture=a,rank=2,device=1,model=m,load=3,step=4:output.0", np.ones(1))
-    assert ModelExecution.of(record) == ModelExecution("a", 2, 1, "m", 3, 4)
+    found = execution_of(record)
+    assert str(found) == "#capture=a,rank=2,device=1,model=m,load=3,step=4:.0"

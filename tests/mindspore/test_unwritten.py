@@ -34,7 +34,7 @@ def test_a_golden_has_no_unwritten_output_and_holds_whatever_memory_held_before(
 ) -> None:
     project.tests(LENET_BEFORE + RESNET.format(marker=""))
     result = project.run("--npudump-update-golden")
-    result.stdout.fnmatch_lines(["*note: *: left out of the golden: 32 tensors that no kernel writes*"])
+    result.stdout.fnmatch_lines(["*note: *: left out of the golden: 32 tensors that *kernels do not write*"])
     names = [NORM.format(block, number) for block in (0, 1) for number in (1, 2)]
     assert project.unwritten("test_net") == {name + step: SLOTS for step in ("", "#step=1") for name in names}
     keys = [line.split()[0] for line in project.golden("test_net")]
@@ -59,8 +59,7 @@ def test_a_golden_has_no_unwritten_output_and_holds_whatever_memory_held_before(
     )
 
 
-def test_what_training_writes_is_kept_and_what_varies_by_itself_is_kept_and_named(project: Project) -> None:
-    """BatchNorm writes ``output.3`` and ``output.4`` in training alone, and never the two before."""
+def test_outputs_of_kernels_are_left_out_in_training_too_and_what_varies_is_named(project: Project) -> None:
     project.tests("""
         @pytest.mark.npu_dump
         def test_net():
@@ -68,17 +67,13 @@ def test_what_training_writes_is_kept_and_what_varies_by_itself_is_kept_and_name
             filled(Recurrent()).set_train(True)(Tensor(X))
         """)
     result = project.run("--npudump-update-golden")
-    result.stdout.fnmatch_lines(["*note: *tensor* that differ from run to run*Dropout*"])
+    result.stdout.fnmatch_lines(["*note: *first seen at*Dropout*"])
     assert project.unwritten("test_net") == {
-        "Default/norm-BatchNorm1d/BatchNorm-op0": {"output.1": "left out", "output.2": "left out"},
+        "Default/norm-BatchNorm1d/BatchNorm-op0": SLOTS,
         "Default/lstm-LSTM/rnn-_DynamicLSTMCPUGPU/LSTM-op0": {"output.3": "left out", "output.4": "left out"},
     }
     keys = [line.split()[0] for line in project.golden("test_net")]
-    assert {key.rpartition(":")[2] for key in keys if "/BatchNorm-op" in key} == {
-        "output.0",
-        "output.3",
-        "output.4",
-    }
+    assert {key.rpartition(":")[2] for key in keys if "/BatchNorm-op" in key} == {"output.0"}
     assert any("Dropout-op" in key for key in keys)
 
 
@@ -93,7 +88,7 @@ def test_an_unwritten_output_is_recorded_where_the_golden_asks_for_it(project: P
     assert keys == ["output.0", "output.2"] * 2
 
 
-def test_without_a_process_of_its_own_a_recording_says_that_nothing_was_looked_for(project: Project) -> None:
+def test_without_a_process_of_its_own_a_recording_passes(project: Project) -> None:
     project.tests("""
         @pytest.mark.npu_dump(isolation="none")
         def test_net():
@@ -101,4 +96,3 @@ def test_without_a_process_of_its_own_a_recording_says_that_nothing_was_looked_f
         """)
     result = project.run("--npudump-update-golden")
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["*note: *leave unwritten was not found out*isolation='process'*"])

@@ -164,7 +164,7 @@ def test_statistics_where_tensors_take_too_long_twice(
     steps = itertools.chain(*((0, one) for one in (1, *seconds)), itertools.repeat(0))  # begins, and ends
     clock = itertools.accumulate(steps)
     monkeypatch.setattr("pytest_npudump.regression.session.seconds_of", lambda _: next(clock))
-    monkeypatch.setattr("pytest_npudump.regression.auto_tensors._SECONDS", 0.1)
+    monkeypatch.setattr("pytest_npudump.regression.run_plan._SECONDS", 0.1)
     small.run("--npudump-update-golden", *BUDGET, passed=1, shows=f"npudump: note: *{words}")
     golden = read_golden(small.golden)
     assert ("dump_data" in golden.facts) == (seconds[-1] == 1)

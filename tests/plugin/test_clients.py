@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import runpy
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from pytest_npudump.plugin.features.isolation import parent
 from tests.plugin.conftest import Project, held
 
 CLIENT = Path(__file__).parents[1] / "data" / "torch_client"
@@ -413,13 +411,6 @@ def mindspore(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
     return project
 
 
-@pytest.fixture
-def _in_this_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fork the run in other memory, which is none of these tests' business, as all others."""
-    forked = runpy.run_path(str(MINDSPORE.parent / "warm.py"))["in_this_memory"]
-    monkeypatch.setattr(parent, "_run", forked(parent._run))
-
-
 def write_net(project: Project, body: str, marker: str = "") -> None:
     project.test_file(f"{NETS}\n@pytest.mark.npu_dump({marker})\ndef test_net(npu_dump):\n    {body}\n")
 
@@ -453,7 +444,6 @@ def test_steps_of_an_asynchronous_dump_on_ascend_are_judged_by_their_numbers(
     result.stdout.fnmatch_lines(["*net_0,step=1*missing*"])
 
 
-@pytest.mark.usefixtures("_in_this_memory")
 def test_a_failure_names_the_line_of_source_that_mindspores_graph_tells(
     mindspore: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -478,7 +468,6 @@ def test_a_failure_names_the_line_of_source_that_mindspores_graph_tells(
     )
 
 
-@pytest.mark.usefixtures("_in_this_memory")
 def test_names_that_nothing_resolves_are_dumped_with_everything_else(
     mindspore: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -498,7 +487,6 @@ def test_names_that_nothing_resolves_are_dumped_with_everything_else(
     assert dumped(mindspore, "run2") == ["Default_d_Mul-op0", "d_bias"]
 
 
-@pytest.mark.usefixtures("_in_this_memory")
 def test_an_empty_dump_and_a_layer_that_is_missing_fail(mindspore: Project) -> None:
     write_net(mindspore, "pass")
     run_net(mindspore).stdout.fnmatch_lines(["npudump: the dump is empty: MindSpore compiled no graph *"])

@@ -74,7 +74,6 @@ def test_dumps_of_runs_are_kept_as_one_file_each(tmp_path: Path, end: str) -> No
     samples = {"run1/dump": "acl-stats", "run1/dump-one": "acl-tensor", "run2/dump": "acl-tensor"}
     for place, sample in samples.items():
         shutil.copytree(trees / sample, test / place)
-    (test / "run2" / "context").write_bytes(b"context")
     (test / "run3" / "dump" / "folder").mkdir(parents=True)
     (test / "run3" / "dump" / "link").symlink_to("folder")
     if end == "killed":
@@ -85,7 +84,7 @@ def test_dumps_of_runs_are_kept_as_one_file_each(tmp_path: Path, end: str) -> No
     else:
         folder.close()
     left = {path.relative_to(test).as_posix() for path in test.rglob("*") if path.is_file()}
-    assert left == {"run1/dump.tar", "run1/dump-one.tar", "run2/dump.tar", "run2/context"}
+    assert left == {"run1/dump.tar", "run1/dump-one.tar", "run2/dump.tar"}
     assert (test / "run3" / "dump" / "link").is_symlink(), "a dump with more than files is a folder"
     assert not (tmp_path / "npudump.moving").exists()
     for place, sample in samples.items():
@@ -246,7 +245,7 @@ def test_dumps_of_tests_that_fail_are_where_the_report_says(
     names = {path.name for path in place.rglob("*") if path.is_file()}
     assert any(name.startswith("Conv.block_conv_1.") for name in names) is bool(option)
     if not option:
-        assert names == {"acl.json", "context", "dump.tar", "report.json", "report.txt"}
+        assert names == {"acl.json", "dump.tar", "report.json", "report.txt"}
     result.stdout.fnmatch_lines([f"*{place}/test_small_py_test_bad-*"])
 
 

@@ -77,9 +77,11 @@ def test_what_is_saved_of_a_run_has_edges_that_no_golden_has_and_raw_names(
         assert found is not None
         return found
 
-    monkeypatch.setattr(run_record, "edges_to_keep", lambda *_: ({EDGES: "a <- b\n"}, ()))
-    assert saved(HEALTHY).blocks == {EDGES: "a <- b\n"}
+    with monkeypatch.context() as patched:
+        patched.setattr(run_record, "edges_to_keep", lambda *_: ({EDGES: "a <- b\n"}, ()))
+        assert saved(HEALTHY).blocks == {EDGES: "a <- b\n"}
     flow.record(layers=())
+    monkeypatch.setattr(run_record, "edges_to_keep", lambda *_: ({EDGES: "a <- b\n"}, ()))
     assert saved(HEALTHY, layers=()).blocks == {}
     assert saved(REGRESSED, layers=()).blocks == {EDGES: "a <- b\n"}
     keys = saved(PRINTED, layers=("net/Add@0",), dump_data="stats").table.keys

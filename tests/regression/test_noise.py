@@ -17,6 +17,7 @@ from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.onnxmodels.variation import Variation, Varying
+from pytest_npudump.record.noise import Calibration
 from pytest_npudump.record.record import Record
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.calibration import (
@@ -31,7 +32,6 @@ from pytest_npudump.regression.calibration import (
 )
 from pytest_npudump.regression.measured_noise import (
     Measured,
-    calibrated,
     culprits,
     once,
     repeated,
@@ -60,29 +60,29 @@ def member(*largest: float, floor: float = 0.0, uncountable: bool = False) -> De
 
 
 def test_members_alike_need_the_smallest_factor() -> None:
-    assert hold_out([member(1e-6)] * 3).factor == FACTORS[0] == 5
+    assert hold_out([member(1e-6)] * 3)[0] == FACTORS[0] == 5
 
 
 def test_the_factor_is_raised_as_far_as_the_member_that_strays_furthest_needs() -> None:
-    assert hold_out([member(1e-6), member(2e-6), member(1.3e-5)]).factor == 7
-    assert hold_out([member(1e-6), member(2e-6), member(3.9e-5)]).factor == 20
+    assert hold_out([member(1e-6), member(2e-6), member(1.3e-5)])[0] == 7
+    assert hold_out([member(1e-6), member(2e-6), member(3.9e-5)])[0] == 20
 
 
 def test_beyond_the_limit_there_is_no_factor_and_the_layer_is_named() -> None:
     held = hold_out([member(1e-6, 0, 0, 0, 1e-7), member(2e-6), member(5e-5, 0, 0, 0, 1e-5)])
-    assert held.factor is None
-    assert [(one.key, one.statistic) for one in held.sensitive] == [(KEYS[1], "max"), (KEYS[0], "max")]
-    assert str(held.sensitive[0]) == "b:output.0 max strays by 1e-05 of its scale, the others 1e-07 at most"
+    assert held[0] is None
+    assert [tuple(one.split(" ")[:2]) for one in held[1]] == [(KEYS[1], "max"), (KEYS[0], "max")]
+    assert held[1][0] == "b:output.0 max strays by 1e-05 of its scale, the others 1e-07 at most"
 
 
 def test_what_the_presets_allow_needs_no_other_member() -> None:
-    assert hold_out([member(), member(), member(1e-5, floor=2e-5)]).factor == 5
-    assert hold_out([member(), member(), member(3e-5, floor=2e-5)]).factor is None
+    assert hold_out([member(), member(), member(1e-5, floor=2e-5)])[0] == 5
+    assert hold_out([member(), member(), member(3e-5, floor=2e-5)])[0] is None
 
 
 def test_what_has_no_scale_or_another_count_of_nan_cannot_be_bounded() -> None:
-    assert hold_out([member(math.inf)] * 3).factor is None
-    assert hold_out([member(uncountable=True)] * 3).factor is None
+    assert hold_out([member(math.inf)] * 3)[0] is None
+    assert hold_out([member(uncountable=True)] * 3)[0] is None
 
 
 @given(arrays(np.float64, (5, 8), elements=st.floats(0, 1)), st.floats(0, 1))
@@ -100,11 +100,11 @@ def test_a_factor_that_is_found_holds_for_each_member_by_the_bounds_of_the_other
             for at in range(len(strayed))
         )
 
-    if held.factor is None:
-        assert held.sensitive
+    if held[0] is None:
+        assert held[1]
         assert not fits(FACTORS[-1] * (1 - 1e-9))
     else:
-        assert fits(held.factor)
+        assert fits(held[0])
 
 
 TENSORS = ("a:output.0", "b:input.0", "b:output.0", "c:output.0")
@@ -150,7 +150,11 @@ def test_projections_are_kept_beside_the_statistics() -> None:
 
 
 def test_members_that_were_varied_stray_without_being_unsteady() -> None:
-    found = calibrated([run({}), run({"a:output.0": 3e-6})], [run({})], 7.0, ("repeats", "inputs"))
+    found = repeated(
+        [run({})],
+        members=[run({}), run({"a:output.0": 3e-6})],
+        calibration=Calibration(2, 7.0, ("repeats", "inputs")),
+    )
     assert found.cells == ("3e-6,-,-,-", "-", "-", "-")
     assert found.head["repeats"] == {"runs": 2}
     assert found.head["calibration"] == {"members": 2, "factor": 7, "varied": ["repeats", "inputs"]}
@@ -202,7 +206,7 @@ def test_integers_that_differ_fail_no_later_run_for_it() -> None:
 
 def test_a_calibration_advises_no_calibration() -> None:
     strayed = run({"c:output.0": 0.5})
-    (note,) = calibrated([strayed], [strayed], 5.0, ("repeats",)).notes
+    (note,) = repeated([strayed], calibration=Calibration(1, 5.0, ("repeats",))).notes
     assert "the measured tolerances allow for it" in note
     assert "will fail" not in note
 

@@ -12,19 +12,11 @@ from pytest_npudump.dump.records import Dump, Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.record.record import Record, entries_of, left_out_of
-from pytest_npudump.record.run_folder import RunFolder
 from pytest_npudump.regression import second_run
-from pytest_npudump.regression.measured_noise import (
-    by_layer,
-    depends_on_memory,
-    find_unwritten,
-    new_entries,
-    other_memory,
-    without,
-)
-from pytest_npudump.regression.recording import golden_to_start_from
+from pytest_npudump.regression.measured_noise import by_layer, new_entries, unwritten_of, without
 from pytest_npudump.regression.result import Result, Run
 from pytest_npudump.regression.run_plan import Plan
+from pytest_npudump.regression.run_record import golden_to_start_from
 
 ROOT = Path("dump")
 LEFTOVER, FILLED, OTHER = 0.25, -3e16, 7.5
@@ -41,15 +33,6 @@ def run(**values: float) -> Dump:
     return Dump(ROOT, tuple(records))
 
 
-def table(dump: Dump) -> StatsTable:
-    return StatsTable.from_records(dump.records)
-
-
-def found(first: Dump, probe: Dump, again: Dump) -> tuple[list[str], list[str]]:
-    result = find_unwritten(first, table(probe), again, Tolerances())
-    return [*map(str, result.left_out)], [*map(str, result.varying)]
-
-
 def golden(entries: object, *keys: str) -> Record:
     rows = StatsTable.from_records(
         TensorRecord(TensorKey.parse(key), "", "float32", (1,), ROOT, stats=Stats(1, 1.0, 1.0, 1.0, 1.0))
@@ -58,45 +41,17 @@ def golden(entries: object, *keys: str) -> Record:
     return Record("test", {}, rows, Path("a.yaml"), {"unwritten": entries} if entries is not None else {})
 
 
-def test_what_differs_in_other_memory_and_only_there_is_unwritten() -> None:
-    first = run(bn_0=1, bn_1=LEFTOVER, fc_0=2)
-    other = run(bn_0=1, bn_1=FILLED, fc_0=2)
-    assert depends_on_memory(table(first), table(other), Tolerances(), None)
-    assert found(first, other, other) == (["Default/bn:output.1"], [])
-    assert not depends_on_memory(table(first), table(first), Tolerances(), None)
-    assert found(first, first, first) == ([], [])
-
-
-def test_what_varies_by_itself_is_kept_and_named() -> None:
-    """Dropout without a seed differs between any two runs, whatever memory holds."""
-    first, probe, again = (run(bn_1=left, drop_0=value) for left, value in ((1, 2), (9, 3), (9, 4)))
-    assert found(first, probe, again) == (["Default/bn:output.1"], ["Default/drop:output.0"])
-    result = find_unwritten(first, table(probe), again, Tolerances())
-    left_out, varying = result.notes
-    assert "Default/bn:output.1; to have one compared all the same, write 'judged'" in left_out
-    assert "Default/drop:output.0; make the test deterministic" in varying
-
-
-def test_a_difference_within_the_tolerance_leaves_nothing_out() -> None:
-    assert found(run(fc_0=1), run(fc_0=1.0000001), run(fc_0=1.0000001)) == ([], [])
-
-
-def test_all_executions_of_an_unwritten_output_are_left_out_and_no_other_outputs() -> None:
-    """In step 1 the block holds what the test itself left in step 0, in any memory."""
-    first = run(bn_0=1, bn_1=LEFTOVER, bn_0_step1=3, bn_1_step1=OTHER, ln_1=5)
-    other = run(bn_0=1, bn_1=FILLED, bn_0_step1=3, bn_1_step1=OTHER, ln_1=5)
-    assert found(first, other, other)[0] == ["Default/bn:output.1", "Default/bn#step=1:output.1"]
-
-
-def test_an_output_of_which_one_execution_varies_is_kept() -> None:
-    first, probe, again = (run(bn_1=left, bn_1_step1=value) for left, value in ((1, 2), (9, 3), (9, 4)))
-    assert found(first, probe, again) == ([], ["Default/bn#step=1:output.1"])
-
-
-def test_what_a_run_lacks_is_kept() -> None:
-    first, other = run(bn_0=1, bn_1=LEFTOVER), run(bn_0=1, bn_1=FILLED)
-    assert found(first, other, run(bn_0=1)) == ([], [])
-    assert found(first, run(bn_0=1), run(bn_0=1)) == ([], [])
+def test_outputs_that_kernels_of_a_cpu_do_not_write_are_known_by_their_operators() -> None:
+    dump = run(bn_0=1, bn_1=LEFTOVER, bn_0_step1=3, bn_1_step1=OTHER)
+    cpu = {"runtime": "mindspore", "device_target": "CPU"}
+    keys = [f"Default/bn{step}:output.{slot}" for step in ("", "#step=1") for slot in range(1, 5)]
+    assert [*map(str, unwritten_of(dump.records, cpu))] == keys
+    lstm = [replace(record, op_type="LSTM") for record in dump.records[:2]]
+    assert [key.slot for key in unwritten_of(lstm, cpu)] == [3, 4]
+    dense = [replace(record, op_type="MatMul") for record in dump.records]
+    assert unwritten_of(dense, cpu) == []
+    assert unwritten_of(dump.records, cpu | {"device_target": "Ascend"}) == []
+    assert unwritten_of(dump.records, cpu | {"runtime": "modules"}) == []
 
 
 def test_entries_leave_tensors_out_of_a_dump_under_either_spelling_unless_the_golden_has_them() -> None:
@@ -117,8 +72,6 @@ def test_what_a_person_marked_as_judged_stays_so_and_the_rest_is_found_out_anew(
     assert entries == {"Default/bn:output.1": "judged", "Default_bn:output.3": "left out"}
     assert entries_of(golden(by_layer(entries))) == entries
     assert new_entries(None, left_out[:1]) == {"Default_bn:output.1": "left out"}
-    first, other = run(bn_0=1, bn_1=LEFTOVER), run(bn_0=1, bn_1=FILLED)
-    assert not depends_on_memory(table(first), table(other), Tolerances(), previous)
 
 
 @pytest.mark.parametrize(
@@ -165,34 +118,21 @@ def test_only_the_mindspore_that_was_looked_at_is_compared_without_what_is_left_
     assert left_out_of(None, measured) == {}
 
 
-def test_memory_is_filled_otherwise_than_the_users_own_setting_fills_it() -> None:
-    assert other_memory({"A": "b"}) == {"A": "b", "MALLOC_PERTURB_": "37"}
-    assert other_memory({"MALLOC_PERTURB_": "218"})["MALLOC_PERTURB_"] == "37"
-    assert other_memory({"MALLOC_PERTURB_": "37"})["MALLOC_PERTURB_"] == "165"
-
-
-def test_a_probe_is_read_by_another_process(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    assert folder.read_probe() is None
-    folder.keep_probe(table(run(bn_0=1, bn_1=2)))
-    kept = folder.read_probe()
-    assert kept is not None
-    assert kept.keys == ("Default/bn:output.0", "Default/bn:output.1")
-    assert kept.values[1, 0] == 2
-
-
-@pytest.mark.parametrize("probed", [True, False])
+@pytest.mark.parametrize("cpu", [True, False])
 def test_a_recording_of_two_runs_leaves_out_of_both_what_nothing_wrote(
-    monkeypatch: pytest.MonkeyPatch, *, probed: bool
+    monkeypatch: pytest.MonkeyPatch, *, cpu: bool
 ) -> None:
-    dump, other = run(bn_0=1, bn_1=LEFTOVER, fc_0=2), run(bn_0=1, bn_1=FILLED, fc_0=2)
+    dump, other = run(bn_0=1, fc_0=2), run(bn_0=1, bn_1=FILLED, fc_0=2)
+    facts = {"runtime": "mindspore", "device_target": "CPU" if cpu else "Ascend"}
     case: Any = SimpleNamespace(
-        folder=SimpleNamespace(read_probe=lambda: table(other) if probed else None),
-        goldens=SimpleNamespace(read_if_any=lambda: None),
+        goldens=SimpleNamespace(read_if_any=lambda: None, facts=lambda told: told),
         runtime=SimpleNamespace(
-            name="mindspore", activity=SimpleNamespace(evidence=SimpleNamespace(undumped=[]))
+            name="mindspore",
+            producer=lambda: facts,
+            activity=SimpleNamespace(evidence=SimpleNamespace(undumped=[])),
         ),
         request=SimpleNamespace(layers=(), dump_data=None),
+        settings=SimpleNamespace(update_golden="all"),
         tolerances=Tolerances(),
         steps_of=lambda _: None,
     )
@@ -202,15 +142,12 @@ def test_a_recording_of_two_runs_leaves_out_of_both_what_nothing_wrote(
         "was_text": lambda *_: False,
         "delete_others": lambda *_: None,
         "fed": lambda *_: "",
-        "_recorded": lambda *given: seen.append(given),
+        "_measured": lambda _case, _first, again: seen.append(again) or SimpleNamespace(cells=()),
+        "_recorded": lambda *given, **_: given,
     }.items():
         monkeypatch.setattr(second_run, name, stand_in)
     attempt, plan = SimpleNamespace(directory=ROOT), Plan(())
     second_run.record_both(case, Result("pending", None, run=Run(dump)), plan, attempt)  # type: ignore[arg-type]
-    _, first, _, measured, problem = seen[0]
-    layers = [str(record.key) for record in first.run.records]
-    assert ("Default/bn:output.1" in layers) is not probed
-    assert [*map(str, first.run.unwritten)] == ["Default/bn:output.1"] * probed
-    assert any("bn:output.1" in note for note in first.run.dump.notes) is probed
-    assert (measured.cells == ()) is probed
-    assert problem == ""
+    layers = [str(record.key) for record in seen[0].records]
+    assert ("Default/bn:output.1" in layers) is not cpu
+    assert "Default/fc:output.0" in layers

@@ -15,7 +15,7 @@ from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.record.noise import repeats_of
 from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import parse, render
-from pytest_npudump.results.acceptance import after_all_rows, after_some_rows
+from pytest_npudump.results.acceptance import after_rows
 
 PATH = Path("golden.yaml")
 CALIBRATION = {"members": 20, "factor": 5, "varied": ["repeats", "inputs"]}
@@ -35,18 +35,18 @@ def golden(values: Sequence[float], cells: Sequence[str] = (), **extra: Any) -> 
 
 
 def test_a_golden_that_told_nothing_of_noise_does_not_begin_to() -> None:
-    found, notes = after_all_rows(golden([2.0]), golden([1.0], other="kept"))
+    found, notes = after_rows(golden([2.0]), golden([1.0], other="kept"))
     assert (dict(found.extra), notes) == ({}, ())
 
 
 def test_a_first_golden_says_that_its_run_was_not_repeated() -> None:
-    found, notes = after_all_rows(golden([2.0]), None)
+    found, notes = after_rows(golden([2.0]), None)
     assert (dict(found.extra), notes) == ({"repeats": {"runs": 1}}, ())
 
 
 def test_values_that_stay_keep_all_that_was_measured_of_them() -> None:
     before = golden([1.0, 2.0], ["~1e-5,-,-,-", "-"], repeats={"runs": 2}, calibration=CALIBRATION)
-    found, notes = after_all_rows(golden([1.0, 2.0], reason="new driver"), before)
+    found, notes = after_rows(golden([1.0, 2.0], reason="new driver"), before)
     assert found.table.noise == before.table.noise
     assert dict(found.extra) == {"reason": "new driver", "repeats": {"runs": 2}, "calibration": CALIBRATION}
     assert notes == ()
@@ -56,7 +56,7 @@ def test_values_that_stay_keep_all_that_was_measured_of_them() -> None:
 def test_other_values_keep_their_noise_unless_another_machine_gave_them(stale: dict[str, Any]) -> None:
     before = golden([1.0], ["~1e-5,-,-,-"], repeats={"runs": 2})
     after = golden([2.0], **stale)
-    found, notes = after_all_rows(after, before)
+    found, notes = after_rows(after, before)
     assert (found.table.noise, dict(found.extra)) == (before.table.noise, {"repeats": {"runs": 1}})
     anew = "--npudump-update-golden measures it"
     assert notes == (
@@ -64,19 +64,19 @@ def test_other_values_keep_their_noise_unless_another_machine_gave_them(stale: d
         f"the determinism data of changed tensors (1 of 1) is dropped; {anew}",
     )
     measured = replace(before, extra={**before.extra, "calibration": CALIBRATION})
-    found, notes = after_all_rows(after, measured)
+    found, notes = after_rows(after, measured)
     assert (found.table.noise, found.extra["calibration"]) == (before.table.noise, CALIBRATION)
     assert [note.rpartition("; ")[2] for note in notes] == [
         "--npudump-update-golden=calibrate measures it"
     ] * 2
     bare = golden([1.0], repeats={"runs": 2})
-    found, notes = after_all_rows(after, bare)
+    found, notes = after_rows(after, bare)
     assert dict(found.extra) == {"repeats": {"runs": 1}}
     assert [note.partition(";")[0] for note in notes] == [
         "the determinism data of changed tensors (1 of 1) is dropped"
     ]
     other = replace(after, producer={**after.producer, "driver": "25.3"})
-    found, notes = after_all_rows(other, before)
+    found, notes = after_rows(other, before)
     assert dict(found.extra) == {"repeats": {"runs": 1}}
     assert found.table.noise == ()
     assert "driver changed; the golden's noise data was removed" in notes[0]
@@ -85,7 +85,7 @@ def test_other_values_keep_their_noise_unless_another_machine_gave_them(stale: d
 def test_a_tensor_that_is_new_or_of_another_shape_has_no_noise() -> None:
     before = golden([1.0, 2.0], ["~1e-5,-,-,-", "1e-6,-,-,-"], repeats={"runs": 3})
     table = replace(golden([1.5, 2.0, 3.0]).table, shapes=("9", *before.table.shapes[1:], "2"))
-    found, notes = after_all_rows(replace(golden([1.0]), table=table), before)
+    found, notes = after_rows(replace(golden([1.0]), table=table), before)
     assert found.table.noise == ("-", "1e-6,-,-,-", "-")
     assert dict(found.extra) == {"repeats": {"runs": 3, "compared": 1}}
     assert "noise unknown for 2 of 3 tensors" in notes[0]
@@ -105,8 +105,8 @@ def test_rows_of_a_run_have_no_noise_and_all_others_keep_theirs(
     told = {"runs": 2} | ({} if compared is None else {"compared": compared})
     before = golden([1.0] * count, cells, repeats=told, calibration=CALIBRATION)
     after = golden([9.0 if new else 1.0 for new in took], cells, **before.extra)
-    taken = [at for at, new in enumerate(took) if new]
-    found, notes = after_some_rows(after, before, taken)
+    taken = [key for key, new in zip(after.table.keys, took, strict=True) if new]
+    found, notes = after_rows(after, before, taken)
     assert bool(notes) is bool(taken)
     expected = ["-" if new else cell for new, cell in zip(took, cells or ["-"] * count, strict=True)]
     assert list(found.table.noise) == (expected if set(expected) != {"-"} else [])
@@ -123,5 +123,7 @@ def test_rows_of_a_run_have_no_noise_and_all_others_keep_theirs(
 def test_layers_that_are_taken_are_not_named_as_not_deterministic_any_more() -> None:
     told = {"runs": 3, "not_deterministic": ["layer0", "layer1"]}
     before = golden([1.0, 2.0], ["~1e-5,-,-,-", "~1e-5,-,-,-"], repeats=told)
-    found, _ = after_some_rows(replace(before, extra=dict(before.extra)), before, [0])
+    found, _ = after_rows(
+        golden([9.0, 2.0], before.table.noise, **before.extra), before, before.table.keys[:1]
+    )
     assert found.extra["repeats"] == {"runs": 3, "not_deterministic": ["layer1"], "compared": 1}

@@ -50,7 +50,11 @@ def is_wrong(device: str) -> bool:
         raise RuntimeError("the CPU computes it in no type")
     print(f"{CALL['operator']} on {device}, compared with the CPU in {JUDGED['wide']}:")
     got = got.to("cpu")
-    return wrong_floats(got, readings) if got.is_floating_point() else wrong_integers(got, readings)
+    if got.is_floating_point():
+        return wrong_floats(got, readings)
+    wrong = min(int((got != one).sum()) for one in readings)
+    print(f"{wrong} of {got.numel()} values differ")
+    return wrong > 0
 
 
 def has_npu() -> bool:
@@ -93,7 +97,12 @@ def run(
     operator = torch.ops
     for part in CALL["operator"].split("."):
         operator = getattr(operator, part)
-    memory = {name: held(flat, wide, flushed=flushed).to(device) for name, flat in read_memory().items()}
+    with np.load(FOLDER / "inputs.npz", allow_pickle=False) as archive:
+        flats = {  # numpy lacks some types, kept as integers of their width
+            name: torch.from_numpy(archive[name]).view(getattr(torch, dtype))
+            for name, dtype in CALL["memory"].items()
+        }
+    memory = {name: held(flat, wide, flushed=flushed).to(device) for name, flat in flats.items()}
     schema = operator._schema.arguments  # noqa: SLF001 - torch's only name for it
     types = {argument.name: str(argument.type) for argument in schema}
     given = [*zip(types, CALL["arguments"], strict=False), *CALL["named"].items()]
@@ -107,15 +116,6 @@ def run(
     whole = returned if CALL["result"]["of"] == "returned" else values
     result: torch.Tensor = [*tensors_in(whole)][CALL["result"]["at"]]
     return result
-
-
-def read_memory() -> dict[str, torch.Tensor]:
-    """Return the memory of the arguments, flat; numpy lacks some types, kept as integers of their width."""
-    with np.load(FOLDER / "inputs.npz", allow_pickle=False) as archive:
-        return {
-            name: torch.from_numpy(archive[name]).view(getattr(torch, dtype))
-            for name, dtype in CALL["memory"].items()
-        }
 
 
 def held(flat: torch.Tensor, wide: torch.dtype | None, *, flushed: bool) -> torch.Tensor:
@@ -169,13 +169,6 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
             yield from tensors_in(each)
 
 
-def wrong_integers(got: torch.Tensor, readings: list[torch.Tensor]) -> bool:
-    """Return whether integers or booleans differ from all possible ones."""
-    wrong = min(int((got != one).sum()) for one in readings)
-    print(f"{wrong} of {got.numel()} values differ")
-    return wrong > 0
-
-
 def wrong_floats(got: torch.Tensor, readings: list[torch.Tensor]) -> bool:
     """Return whether floating-point values are farther off than those of a healthy operator."""
     info = torch.finfo(got.dtype)
@@ -183,17 +176,13 @@ def wrong_floats(got: torch.Tensor, readings: list[torch.Tensor]) -> bool:
     for reading in readings:
         for form in (reading, reading.to(got.dtype)):
             for smallest in (0.0, info.smallest_normal):
-                pair = without_subnormals(got.double(), form.double(), smallest)
+                one, other = got.double(), form.double()
+                below = (one.abs() <= smallest) & (other.abs() <= smallest)  # to be zero on both sides
+                pair = one.where(~below, 0).numpy(), other.where(~below, 0).numpy()
                 apart = min(apart, distance(*pair, info.max))
     allowed = JUDGED["allowed"] or 0.0
     print(f"relative L2 error {apart:.3g} (limit {allowed:.3g})")
     return apart > allowed
-
-
-def without_subnormals(got: torch.Tensor, expected: torch.Tensor, smallest: float) -> tuple[Any, Any]:
-    """Return both as arrays, with zeros where both are too small for a normal number."""
-    below = (got.abs() <= smallest) & (expected.abs() <= smallest)
-    return got.where(~below, 0).numpy(), expected.where(~below, 0).numpy()
 
 
 def distance(actual: Any, expected: Any, largest: float) -> float:

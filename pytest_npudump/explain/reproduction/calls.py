@@ -180,9 +180,8 @@ def _drawn(made: CallReproduction) -> CallReproduction:
     except ImportError as error:
         why = "torch, which computes how far drawn inputs may put a call off, is not installed here"
         raise RequestError(f"--synthetic: {why}") from error
-    saved = call_files.call_of(made.call, inputs)
-    judged = saved.judged
-    operator = CalledOperator(saved.call, judged.place, judged.dtype, wide=judged.wide, plain=judged.plain)
+    how = {name: made.call["judged"][name] for name in ("place", "dtype", "wide", "plain")}
+    operator = CalledOperator(call_files.call_of(made.call, inputs), **how)
     try:
         expected = operator.expected()
         allowed = None if expected.dtype.kind in "iub" else operator.healthy(expected).most

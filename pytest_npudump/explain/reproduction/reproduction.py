@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 from abc import ABC, abstractmethod
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,7 +21,7 @@ from pytest_npudump.errors import RequestError
 from pytest_npudump.golden.origin import installed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.explain.reproduction.failure import FailingTensor
@@ -106,7 +105,11 @@ def write_and_try(
         RequestError: the folder holds something.
         OSError: it cannot be written.
     """
-    with staged(folder) as stage:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise RequestError(f"-o {folder}: is there already and not empty: name a new folder")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    stage = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
         reproduction.write(stage)
         trial = reproduction.run(stage, runtime) if runs else None
         if not must_fail or (trial is not None and trial.fails):
@@ -116,24 +119,9 @@ def write_and_try(
             os.umask(mask)
             stage.chmod(0o777 & ~mask)
             stage.replace(folder)
-    return trial
-
-
-@contextmanager
-def staged(folder: Path) -> Iterator[Path]:
-    """Give a folder beside ``folder`` to write into, which goes afterwards.
-
-    Raises:
-        RequestError: ``folder`` is there and holds something.
-    """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RequestError(f"-o {folder}: is there already and not empty: name a new folder")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    stage = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
-        yield stage
     finally:
         shutil.rmtree(stage, ignore_errors=True)
+    return trial
 
 
 def ran(folder: Path, command: Sequence[str]) -> subprocess.CompletedProcess[str]:

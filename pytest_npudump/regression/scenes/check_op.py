@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -60,20 +60,8 @@ class Question:
     widen: bool = True
 
 
-class Expected(NamedTuple):
-    """An output as the reference gives it.
-
-    Attributes:
-        values: in the reference's own precision; of integers and bools in the type of the output.
-        dtype: what the output is to be.
-    """
-
-    values: Array
-    dtype: np.dtype[Any]
-
-
-def answer_of(question: Question) -> tuple[Expected, ...]:
-    """Ask the reference.
+def answer_of(question: Question) -> tuple[tuple[Array, np.dtype[Any]], ...]:
+    """Ask the reference for values, in its own precision but integers and bools, and types of outputs.
 
     Raises:
         RequestError: it returns no arrays, or not as many as there are ``dtypes``, or values beyond them.
@@ -100,9 +88,9 @@ def answer_of(question: Question) -> tuple[Expected, ...]:
     return tuple(_expected(question.operator, array, dtype) for array, dtype in pairs)
 
 
-def _expected(operator: str, array: Array, dtype: np.dtype[Any]) -> Expected:
+def _expected(operator: str, array: Array, dtype: np.dtype[Any]) -> tuple[Array, np.dtype[Any]]:
     if is_float(dtype):
-        return Expected(array, dtype)
+        return array, dtype
     with np.errstate(invalid="ignore"):
         plain = array.astype(dtype)
     if not np.array_equal(plain, array):
@@ -110,7 +98,7 @@ def _expected(operator: str, array: Array, dtype: np.dtype[Any]) -> Expected:
             f"check_op({operator!r}): the reference gives {array.dtype} with values that {dtype} does not "
             f"hold; let it return {dtype}, or name another type in dtypes"
         )
-    return Expected(plain, dtype)
+    return plain, dtype
 
 
 def arrays_of(found: Any, who: str) -> list[Array]:
@@ -177,7 +165,7 @@ def check_operator(case: Case, attempt: Attempt, question: Question) -> WrongOpe
     return wrong
 
 
-def _run(case: Case, question: Question, expected: Sequence[Expected]) -> Any:
+def _run(case: Case, question: Question, expected: Sequence[tuple[Array, np.dtype[Any]]]) -> Any:
     __tracebackhide__ = True
     copies = tuple(array.copy() for array in question.inputs)
     if question.call is not None:
@@ -196,7 +184,7 @@ def _judged(
     directory: Path,
     question: Question,
     outputs: Sequence[Array],
-    expected: Sequence[Expected],
+    expected: Sequence[tuple[Array, np.dtype[Any]]],
     bounds: Sequence[int],
 ) -> tuple[str, int | None, OutputFault | None]:
     """Return the first thing that is wrong, with the outputs, with one's values, or with the dump.
@@ -214,7 +202,7 @@ def _judged(
     return problem_of_dump(directory, question.operator, outputs), None, None
 
 
-def _of_another_kind(index: int, output: Array, want: Expected) -> str:
+def _of_another_kind(index: int, output: Array, want: tuple[Array, np.dtype[Any]]) -> str:
     """Describe an output of unexpected shape or type; "" for any other."""
     values, dtype = want
     if output.shape != values.shape:

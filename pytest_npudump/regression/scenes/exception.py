@@ -26,7 +26,7 @@ from pytest_npudump.regression.result import Result
 from pytest_npudump.regression.scenes.findings import OperatorTensor, described, grouped, result_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pytest_npudump.dump.names import DumpFile
     from pytest_npudump.regression.attempt import Attempt
@@ -72,15 +72,14 @@ def examine(case: Case, attempt: Attempt | None) -> Result:
     notes: list[str] = []
     try:
         for tree in find_dumps(attempt, os.environ) if attempt is not None else ():
-            foreign = dumps_of_others(tree, _used_by_others(case))
-            if foreign:
-                parts = {path.relative_to(tree.root).parts[0] for path in foreign}
-                devices = ", ".join(sorted(parts, key=int))
+            found, devices = _without_others(tree, _used_by_others(case))
+            if devices:
+                names = ", ".join(map(str, sorted(devices)))
                 notes.append(
-                    f"exception dumps of device {devices} in {tree.root} are left to the ranks that use it"
+                    f"exception dumps of device {names} in {tree.root} are left to the ranks that use it"
                 )
-            found = tree.without(foreign)
-            read, unreadable = _read_mindspore(found) if found.is_mindspore else _read(found)
+            mindspore = any(file.place.mindspore for file in found.tree.files)  # as in its other dumps
+            read, unreadable = _read_mindspore(found) if mindspore else _read(found)
             failed += read
             problems += unreadable
             notes += () if found.outside else found.tree.notes
@@ -106,6 +105,7 @@ def _read(found: Found) -> tuple[list[FailedOperator], list[str]]:
     failed = []
     problems = [f"unreadable file in the exception dump: {error}" for error in found.tree.problems]
     seen: set[object] = set()
+    others = [found.root / name for name in found.tree.other]  # objects and descriptions of kernels
     for file in found.dumps:
         one = replace(from_name(file), capture=found.capture, outside=found.outside)
         first = one.identity not in seen
@@ -115,7 +115,7 @@ def _read(found: Found) -> tuple[list[FailedOperator], list[str]]:
         except (DumpError, OSError) as error:
             reason = error if isinstance(error, FormatError) else f"{file.path}: {error}"
             problems.append(f"unreadable exception dump: {reason}")
-        beside = tuple(path for path in found.others if path.parent == file.path.parent)
+        beside = tuple(path for path in others if path.parent == file.path.parent)
         failed.append(replace(one, attached=beside))
     return failed, problems
 
@@ -296,11 +296,6 @@ class Found:
     outside: str = ""
 
     @property
-    def is_mindspore(self) -> bool:
-        """Return whether MindSpore wrote it, in the layout of its other dumps."""
-        return any(file.place.mindspore for file in self.tree.files)
-
-    @property
     def dumps(self) -> list[DumpFile]:
         """The exception dumps among the files, in the order of time."""
         found = [
@@ -311,15 +306,6 @@ class Found:
             or _FOLDER in file.path.relative_to(self.root).parts
         ]
         return sorted(found, key=lambda file: (file.name.time if file.name else 0, file.path))
-
-    def without(self, paths: Collection[Path]) -> Found:
-        """Return the tree with some of its files left out."""
-        return replace(self, tree=_kept(self.tree, self.root, lambda path: path not in paths))
-
-    @property
-    def others(self) -> Iterator[Path]:
-        """Files that are no dump files: objects and descriptions of kernels."""
-        return (self.root / name for name in self.tree.other)
 
 
 def find_dumps(attempt: Attempt, environ: Mapping[str, str]) -> Iterator[Found]:
@@ -375,26 +361,19 @@ def _kept(tree: Tree, root: Path, wanted: Callable[[Path], bool]) -> Tree:
     )
 
 
-def dumps_of_others(found: Found, is_foreign: Callable[[int], bool]) -> frozenset[Path]:
-    """Return the files of a tree outside of the run's own that lie in the folders of others' devices.
+def _without_others(found: Found, is_foreign: Callable[[int], bool]) -> tuple[Found, set[int]]:
+    """Return a tree without what lies in folders of others' devices, and these, outside of the run's own."""
+    devices: set[int] = set()
 
-    Args:
-        found: the tree; its folders are named by device.
-        is_foreign: whether a device is used by others, and not by this process.
-    """
-    if not found.outside:
-        return frozenset()
-    tree = found.tree
-    paths = {*(file.path for file in (*tree.files, *tree.cores)), *(found.root / name for name in tree.other)}
-    paths |= {Path(problem.path) for problem in tree.problems}
-    devices = {path: _device_of(path, found.root) for path in paths}
-    return frozenset(path for path, device in devices.items() if device is not None and is_foreign(device))
+    def is_own(path: Path) -> bool:
+        parts = path.relative_to(found.root).parts if path.is_relative_to(found.root) else ()
+        device = int(parts[0]) if len(parts) > 1 and parts[0].isascii() and parts[0].isdigit() else None
+        if device is None or not is_foreign(device):
+            return True
+        devices.add(device)
+        return False
 
-
-def _device_of(path: Path, root: Path) -> int | None:
-    """Return the number of the device in whose folder a file lies, None where that is no number."""
-    parts = path.relative_to(root).parts if path.is_relative_to(root) else ()
-    return int(parts[0]) if len(parts) > 1 and parts[0].isascii() and parts[0].isdigit() else None
+    return (replace(found, tree=_kept(found.tree, found.root, is_own)) if found.outside else found), devices
 
 
 def refused_environment(environ: Mapping[str, str], inherited: Mapping[str, str]) -> str:

@@ -24,9 +24,8 @@ from pytest_npudump.record.record import OVERFLOW, REASON, Record
 from pytest_npudump.record.run_folder import dump_folders
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.diagnose import not_dumped, ran_under_dump, why_unshown
-from pytest_npudump.regression.recording import golden_to_start_from
 from pytest_npudump.regression.result import Result, recorded
-from pytest_npudump.regression.run_record import unreadable
+from pytest_npudump.regression.run_record import golden_to_start_from, unreadable
 from pytest_npudump.regression.scenes.findings import OperatorTensor, described, grouped, place_of, result_of
 
 if TYPE_CHECKING:

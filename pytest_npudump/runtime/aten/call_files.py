@@ -11,15 +11,13 @@ import json
 import math
 import re
 import sys
-from dataclasses import asdict, dataclass, replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pytest_npudump.dump.dtypes import is_of_numpy
 from pytest_npudump.errors import DumpError
-from pytest_npudump.runtime.aten.kept_calls import KeptCall, KeptRun
+from pytest_npudump.runtime.aten.kept_calls import KeptCall
 from pytest_npudump.runtime.aten.recompute import (
     HostCopy,
     NotCopiedError,
@@ -37,9 +35,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     Array = np.ndarray[Any, np.dtype[Any]]
-    CallData = tuple[dict[str, Any], dict[str, Array]]
-    RunData = tuple[str, list[tuple[KeptCall, CallData | None]]]
-    """Reason why calls may be missing, and each call: without torch, and its arguments as data."""
 
 
 CALL, INPUTS, OUTPUTS = "call.json", "inputs.npz", "outputs.npz"
@@ -47,49 +42,15 @@ DEVICE, CPU = "device", "cpu"
 """Names of the two arrays in :data:`OUTPUTS`."""
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedCall:
-    """Judgement of one result of a call.
-
-    Attributes:
-        place: among its results.
-        dtype: of the result on the device.
-        wide: ``float32`` or ``float64``, in which the CPU computed.
-        plain: whether the matrix unit is known to take float32 operands as they are.
-        apart: relative L2 distance from the CPU's; None where it was not measured, or is infinite.
-        allowed: the distance beyond which it is convicted; None where all values have to be equal.
-        why: what convicts it other than the distance; "" for none.
-    """
-
-    place: int
-    dtype: str
-    wide: str
-    plain: bool
-    apart: float | None
-    allowed: float | None
-    why: str
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SavedCall:
-    """A call as its files have it.
-
-    Attributes:
-        call: as it was kept, on the host.
-        judged: how.
-    """
-
-    call: KeptCall
-    judged: JudgedCall
-
-
-def save_call(folder: Path, call: KeptCall, judged: JudgedCall, output: Array) -> None:
+def save_call(folder: Path, call: KeptCall, judged: Mapping[str, Any], output: Array) -> None:
     """Write a call that can be recomputed.
 
     Args:
         folder: a new one.
         call: with what it was given.
-        judged: which of its results, and how.
+        judged: which of its results (``place``, ``dtype`` on the device), how (``wide``, in which the CPU
+            computed, and ``plain``, whether the matrix unit is known to take float32 operands as they are),
+            and what came of it: ``apart`` and ``allowed``, None where these do not apply, and ``why``.
         output: that result on the device.
 
     Raises:
@@ -99,64 +60,30 @@ def save_call(folder: Path, call: KeptCall, judged: JudgedCall, output: Array) -
     """
     assert call.given is not None  # noqa: S101 - as it can be recomputed
     expected, source = _on_cpu(call, judged)
-    data, arrays = _given(call.name, call.given)
-    folder.mkdir(parents=True)
-    data |= {"result": source, "judged": asdict(judged)}
-    write_files(folder, data, arrays, {DEVICE: output.reshape(expected.shape), CPU: expected})
-
-
-def _given(operator: str, given: HostCopy) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return a call's arguments as JSON has them, and their memory by name."""
+    given = call.given
     names = {memory: f"memory_{number}" for number, memory in enumerate(given.memory)}
     data = {
-        "operator": operator,
+        "operator": call.name,
         "arguments": as_data(given.arguments, names),
         "named": {name: as_data(value, names) for name, value in given.named.items()},
         "memory": {names[memory]: memory[1].rpartition(".")[2] for memory in names},
+        "result": source,
+        "judged": judged,
     }
-    return data, {names[memory]: array_of(flat) for memory, flat in given.memory.items()}
+    arrays = {names[memory]: array_of(flat) for memory, flat in given.memory.items()}
+    folder.mkdir(parents=True)
+    write_files(folder, data, arrays, {DEVICE: output.reshape(expected.shape), CPU: expected})
 
 
-def data_of_run(run: KeptRun) -> RunData:
-    """Return the calls of a run as data that needs no torch."""
-    calls = []
-    for call in run.calls:
-        plain, data = replace(call, function=None, given=None), None
-        if call.given is not None:
-            try:
-                data = _given(call.name, call.given)
-            except NotCopiedError as error:
-                plain = replace(plain, why_not=plain.why_not or str(error))
-        calls.append((plain, data))
-    return run.why_none, calls
-
-
-def run_of_data(data: RunData) -> KeptRun:
-    """Return the calls of a run; without torch none can be computed again."""
-    why_none, calls = data
-    found = []
-    for plain, given in calls:
-        call = plain
-        if given is not None:
-            try:
-                import_module("torch")
-                told = _call_of(*given)
-                call = replace(plain, function=told.function, given=told.given)
-            except (ImportError, DumpError) as error:
-                call = replace(plain, why_not=str(error))
-        found.append(call)
-    return KeptRun(tuple(found), why_none)
-
-
-def _on_cpu(call: KeptCall, judged: JudgedCall) -> tuple[Array, dict[str, Any]]:
+def _on_cpu(call: KeptCall, judged: Mapping[str, Any]) -> tuple[Array, dict[str, Any]]:
     """Return a result on the CPU, and where it is: among the tensors returned, or among those given."""
     assert call.given is not None  # noqa: S101 - the caller has looked
-    arguments, named, returned = computed(call.function, call.given, Reading(judged.wide))
+    arguments, named, returned = computed(call.function, call.given, Reading(judged["wide"]))
     results = results_of(call.function, arguments, named, returned)
     new = len(results) - len(written_by(call.function, arguments, named))
-    of = "returned" if judged.place < new else "arguments"
+    of = "returned" if judged["place"] < new else "arguments"
     tensors = [*tensors_in(returned if of == "returned" else (*arguments, *named.values()))]
-    result = results[judged.place]
+    result = results[judged["place"]]
     at = next(number for number, tensor in enumerate(tensors) if tensor is result)
     return array_of(result.contiguous()), {"of": of, "at": at}
 
@@ -192,7 +119,7 @@ def read_files(folder: Path) -> tuple[dict[str, Any], dict[str, Array], dict[str
     return data, _arrays(folder / INPUTS), _arrays(folder / OUTPUTS)
 
 
-def call_of(data: Mapping[str, Any], inputs: Mapping[str, Array]) -> SavedCall:
+def call_of(data: Mapping[str, Any], inputs: Mapping[str, Array]) -> KeptCall:
     """Return the call that is in files; torch has to have been imported.
 
     Args:
@@ -202,13 +129,6 @@ def call_of(data: Mapping[str, Any], inputs: Mapping[str, Array]) -> SavedCall:
     Raises:
         DumpError: they are something else, or torch has no such operator.
     """
-    try:
-        return SavedCall(_call_of(data, inputs), JudgedCall(**data["judged"]))
-    except (KeyError, TypeError) as error:
-        raise DumpError(f"{CALL}: is no call that a second run has saved: {error}") from error
-
-
-def _call_of(data: Mapping[str, Any], inputs: Mapping[str, Array]) -> KeptCall:
     torch = sys.modules["torch"]
     try:
         dtypes = data["memory"]
@@ -216,10 +136,10 @@ def _call_of(data: Mapping[str, Any], inputs: Mapping[str, Array]) -> KeptCall:
             (number, dtype): torch.from_numpy(_storable(inputs[name])).view(getattr(torch, dtype))
             for number, (name, dtype) in enumerate(dtypes.items())
         }
-        arguments = tuple(from_data(data["arguments"], dtypes))
         named = {name: from_data(value, dtypes) for name, value in data["named"].items()}
+        given = HostCopy(tuple(from_data(data["arguments"], dtypes)), named, memory)
         function = _operator(torch, data["operator"])
-        return KeptCall(data["operator"], (), "", function, HostCopy(arguments, named, memory))
+        return KeptCall(data["operator"], (), "", function, given)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DumpError(f"{CALL}: is no call that a second run has saved: {error}") from error
 

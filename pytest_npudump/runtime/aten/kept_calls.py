@@ -68,33 +68,20 @@ class WantedOutput:
     extremes: tuple[float, float] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """Results of a call on the device.
-
-    Attributes:
-        place: among its results.
-        digest: of its bytes, as :func:`digest_of` has it.
-    """
-
-    place: int
-    digest: str
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class KeptCall:
     """One call of an ATen operator on the device.
 
     Attributes:
         name: as torch prints it, ``aten.add.Tensor``.
-        results: those of its results that may be wanted.
+        results: place among its results and :func:`digest_of` of each that may be wanted.
         why_not: why it cannot be recomputed; "" where it can.
         function: torch's operator.
         given: what it was given; None where it cannot be recomputed.
     """
 
     name: str
-    results: tuple[Given, ...]
+    results: tuple[tuple[int, str], ...]
     why_not: str = ""
     function: Any = None
     given: HostCopy | None = None
@@ -223,7 +210,8 @@ class KeptCalls:
             return function(*arguments, **named)
         before: Copy | None = None
         try:
-            if self._has_to_be_copied_before(wanted, function, arguments, named):
+            written = written_by(function, arguments, named) if writes(function) else []
+            if writes(function) and (makes_new(function) or self._fitting(wanted, written)):
                 before = self._copy(function, arguments, named)
         except _OURS as error:
             before = f"the arguments of {function} cannot be copied: {error}"
@@ -233,18 +221,16 @@ class KeptCalls:
             if fitting := self._fitting(wanted, results):
                 call = self._seen(function, results, fitting)
                 if call.results or call.why_not:
-                    self._keep(call, before or self._copy(function, arguments, named))
+                    given = before or self._copy(function, arguments, named)
+                    if isinstance(given, str):
+                        call = replace(call, why_not=call.why_not or given)
+                    else:
+                        self._left -= given.size
+                        call = replace(call, given=given)
+                    self._kept.append(call)
         except _OURS as error:
             self._kept.append(KeptCall(str(function), (), f"what {function} gave cannot be read: {error}"))
         return returned
-
-    def _has_to_be_copied_before(
-        self, wanted: Sequence[WantedOutput], function: Any, arguments: tuple[Any, ...], named: dict[str, Any]
-    ) -> bool:
-        """Return whether a call writes to its arguments, and may compute a wanted tensor."""
-        if not writes(function):
-            return False
-        return makes_new(function) or bool(self._fitting(wanted, written_by(function, arguments, named)))
 
     def _fitting(self, wanted: Sequence[WantedOutput], results: Sequence[Any]) -> list[int]:
         """Return the places of results that are of the type and shape of one that is wanted."""
@@ -280,14 +266,7 @@ class KeptCalls:
         except (NotCopiedError, RuntimeError) as error:
             return replace(call, why_not=f"the result of {function} cannot be read: {error}")
         wanted = [(place, array) for place, array in arrays if any(_may_be(w, array) for w in self._wanted)]
-        return replace(call, results=tuple(Given(place, digest_of(array)) for place, array in wanted))
-
-    def _keep(self, call: KeptCall, given: Copy) -> None:
-        if isinstance(given, str):
-            self._kept.append(replace(call, why_not=call.why_not or given))
-            return
-        self._left -= given.size
-        self._kept.append(replace(call, given=given))
+        return replace(call, results=tuple((place, digest_of(array)) for place, array in wanted))
 
 
 def _may_be(wanted: WantedOutput, array: Array) -> bool:

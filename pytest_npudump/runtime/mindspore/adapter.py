@@ -321,16 +321,6 @@ class MindSporeRuntime(VariedRuntime):
             if self.activity.initialised and self.activity.dump_path is not None:
                 self._read.append(self.activity.dump_path)
 
-    def rearrange_memory(self) -> bool:
-        """Have graphs that are compiled from here on lay out their memory at once (SOMAS), on a CPU.
-
-        By itself MindSpore takes a block for each tensor as its kernel runs.
-        """
-        if self.target != "CPU":
-            return False
-        self.mindspore.set_context(memory_optimize_level="O1")
-        return True
-
     def release(self) -> None:
         """Do nothing: whoever takes the configuration need not switch anything on."""
 

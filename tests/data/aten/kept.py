@@ -154,7 +154,7 @@ def case(api: str, function: Callable[[], Any]) -> Any:
     wrong = []
     for tensor in found:
         array = array_of(tensor.contiguous())
-        at = [(c, g.place) for c in calls.kept().calls for g in c.results if g.digest == digest_of(array)]
+        at = [(c, p) for c in calls.kept().calls for p, d in c.results if d == digest_of(array)]
         if not at:
             wrong.append("no call gave it")
         for call, place in at:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest_npudump.explain.reproduction
 from pytest_npudump.explain.called_operators import CalledOperator
-from pytest_npudump.runtime.aten.call_files import CALL, JudgedCall, call_of, read_files, save_call
+from pytest_npudump.runtime.aten.call_files import CALL, call_of, read_files, save_call
 from pytest_npudump.runtime.aten.recompute import Reading
 
 if TYPE_CHECKING:
@@ -31,14 +31,15 @@ def wrongs(call: KeptCall, place: int, dtype: str, array: Array) -> list[str]:
     operator = CalledOperator(call, place, dtype, plain=True)
     expected = operator.expected()
     allowed = None if expected.dtype.kind in "iub" else operator.healthy(expected).most
-    judged = JudgedCall(place, dtype, "float32", plain=True, apart=None, allowed=allowed, why="")
+    judged = {"place": place, "dtype": dtype, "wide": "float32", "plain": True}
+    judged |= {"apart": None, "allowed": allowed, "why": ""}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name, "0")
         save_call(folder, call, judged, array)
         data, inputs, _ = read_files(folder)
         again = call_of(data, inputs)
-        found = [] if again.judged == judged else ["it was judged otherwise"]
-        here, there = (one.recomputed(Reading())[place] for one in (call, again.call))
+        found = [] if data["judged"] == judged else ["it was judged otherwise"]
+        here, there = (one.recomputed(Reading())[place] for one in (call, again))
         assert here is not None
         assert there is not None
         found += [] if here.tobytes() == there.tobytes() else ["it gives something else"]

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from pytest_npudump.cli import main
-from pytest_npudump.runtime.aten.call_files import CALL, INPUTS, OUTPUTS, run_of_data
-from pytest_npudump.runtime.aten.kept_calls import KeptCall
+from pytest_npudump.errors import DumpError
+from pytest_npudump.runtime.aten.call_files import CALL, INPUTS, OUTPUTS, call_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -171,6 +171,5 @@ def test_a_call_names_nothing_but_an_operator(name: str, monkeypatch: pytest.Mon
     ops = SimpleNamespace(load_library=os.system, _os=part, aten=part, a=part)
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(ops=ops))
     given: dict[str, Any] = {"operator": name, "memory": {}, "arguments": [], "named": {}}
-    found = run_of_data(("", [(KeptCall(name, (), ""), (given, {}))])).calls[0]
-    assert (found.function, found.given) == (None, None)
-    assert f"{name} is no operator" in found.why_not
+    with pytest.raises(DumpError, match=f"{name} is no operator"):
+        call_of(given, {})

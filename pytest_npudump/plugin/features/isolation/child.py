@@ -17,7 +17,6 @@ from pytest_npudump.plugin.marker import Identity, indices_of
 from pytest_npudump.plugin.marks import is_marked
 from pytest_npudump.plugin.runner import Runner, attempt, so_far, with_failed_setup
 from pytest_npudump.regression.session import CaseSession
-from pytest_npudump.runtime.base import RearrangingRuntime, Runtime
 from pytest_npudump.storage.atomic import dump_bytes, load_bytes, post
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     from pytest_npudump.plugin.features.isolation.task import Task
+    from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.settings import Settings
 
 
@@ -103,12 +103,7 @@ class Child:
         """
         self._post("producer", dict(runtime.producer()))
         case = case_of(item, runtime, settings, runner.paths, self.task.directory)
-        rearranged = False
-        if self.task.other_memory and isinstance(runtime, RearrangingRuntime):
-            rearranged = runtime.rearrange_memory()
-        if self.task.run == 0 and not rearranged:
-            pytest.skip("npudump: only on a CPU are outputs looked for that nothing writes")
-        test = CaseSession(replace(case, isolated=True, probing=self.task.run == 0, progress=None))
+        test = CaseSession(replace(case, isolated=True, progress=None))
         if self.task.run > 1:
             test.resume(load_bytes(self.task.judged.read_bytes()))
         return test

@@ -22,7 +22,6 @@ from pytest_npudump.plugin.features.isolation.task import GRACE, LINES, Task
 from pytest_npudump.plugin.item_case import BAD, ENDED, KEPT, RESULT, case_of
 from pytest_npudump.plugin.terminal import announce_run
 from pytest_npudump.regression.case import delete_dumps
-from pytest_npudump.regression.measured_noise import looks_for_unwritten, other_memory
 from pytest_npudump.regression.session import CaseSession
 from pytest_npudump.runtime.acl import RemoteRuntime
 from pytest_npudump.runtime.programs import how_it_ended, last_lines, run_in_group
@@ -86,8 +85,6 @@ class Isolated:
         return [*reports, outer] if outer.failed else reports
 
     def _runs(self) -> list[pytest.TestReport]:
-        if looks_for_unwritten(self.test.case):
-            self._run(0)
         first = self._run(1)
         if not first.again or not first.complete:
             return self._ended(first)
@@ -205,7 +202,7 @@ def run_child(item: pytest.Item, test: CaseSession, run: int, timeout: float) ->
     Args:
         item: the test; its session's hooks get the child's warnings.
         test: its record: where its dumps go, and how long it may take.
-        run: 1 for the run that is judged, 2 for the one that explains, 0 for one in other memory before both.
+        run: 1 for the run that is judged, 2 for the one that explains.
         timeout: seconds that it may take, where the test does not say.
 
     Raises:
@@ -216,8 +213,7 @@ def run_child(item: pytest.Item, test: CaseSession, run: int, timeout: float) ->
     ours, theirs = socket.socketpair()
     with closing(ours):
         with closing(theirs):
-            other = run != 1 and looks_for_unwritten(test.case)
-            task = Task.of(item, run, test.case.directory, theirs.fileno(), meeting_place, other_memory=other)
+            task = Task.of(item, run, test.case.directory, theirs.fileno(), meeting_place)
             good, end = _run(task, item.config, timeout)
         last = [*_captured(ours)]
     heard: dict[str, Any] = {}
@@ -262,14 +258,13 @@ def _run(task: Task, config: pytest.Config, timeout: float) -> tuple[bool, str]:
     try:
         file = task.write()
         with stdout.open("wb") as out, stderr.open("wb") as err:
-            if not task.other_memory and server.is_ready(cwd):
+            if server.is_ready(cwd):
                 code = server.run(file, cwd, timeout, (out, err), task.socket)
             else:
-                environment = other_memory(os.environ) if task.other_memory else dict(os.environ)
                 command = (sys.executable, "-c", _MAIN, str(file))
                 files = (out, err)
                 code = run_in_group(
-                    command, cwd, environment, timeout, files, grace=GRACE, pass_fds=(task.socket,)
+                    command, cwd, dict(os.environ), timeout, files, grace=GRACE, pass_fds=(task.socket,)
                 )
     except subprocess.TimeoutExpired:
         return False, said("did not end within {timeout:g} seconds and was ended", timeout=timeout)

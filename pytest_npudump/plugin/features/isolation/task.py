@@ -65,7 +65,7 @@ class Task:
     """One run of one test.
 
     Attributes:
-        run: 1 for the run that is judged, 2 for the one that explains, 0 for one in other memory before both.
+        run: 1 for the run that is judged, 2 for the one that explains.
         directory: of the test's dumps; ``run1`` and ``run2`` lie in it.
         file: the test's file.
         identity: which test of the file, as :class:`pytest_npudump.plugin.marker.Identity` spells it.
@@ -75,7 +75,6 @@ class Task:
         socket: the descriptor over which the child hands its output's files to the parent.
         meeting_place: folder in which the ranks of a distributed run meet; None where it is no such run.
         worker: what pytest-xdist told the parent, where that is a worker; else None.
-        other_memory: whether memory is to hold other values than by itself, and be used in another way.
     """
 
     run: int
@@ -88,7 +87,6 @@ class Task:
     socket: int
     meeting_place: Path | None = None
     worker: Mapping[str, Any] | None = None
-    other_memory: bool = False
 
     @classmethod
     def of(
@@ -98,8 +96,6 @@ class Task:
         directory: Path,
         socket: int,
         meeting_place: Path | None,
-        *,
-        other_memory: bool = False,
     ) -> Task:
         """Return the task of running ``item`` in a process of its own."""
         config = item.config
@@ -121,7 +117,6 @@ class Task:
             socket=socket,
             meeting_place=meeting_place,
             worker={name: value for name, value in worker.items() if _is_plain(value)} if worker else None,
-            other_memory=other_memory,
         )
 
     @property

@@ -15,7 +15,6 @@ from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.text import byte_size, first_of
 from pytest_npudump.plugin.features.keeper import results_path
 from pytest_npudump.plugin.marks import MARKERS
-from pytest_npudump.record.run_folder import CONTEXT
 from pytest_npudump.report.ci import JudgedTest, code_quality, markdown_summary
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.kept import given_options
@@ -99,7 +98,7 @@ def _dumped(tests: Sequence[JudgedTest], folder: Path) -> Iterator[tuple[Path, i
         details = test.result.get("details")
         if details and not test.good and Path(details).is_relative_to(folder):
             files = walk(Path(details).parent)
-            yield from (file for file in files if file[0].suffix not in _TEXT and file[0].name != CONTEXT)
+            yield from (file for file in files if file[0].suffix not in _TEXT)
 
 
 def _copy_logs(since: float, folder: Path) -> list[str]:

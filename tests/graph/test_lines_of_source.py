@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pytest_npudump.errors import FormatError
-from pytest_npudump.graph.source_code import code_of
+from pytest_npudump.graph.model_files import code_of
 
 OWN = "/opt/lib/python3.11/site-packages/mindspore/nn/layer/conv.py"
 NODES = f"""\
