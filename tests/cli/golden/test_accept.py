@@ -60,7 +60,7 @@ def test_the_diff_of_an_approval_touches_only_what_changed(waiting: Repository, 
     before = waiting.golden("test_one").read_text("utf-8").splitlines()
     golden_command("accept", "--reason", "the first")
     after = waiting.golden("test_one").read_text("utf-8").splitlines()
-    told = {line.split()[0] for line in set(after) ^ set(before)}
+    told = {whole(line.split()[0]) for line in set(after) ^ set(before)}
     assert told == {"conv:output.0", "new:output.0", "fc:output.0"}
 
 
@@ -291,6 +291,7 @@ import json, os, sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from pytest_npudump.cli import main
+from pytest_npudump.record.rows import whole
 from conftest import Repository
 from killed import killed
 
