@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_npudump.plugin.features.isolation import parent
+from pytest_npudump.record.rows import whole
 from tests.plugin.conftest import Project, held
 
 CLIENT = Path(__file__).parents[1] / "data" / "torch_client"
@@ -292,7 +293,6 @@ def test_eager_operators_of_several_threads_are_refused_unless_they_have_an_orde
 
 HEAD = """\
 import pytest
-from pytest_npudump.record.rows import whole
 from torch_npu import npu
 from torch_npu._device import operator
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_npudump.golden.store import read_golden
+from pytest_npudump.record.rows import whole
 from tests.cli.golden.conftest import Repository
 
 Verb = Callable[..., Any]
@@ -291,7 +292,6 @@ import json, os, sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from pytest_npudump.cli import main
-from pytest_npudump.record.rows import whole
 from conftest import Repository
 from killed import killed
 
