@@ -4,6 +4,9 @@ Run by hand: ``python docs/benchmarks/bench_golden.py [rounds]``. Peers that are
 left out: ``pip install pytest-regressions pandas syrupy pytest-arraydiff``. The figures are CPU milliseconds
 inside the test (median of the rounds; imports of the test module not counted) and what the check adds to the
 peak RSS of pytest with numpy.
+
+``python docs/benchmarks/bench_golden.py --sizes DIR`` compares the bytes of goldens of six models with those
+that DIR, an older checkout, records.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import pickle
 import statistics
 import subprocess
 import sys
@@ -161,8 +165,54 @@ def bench(case: Case, rounds: int) -> str:
     return f"{case.name:32} {cpu:8.0f} ms {rss:+8.1f} MiB"
 
 
+SIZES = """
+import pickle, pytest
+from pathlib import Path
+CASES = pickle.loads(Path("cases.pickle").read_bytes())
+
+@pytest.mark.npu_dump
+@pytest.mark.parametrize("name", CASES)
+def test_it(npu_dump, name):
+    with npu_dump.load_model(f"{name}.onnx") as model:
+        model.run(*CASES[name])
+"""
+
+
+def sizes(trees: tuple[Path, Path]) -> None:
+    """Print for each model the bytes of its golden by both checkouts, and their ratio."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    from verdicts.unseen import MODELS
+
+    found: list[dict[str, int]] = []
+    for tree in trees:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            made = {model: make(folder / f"{model}.onnx")[1] for model, make in MODELS.items()}
+            cases = {model: [*feeds.values()] for model, feeds in made.items() if "half" not in model}
+            (folder / "cases.pickle").write_bytes(pickle.dumps(cases))
+            (folder / "test_case.py").write_text(SIZES)
+            (folder / "pytest.ini").write_text("[pytest]\nnpudump_runtime = emulator\n")
+            environment = {k: v for k, v in os.environ.items() if k != "CI"} | {"PYTHONPATH": str(tree)}
+            command = [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "--npudump-update-golden",
+                "--npudump-output=out",
+            ]
+            subprocess.run(command, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
+            paths = (folder / "golden").rglob("*.yaml")
+            found.append({path.stem: path.stat().st_size for path in paths})
+    for name, size in found[1].items():
+        sys.stdout.write(f"{name:32} {found[0][name]:8} {size:8} {size / found[0][name]:.3f}\n")
+
+
 def main() -> None:
     """Print a line for each case."""
+    if sys.argv[1:2] == ["--sizes"]:
+        sizes((Path(sys.argv[2]).resolve(), Path(__file__).parents[2].resolve()))
+        return
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     sys.stdout.write(f"{TENSORS} tensors x 7 statistics, passing, median of {rounds}\n")
     for case in CASES:

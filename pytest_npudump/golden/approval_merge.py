@@ -23,7 +23,7 @@ from pytest_npudump.golden.store import KEY, SOURCES
 from pytest_npudump.golden.variants import VARIANTS
 from pytest_npudump.record import rows
 from pytest_npudump.record.edges import key_of_port
-from pytest_npudump.record.model_lines import FILE
+from pytest_npudump.record.model_lines import FILE, with_digests
 from pytest_npudump.record.noise import CALIBRATION, REPEATS, Repeats, repeats_of
 from pytest_npudump.record.record import (
     BLOCKS,
@@ -139,10 +139,12 @@ def _in_part(path: Path, texts: _Sides[str]) -> Merged | None:
     blocks: dict[str, _BlockOfAll] = {}
     for name in names:
         ends = (_Sides(*(found[name][end] for found in places)) for end in (0, 1))
-        lines = _lines_of(texts, *ends)
+        lines = _lines_of(_KEYS.get(name, str), texts, *ends)
         if lines is None:
             return None
         blocks[name] = lines
+    if not blocks.get(MODELS, _NO_LINES).others.keys().isdisjoint(blocks.get(EDGES, _NO_LINES).begins):
+        return None  # digests that are to stand behind the edges
     table = blocks[_TABLE].begins
     if not all(_in_order(name, blocks[name].begins, table) for name in names[1:]):
         return None
@@ -170,7 +172,13 @@ def _in_part(path: Path, texts: _Sides[str]) -> Merged | None:
     if not merged.conflicts:
         found = _places(merged.text)
         head = merged.text[: found[_TABLE][0]]
-        told = {name: _by_name(merged.text[begin:end]) for name, (begin, end) in found.items()}
+        told = {
+            name: {
+                _KEYS.get(name, str)(line[2:].partition(" ")[0]): line
+                for line in merged.text[begin:end].splitlines(keepends=True)
+            }
+            for name, (begin, end) in found.items()
+        }
     parts = [head]
     for name in names:
         parts.append("" if name == _TABLE else f"{name}: |\n")
@@ -191,10 +199,6 @@ def _in_order(name: str, begins: Mapping[str, int], table: Iterable[str]) -> boo
     known = dict.fromkeys(map(_layer, table) if name == EDGES else table)
     rest = [each for each in begins if each not in known]
     return [*filter(begins.__contains__, known), *rest] == [*begins] and (not rest or name == EDGES)
-
-
-def _by_name(block: str) -> dict[str, str]:
-    return {line[2:].partition(" ")[0]: line for line in block.splitlines(keepends=True)}
 
 
 def _places(text: str) -> dict[str, tuple[int, int]]:
@@ -226,7 +230,14 @@ class _BlockOfAll:
     others: dict[str, _Sides[str]]
 
 
-def _lines_of(texts: _Sides[str], begins: _Sides[int], ends: _Sides[int]) -> _BlockOfAll | None:
+_NO_LINES = _BlockOfAll({}, [], {})
+_KEYS: Mapping[str, Callable[[str], str]] = MappingProxyType({_TABLE: rows.whole})
+"""How the names of lines are read of blocks where they are not as they stand."""
+
+
+def _lines_of(
+    key: Callable[[str], str], texts: _Sides[str], begins: _Sides[int], ends: _Sides[int]
+) -> _BlockOfAll | None:
     """Return the lines of a block; None where a name is not in all at the same place."""
     found = _BlockOfAll({}, [], {})
     base, ours, theirs = texts
@@ -234,7 +245,7 @@ def _lines_of(texts: _Sides[str], begins: _Sides[int], ends: _Sides[int]) -> _Bl
     start = at
     while at < ends.ours:
         line = ours[at : ours.find("\n", at) + 1]
-        name = line[2:].partition(" ")[0]
+        name = key(line[2:].partition(" ")[0])
         if not line.startswith("  ") or name in found.begins:
             return None
         if found.begins and base.startswith(line, in_base) and theirs.startswith(line, in_theirs):
@@ -242,7 +253,7 @@ def _lines_of(texts: _Sides[str], begins: _Sides[int], ends: _Sides[int]) -> _Bl
         else:
             places = ((base, in_base), (ours, at), (theirs, in_theirs))
             sides = _Sides(*(text[place : text.find("\n", place) + 1] for text, place in places))
-            if any(each[:2] != "  " or each[2:].partition(" ")[0] != name for each in sides):
+            if any(each[:2] != "  " or key(each[2:].partition(" ")[0]) != name for each in sides):
                 return None
             found.others[name] = sides
             found.pieces.extend([(start, at), name])
@@ -273,11 +284,12 @@ class _Merge:
         order = self._order()
         table = self._block(self._rows(order))
         names = _flat(order)
+        edges, models = _with_digests(dict(self._edges(names)), dict(self._models()))
         blocks = {
             _TABLE: table,
             PROJECTIONS: self._block(self._of_rows(names, lambda golden: render_projections(golden.table))),
-            EDGES: self._block(self._edges(names)),
-            MODELS: self._block(self._models()),
+            EDGES: self._block(edges.items()),
+            MODELS: self._block(models.items()),
             POINTERS: self._block(self._of_rows(names, lambda golden: golden.blocks.get(POINTERS, ""))),
         }
         self.told = f"{head}{_TABLE}: |\n", {name: dict(lines) for name, lines in blocks.items()}
@@ -450,6 +462,30 @@ def _layer(key: str) -> str:
 def _flat(order: Iterable[list[str] | Conflict[list[str]]]) -> list[str]:
     chunks = ([*chunk.ours, *chunk.theirs] if isinstance(chunk, Conflict) else chunk for chunk in order)
     return [*dict.fromkeys(name for chunk in chunks for name in chunk)]
+
+
+def _with_digests(edges: dict[str, Any], models: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Put digests behind edges, on both sides of conflicts; as they are where a side of one lacks a line."""
+    both = [each for each in (*edges.values(), *models.values()) if isinstance(each, Conflict)]
+    if any(None in (each.ours, each.theirs) for each in both):
+        return edges, models
+    told = [
+        with_digests(
+            *(
+                {name: _side(line, is_ours=is_ours) for name, line in block.items() if line}
+                for block in (edges, models)
+            )
+        )
+        for is_ours in (True, False)
+    ]
+    found = [
+        {
+            name: line if line == other else Conflict(line, other)
+            for (name, line), other in zip(ours.items(), theirs.values(), strict=True)
+        }
+        for ours, theirs in zip(*told, strict=True)
+    ]
+    return found[0], found[1]
 
 
 def _side(row: Any, *, is_ours: bool) -> str:

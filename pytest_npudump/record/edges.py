@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from pytest_npudump.dump.records import ARGMAX, TensorKey, sanitise
 from pytest_npudump.dump.table import NEEDED, StatsTable
+from pytest_npudump.record.rows import short, whole
 
 SIGN = "<"
 
@@ -274,10 +275,10 @@ def _unknown_from(
     }
 
 
-_FIRST = ":output.0"
-"""End of a key that lines leave out, unless the rest is a mark, or ends as keys do."""
 _MARKS: Mapping[Port | None, str] = MappingProxyType({None: "-", UNKNOWN: "?", SEVERAL: "*"})
 _MEANT: Mapping[str, Port | None] = MappingProxyType({word: port for port, word in _MARKS.items()})
+DIGESTS = " | "
+"""Stands in a golden file between an operator's edges and its digests."""
 
 
 def lines_of(edges: Edges, layers: Collection[str]) -> str:
@@ -303,13 +304,12 @@ def lines_of(edges: Edges, layers: Collection[str]) -> str:
 
 
 def _shortened(key: str) -> str:
-    name = key.removesuffix(_FIRST)
-    return key if ":" in name or name in _MEANT else name
+    return key if (name := short(key)) in (*_MEANT, DIGESTS.strip()) else name
 
 
 def key_of_port(word: str) -> str:
     """Return the key of an output in the line of an operator that reads it; a mark as it is."""
-    return word if ":" in word or word in _MEANT or word == SIGN else f"{word}{_FIRST}"
+    return word if word in _MEANT or word == SIGN else whole(word)
 
 
 def edge_lines_under(names: Mapping[str, str], block: str) -> str:

@@ -19,8 +19,9 @@ types are known. Goldens of earlier versions have neither.
 Of an ONNX file a second digest stands behind the first one without a space where some attributes change
 nothing, as strides of 1: it is of the others, ``----`` for none. Of an om, whose attributes are told in part,
 it is of types, shapes and layouts of the weights: those that the compiler has put otherwise are not compared.
-Of torch modules and cells of MindSpore the file is ``#NAME.parameters``. ``#NAME.fed`` has a digest of all
-that the model was given, in any order of its executions. Where several models ran, an operator's name is
+In a golden file the digests of an operator stand behind its edges, if the operators of both blocks have one
+order. Of torch modules and cells of MindSpore the file is ``#NAME.parameters``. ``#NAME.fed`` has a digest of
+all that the model was given, in any order of its executions. Where several models ran, an operator's name is
 followed by ``#model=``, as in keys of tensors. Where a golden's layers were accepted from runs of several
 models, the digest of a file is :data:`SEVERAL`.
 """
@@ -36,6 +37,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.record.edges import DIGESTS
 from pytest_npudump.record.rows import RowError, by_name
 
 if TYPE_CHECKING:
@@ -56,10 +58,8 @@ ALL, WEIGHTS, NOTHING = "all", "weights", "nothing"
 TYPED = "="
 """Precedes the type of an operator, and ends the line of a file whose operators' types are known."""
 _FILE_LINE = re.compile(r"#\S+ [\w-]{16} (?:-|(?:[\w-]{6}){1,2}=?)")
-_OPERATOR_LINE = re.compile(
-    r"[^\s#]+(?:#model=[^\s#]+)?(?= )(?: =[^\s#]+)?"
-    r"(?: (?:-|(?:[\w-]{4}){1,2})(?: [\w-]{6}(?: [\w-]{4}){0,2})?)?"
-)
+OPERATOR_DIGESTS = r"(?= )(?: =[^\s#]+)?(?: (?:-|(?:[\w-]{4}){1,2})(?: [\w-]{6}(?: [\w-]{4}){0,2})?)?"
+_OPERATOR_LINE = re.compile(rf"[^\s#]+(?:#model=[^\s#]+)?{OPERATOR_DIGESTS}")
 _CAPITALISED = re.compile(r"(?<![A-Za-z0-9])[A-Z][A-Za-z0-9]*")
 _ATTRIBUTES, _FORM = slice(4), slice(4, None)
 """Places of digests in the first word of an operator."""
@@ -69,13 +69,17 @@ _EXACT, _BY_AXIS = slice(1, 2), slice(2, None)
 """Places of an operator's digests among its words."""
 
 
-def check_model_lines(block: str) -> None:
+def check_model_lines(block: str, joint: Iterable[str] = ()) -> None:
     """Refuse lines that are no digests of a model, and two of one name.
+
+    Args:
+        block: the lines.
+        joint: names of operators whose digests stand with their edges.
 
     Raises:
         RowError: names the line.
     """
-    seen = set[str]()
+    seen = {*joint}
     for row, line in enumerate(block.splitlines()):
         name = line.partition(" ")[0]
         if not (_FILE_LINE if name.startswith(FILE) else _OPERATOR_LINE).fullmatch(line):
@@ -236,6 +240,36 @@ def parted(block: str) -> tuple[str, str]:
     lines = block.splitlines(keepends=True)
     fed = [line for line in lines if line[0] == FILE and line.partition(" ")[0].endswith(FED)]
     return "".join(line for line in lines if line not in fed), "".join(fed)
+
+
+def with_digests(
+    edges: Mapping[str, str], models: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Put operators' digests behind their edges, if all of these operators have one order in both.
+
+    Args:
+        edges: lines by the operator's name.
+        models: lines by their names.
+
+    Returns:
+        The lines of both blocks of a golden file.
+    """
+    names = [name for name in edges if name in models]
+    own = [name for name in models if name[0] != FILE]
+    if own[len(own) - len(names) :] != names:
+        return {**edges}, {**models}
+    told = {name: f"{edges[name]}{DIGESTS}{models[name].partition(' ')[2]}" for name in names}
+    return {**edges, **told}, {name: line for name, line in models.items() if name not in told}
+
+
+def without_digests(edges: str, models: str) -> tuple[str, str]:
+    """Return the lines of edges alone, and of models with all operators, of a golden file's two blocks."""
+    if DIGESTS not in edges:
+        return edges, models
+    lines = [(name, line.partition(DIGESTS)) for name, line in by_name(edges).items()]
+    others, fed = parted(models)
+    told = "".join(f"{name} {digests}\n" for name, (_, sign, digests) in lines if sign)
+    return "".join(f"{line}\n" for _, (line, *_) in lines), f"{others}{told}{fed}"
 
 
 def fed_line(name: str, digests: Iterable[bytes]) -> str:

@@ -1,12 +1,13 @@
 """The lines of a golden file's table: one tensor each, cells parted by one space.
 
-``-`` is unknown. Floats are in the shortest form that round-trips, without ``.0``; whether a number is an
-integer follows from the tensor's dtype. Five columns stand at the end only where they say something:
-``count`` where an element count is not the shape's product, ``digits`` where rows differ in precision,
-``digest`` where the producer computed hashes, such as ``md5:5d41...`` or ``md5:5d41...,sha1:aaf4...``,
-``noise``, see :mod:`pytest_npudump.record.noise`, and ``sums``, see
-:mod:`pytest_npudump.dump.stats.compact_projections`. Beside ``sums`` the counts of NaN and infinities stand
-only where one is not 0. Behind projections, in either form, ``@17`` tells where an output's rows are largest.
+A first output goes by its operator's name alone (:func:`short`). ``-`` is unknown. Floats are in the shortest
+form that round-trips, without ``.0``; whether a number is an integer follows from the tensor's dtype. Five
+columns stand at the end only where they say something: ``count`` where an element count is not the shape's
+product, ``digits`` where rows differ in precision, ``digest`` where the producer computed hashes, such as
+``md5:5d41...`` or ``md5:5d41...,sha1:aaf4...``, ``noise``, see :mod:`pytest_npudump.record.noise`, and
+``sums``, see :mod:`pytest_npudump.dump.stats.compact_projections`. Beside ``sums`` the counts of NaN and
+infinities stand only where one is not 0. Behind projections, in either form, ``@17`` tells where an output's
+rows are largest.
 """
 
 from __future__ import annotations
@@ -68,6 +69,21 @@ _DIGEST = re.compile(r"-|[a-z0-9]+:[A-Za-z0-9]+(?:,[a-z0-9]+:[A-Za-z0-9]+)*")
 _INTEGER = re.compile(r"-?[0-9]+")
 _PEAKS = re.compile(r"@([0-9a-fx]+)")
 _SUMS = re.compile(rf"-|{compact.TEXT}(?:{_PEAKS.pattern})?")
+
+
+_FIRST = ":output.0"
+"""End of a key that lines leave out, unless the rest looks as if it had an end."""
+
+
+def short(key: str) -> str:
+    """Return how a line of a golden names a tensor."""
+    name = key.removesuffix(_FIRST)
+    return key if ":" in name else name
+
+
+def whole(name: str) -> str:
+    """Return the key of a tensor that a line of a golden names; earlier versions wrote all of it."""
+    return name if ":" in name else f"{name}{_FIRST}"
 
 
 class RowError(ValueError):
@@ -133,7 +149,8 @@ def render_rows(table: StatsTable, columns: Sequence[str]) -> Iterable[str]:
     if "nan" not in columns:
         values, known = ([row[: -len(_COUNTS)] for row in rows] for rows in (values, known))
     summed = _sums_text(table) if "sums" in columns else []
-    for row, head in enumerate(zip(table.keys, table.dtypes, table.shapes, strict=True)):
+    names = map(short, table.keys)
+    for row, head in enumerate(zip(names, table.dtypes, table.shapes, strict=True)):
         cells = [_number(v) if k else _ABSENT for v, k in zip(values[row], known[row], strict=True)]
         if with_count:
             cells.append(_ABSENT if table.counts[row] is None else str(table.counts[row]))
@@ -201,7 +218,7 @@ def parse_rows(block: str, columns: Sequence[str], digits: int) -> StatsTable:
         RowError: a line has another number of cells, a cell is malformed, or a tensor occurs twice.
     """
     cells = dict(zip(columns, _split(block, len(columns)), strict=True))
-    keys = tuple(cells["tensor"])
+    keys = tuple(map(whole, cells["tensor"]))
     dtypes, shapes = (tuple(map(intern, cells[name])) for name in ("dtype", "shape"))
     _check_heads(keys, dtypes, shapes)
     noise = tuple(map(intern, cells.get("noise", ())))
@@ -490,7 +507,7 @@ def without_stamps(block: str) -> tuple[str, dict[str, str]]:
         if not STAMP.fullmatch(match[1]):
             reason = f"{match[1][:120]!r} is no day and commit, expected such as # 2026-11-23 1f3a5c7e9b2d"
             raise RowError(block.count("\n", 0, first), reason)
-        found[block[first : match.start()].partition(" ")[0]] = match[1]
+        found[whole(block[first : match.start()].partition(" ")[0])] = match[1]
         return ""
 
     return _LINE_END.sub(keep, block), found

@@ -7,17 +7,25 @@ The table is one literal block, because PyYAML hands over 10,000 lines of one sc
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pytest_npudump.dump.table import PROJECTIONS
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.record import rows
-from pytest_npudump.record.model_lines import check_model_lines
+from pytest_npudump.record.edges import DIGESTS
+from pytest_npudump.record.model_lines import (
+    OPERATOR_DIGESTS,
+    check_model_lines,
+    with_digests,
+    without_digests,
+)
 from pytest_npudump.record.record import BLOCKS, EDGES, MODELS, POINTERS, Record
 from pytest_npudump.record.rows import (
     RowError,
+    by_name,
     parse_table,
     read_pointers,
     render_projections,
@@ -59,7 +67,12 @@ def render(golden: Record) -> str:
         body = "".join([f"  {line}\n" for line in lines])
     except rows.RowError as error:
         raise GoldenError(f"{golden.path}: {error.reason}, the golden was not written") from error
+    told = with_digests(*(by_name(golden.blocks.get(name, "")) for name in (EDGES, MODELS)))
     texts = {**golden.blocks, PROJECTIONS: render_projections(table)}
+    texts |= {
+        name: "".join(f"{line}\n" for line in lines.values())
+        for name, lines in zip((EDGES, MODELS), told, strict=True)
+    }
     blocks = [_rendered_block(golden, name, texts[name]) for name in BLOCKS if texts.get(name)]
     return "".join((_safe_head(head, golden.path), f"{_TABLE}: |\n", body, *blocks))
 
@@ -209,16 +222,24 @@ def _golden(data: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> Re
     extra = {key: value for key, value in data.items() if key not in (*_RESERVED, *BLOCKS)}
     blocks = {name: data[name] for name in BLOCKS if name in data}
     name = _TABLE
-    checks = {EDGES: check_edge_lines, MODELS: check_model_lines, POINTERS: read_pointers}
     try:
         cells, changed = without_stamps(data[name])
         table = parse_table(cells, columns, digits)
         name = PROJECTIONS
         table = with_projections(table, data.get(name, ""))
+        edges, models = (blocks.get(name, "") for name in (EDGES, MODELS))
+        joint = [line.partition(" ")[0] for line in edges.splitlines() if DIGESTS in line]
+        checks: dict[str, Callable[[str], object]] = {
+            EDGES: check_edge_lines,
+            MODELS: partial(check_model_lines, joint=joint),
+            POINTERS: read_pointers,
+        }
         for name, check in checks.items():
             check(blocks.get(name, ""))
     except rows.RowError as error:
         raise _bad_golden(path, lines[name] + 1 + error.row, error.reason) from error
+    told = zip((EDGES, MODELS), without_digests(edges, models), strict=True)
+    blocks |= {name: text for name, text in told if text}
     return Record(data["test"], producer, table, path, extra, blocks, changed=changed)
 
 
@@ -232,7 +253,8 @@ def _bad_golden(path: Path, line: int, reason: str) -> GoldenError:
 
 _LINE = re.compile(
     r"[^\s#]+(?:#turn=\d{1,9})? <"
-    r"(?: (?:[-?*]|[^\s#:]+(?:#turn=\d{1,9})?|[^\s#]+(?:#turn=\d{1,9})?:output\.\d{1,9}))*"
+    r"(?: (?!\|(?: |$))(?:[-?*]|[^\s#:]+(?:#turn=\d{1,9})?|[^\s#]+(?:#turn=\d{1,9})?:output\.\d{1,9}))*"
+    rf"(?: \|{OPERATOR_DIGESTS})?"
 )
 
 

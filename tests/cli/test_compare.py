@@ -351,7 +351,7 @@ def test_a_golden_with_tensors_beside_it_is_compared_element_by_element(
     run: Run, tmp_path: Path, pair: Run
 ) -> None:
     norm = np.linalg.norm(VALUES.astype(float))
-    row = f"  net/relu:output.0 float32 4096 5.0 -3.0 1.0 {norm} 0 0 0\n"
+    row = f"  net/relu float32 4096 5.0 -3.0 1.0 {norm} 0 0 0\n"
     (tmp_path / "g.yaml").write_text(HEAD.replace(", digits: 6", "") + COLUMNS + row)
     save_file({"net/relu:output.0": VALUES}, tmp_path / "g.safetensors")
     same, other = pair(VALUES, VALUES[::-1])

@@ -95,7 +95,7 @@ def test_the_folder_holds_golden_tensors_report_and_little_else(
 ) -> None:
     folder, _ = shown
     golden = folder / "golden" / "test_angle_classifier" / "test_angle_classifier.yaml"
-    assert "  Conv@21:output.0 float32 " in golden.read_text(encoding="utf-8")
+    assert "  Conv@21 float32 " in golden.read_text(encoding="utf-8")
     assert list(load_file(golden.with_suffix(".safetensors"))) == ["Conv@21:output.0"]
     (report,) = (folder / "output" / "dumps").glob("*/report.txt")
     assert "Conv@21" in report.read_text(encoding="utf-8")

@@ -31,7 +31,7 @@ def golden(
     """The text of a golden with one tensor a layer; ``cells`` are those of the column ``noise``."""
     noise = "" if cells is None else " noise"
     rows = [
-        f"  {layer}:output.0 float32 2 {value} {value} {value} - 0 0 0"
+        f"  {layer} float32 2 {value} {value} {value} - 0 0 0"
         f"{'' if cells is None else ' ' + cells.get(layer, '-')}"
         f"{' # ' + changed[layer] if changed and layer in changed else ''}\n"
         for layer, value in values.items()
@@ -73,7 +73,7 @@ def test_a_line_that_all_have_stays_as_it_is_written() -> None:
     changes: tuple[dict[str, float], ...] = ({}, {"conv": 5}, {"fc": 9})
     by_hand = (golden(BASE | change).replace(" 2 2 2 - 0", " 2.00 2 2 - 0") for change in changes)
     base, ours, theirs = by_hand
-    assert "relu:output.0 float32 2 2.00 2 2 -" in joined(ours, theirs, base)
+    assert "relu float32 2 2.00 2 2 -" in joined(ours, theirs, base)
 
 
 def test_layers_that_one_side_inserts_or_removes_keep_the_order_of_execution() -> None:
@@ -159,6 +159,31 @@ def test_lines_of_models_are_joined_operator_by_operator() -> None:
     assert found.conflicts == ("conv",)
 
 
+def test_digests_behind_edges_are_joined_operator_by_operator() -> None:
+    edges = "edges: |\n  conv <{}\n  fc < conv{}\nmodels: |\n  #m.onnx AAAAAAAAAAAAAAAA graph1\n"
+
+    def of(values: dict[str, float], conv: str, fc: str) -> str:
+        return golden(BASE | values, blocks=edges.format(f" | - {conv}", f" | AAAA {fc}"))
+
+    base, ours, theirs = (
+        of({}, "wwwwww", "wwwwww"),
+        of({"conv": 9}, "vvvvvv", "wwwwww"),
+        of({"fc": 9}, "wwwwww", "uuuuuu"),
+    )
+    both = of({"conv": 9, "fc": 9}, "vvvvvv", "uuuuuu")
+    assert joined(ours, theirs, base) == both
+    apart = golden(BASE, blocks=edges.format("", "") + "  conv - wwwwww\n  fc AAAA wwwwww\n")
+    assert joined(ours, theirs, apart) == both
+    assert joined(ours, apart.replace("fc AAAA wwwwww", "fc AAAA uuuuuu"), apart) == both.replace(
+        " 9 9 9 ", " 3 3 3 ", 2
+    ).replace("  conv float32 2 3 3 3", "  conv float32 2 9 9 9")
+    for was in (base, apart):
+        found = merge(PATH, was, ours, of({"conv": 9}, "tttttt", "wwwwww"))
+        assert found.conflicts == ("conv",)
+        marked = "<<<<<<< ours\n  conv < | - vvvvvv\n=======\n  conv < | - tttttt\n>>>>>>> theirs\n"
+        assert f"{marked}  fc < conv | AAAA wwwwww\n" in found.text
+
+
 def test_projections_go_with_the_statistics_they_are_of() -> None:
     lines = "".join(f"  {layer}:output.0 {PROJECTIONS}\n" for layer in BASE)
     ours = golden(BASE, blocks=f"projections: |\n{lines}")
@@ -173,7 +198,7 @@ def test_a_golden_of_tensors_joined_with_one_of_statistics_can_be_read() -> None
 
     def of_tensors(told: dict[str, float]) -> str:
         rows = [
-            f"  {layer}:output.0 float32 2 {value} {value} {value} 3 gF534KEf411Fxw8kI6uQHtFn76\n"
+            f"  {layer} float32 2 {value} {value} {value} 3 gF534KEf411Fxw8kI6uQHtFn76\n"
             for layer, value in told.items()
         ]
         head = golden({}).replace(" nan -inf +inf", " sums").replace("output}", "output, dump_data: tensor}")
@@ -221,8 +246,8 @@ def test_a_layer_that_both_changed_is_in_markers_and_no_other() -> None:
     assert found.conflicts == ("fc:output.0",)
     marked = re.search(r"<<<<<<< ours\n(.*)=======\n(.*)>>>>>>> theirs\n", found.text, re.DOTALL)
     assert marked is not None
-    assert marked[1] == "  fc:output.0 float32 2 9 9 9 - 0 0 0\n"
-    assert marked[2] == "  fc:output.0 float32 2 8 8 8 - 0 0 0\n"
+    assert marked[1] == "  fc float32 2 9 9 9 - 0 0 0\n"
+    assert marked[2] == "  fc float32 2 8 8 8 - 0 0 0\n"
     resolved = found.text.replace(marked[0], marked[2])
     assert resolved == golden({"conv": 5, "relu": 2, "fc": 8, "out": 6})
     with pytest.raises(GoldenError, match=r"line 8: the conflict markers of a git merge"):
@@ -233,14 +258,14 @@ def test_a_layer_that_one_side_removed_and_the_other_changed_is_a_conflict() -> 
     ours = {"conv": 1, "relu": 2, "out": 4}
     found = merge(PATH, golden(BASE), golden(ours), golden(BASE | {"fc": 9}))
     assert found.conflicts == ("fc:output.0",)
-    assert "<<<<<<< ours\n=======\n  fc:output.0 float32 2 9" in found.text
+    assert "<<<<<<< ours\n=======\n  fc float32 2 9" in found.text
 
 
 def test_layers_that_both_insert_at_one_place_are_a_conflict_as_nobody_knows_their_order() -> None:
     ours = {"conv": 1, "a": 5, "relu": 2, "fc": 3, "out": 4}
     theirs = {"conv": 1, "b": 6, "relu": 2, "fc": 3, "out": 4}
     found = merge(PATH, golden(BASE), golden(ours), golden(theirs))
-    assert "<<<<<<< ours\n  a:output.0 float32 2 5 5 5 - 0 0 0\n=======\n  b:output.0" in found.text
+    assert "<<<<<<< ours\n  a float32 2 5 5 5 - 0 0 0\n=======\n  b float32" in found.text
     assert found.text.count("<<<<<<<") == 1
 
 
@@ -250,7 +275,7 @@ def test_values_of_one_layer_stay_those_of_their_side_where_its_place_is_in_conf
     found = merge(PATH, golden(BASE), golden(ours), golden(theirs))
     marked = re.search(r"<<<<<<< ours\n(.*)=======\n(.*)>>>>>>> theirs\n", found.text, re.DOTALL)
     assert marked
-    assert [re.findall(r"(\w):output.0 float32 2 (\d)", side) for side in marked.groups()] == [
+    assert [re.findall(r"(\w) float32 2 (\d)", side) for side in marked.groups()] == [
         [("a", "5"), ("b", "6")],
         [("b", "8"), ("a", "7")],
     ]
@@ -449,7 +474,7 @@ def test_where_both_have_calibrated_anew_ours_leads_and_a_line_of_theirs_has_no_
     found = merge(PATH, base, ours, theirs)
     assert found.conflicts == ("out:output.0",)
     assert "factor: 5\n" in found.text
-    assert "  out:output.0 float32 2 8 8 8 - 0 0 0 -\n>>>>>>> theirs" in found.text
+    assert "  out float32 2 8 8 8 - 0 0 0 -\n>>>>>>> theirs" in found.text
 
 
 def test_rows_of_the_same_calibration_keep_their_noise() -> None:

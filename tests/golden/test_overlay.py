@@ -30,7 +30,7 @@ def text(
 ) -> str:
     noise = "" if cells is None else " noise"
     rows = [
-        f"  {layer}:output.0 float32 2 {value} {value} {value} - 0 0 0"
+        f"  {layer} float32 2 {value} {value} {value} - 0 0 0"
         f"{'' if cells is None else ' ' + cells.get(layer, '-')}\n"
         for layer, value in values.items()
     ]

@@ -102,7 +102,7 @@ def test_the_head_of_a_file_tells_whether_it_names_variants(tmp_path: Path) -> N
 
 
 TABLE = "columns: tensor dtype shape max min avg l2norm nan -inf +inf\ntensors: |\n"
-ROW = "  fc:output.0 float16 1x2 0.225464 -0.093811 0.0658264 - 0 0 0\n"
+ROW = "  fc float16 1x2 0.225464 -0.093811 0.0658264 - 0 0 0\n"
 DEVICE = {"runtime": "acl", "soc": "Ascend910B3", "cann": "9.1.0"}
 EMULATOR = {"runtime": "emulator", "soc": "Emulator"}
 

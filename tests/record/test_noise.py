@@ -30,8 +30,8 @@ producer: {runtime: acl, digits: 6}
 repeats: {runs: 2}
 columns: tensor dtype shape max min avg l2norm nan -inf +inf noise
 tensors: |
-  conv:output.0 float32 4 2 -1 0.5 4 0 0 0 ~1.2e-6,3e-7,-,4e-8
-  relu:output.0 float32 4 2 0 0.5 4 0 0 0 -
+  conv float32 4 2 -1 0.5 4 0 0 0 ~1.2e-6,3e-7,-,4e-8
+  relu float32 4 2 0 0.5 4 0 0 0 -
 """
 
 
@@ -150,9 +150,7 @@ def test_a_golden_with_any_of_what_is_optional_is_read_and_keeps_it(
     chosen = [name for name in OPTIONAL if name in columns]
     lines = [
         " ".join((f"  {row}", *(OPTIONAL[name][at] for name in chosen)))
-        for at, row in enumerate(
-            ("conv:output.0 float32 4 2 -1 0.5 4 0 0 0", "relu:output.0 float32 4 2 0 0.5 4 0 0 0")
-        )
+        for at, row in enumerate(("conv float32 4 2 -1 0.5 4 0 0 0", "relu float32 4 2 0 0.5 4 0 0 0"))
     ]
     parts = [
         "npudump-golden: 1\ntest: test_a.py::test_a\nproducer: {runtime: acl, digits: 6}\n",

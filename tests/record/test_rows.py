@@ -36,7 +36,7 @@ ROWS = 500
 FULL = (*COLUMNS, "count", "digits", "digest")
 DTYPES = ("int64", "float16", "int64")
 LINES = [
-    f"net/layer.{row}:output.0 {DTYPES[row % 3]} 1x{row % 7 + 1} {9007199254740993 + row} -1 0.5 - 0 0 0 "
+    f"net/layer.{row} {DTYPES[row % 3]} 1x{row % 7 + 1} {9007199254740993 + row} -1 0.5 - 0 0 0 "
     f"{row} {row % 2 * 6} md5:{row:04x}\n"
     for row in range(ROWS)
 ]
@@ -73,9 +73,7 @@ def test_a_tensor_that_occurs_again_in_a_later_batch_is_refused() -> None:
 
 
 def test_a_large_table_takes_less_memory_than_its_cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    block = "".join(
-        f"net/layer.{row}:output.0 float16 1x8 0.123456 -0.5 0.1 0.2 0 0 0\n" for row in range(6_000)
-    )
+    block = "".join(f"net/layer.{row} float16 1x8 0.123456 -0.5 0.1 0.2 0 0 0\n" for row in range(6_000))
 
     def peak() -> int:
         tracemalloc.start()
@@ -94,7 +92,7 @@ HEAD = (
     "npudump-golden: 1\ntest: test_a.py::test_a\nproducer: {runtime: acl}\n"
     "columns: tensor dtype shape max min avg l2norm nan -inf +inf\ntensors: |\n"
 )
-ROW = "  {}:output.0 float32 2 1 1 1 - 0 0 0{}\n"
+ROW = "  {} float32 2 1 1 1 - 0 0 0{}\n"
 
 
 def text(**ends: str) -> str:
@@ -123,7 +121,7 @@ def test_rounded_projections_stand_in_a_column_and_counts_of_0_in_none() -> None
 
 
 def test_a_qualified_key_is_no_stamp() -> None:
-    line = "  conv#step=1:output.0 float32 2 1 1 1 - 0 0 0 # 2026-11-23\n"
+    line = "  conv#step=1 float32 2 1 1 1 - 0 0 0 # 2026-11-23\n"
     golden = parse(HEAD + line, PATH)
     assert golden.changed == {"conv#step=1:output.0": "2026-11-23"}
     assert render(golden) == HEAD + line

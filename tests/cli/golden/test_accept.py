@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_npudump.golden.store import read_golden
+from pytest_npudump.record.rows import whole
 from tests.cli.golden.conftest import Repository
 
 Verb = Callable[..., Any]
@@ -60,7 +61,7 @@ def test_the_diff_of_an_approval_touches_only_what_changed(waiting: Repository, 
     before = waiting.golden("test_one").read_text("utf-8").splitlines()
     golden_command("accept", "--reason", "the first")
     after = waiting.golden("test_one").read_text("utf-8").splitlines()
-    told = {line.split()[0] for line in set(after) ^ set(before)}
+    told = {whole(line.split()[0]) for line in set(after) ^ set(before)}
     assert told == {"conv:output.0", "new:output.0", "fc:output.0"}
 
 
