@@ -2,7 +2,7 @@
 
 A family yields changes: one value, one operation on the golden's values (a sign, a factor, an offset),
 another tensor's values, values of other places (shifted, axes or lines in another order, in disorder), memory
-that nobody wrote. Each takes a few passes over the tensors at most, in chunks; only disorder sorts them.
+that nobody wrote. Each takes a few passes over the tensors at most, in chunks; none sorts them.
 """
 
 from __future__ import annotations
