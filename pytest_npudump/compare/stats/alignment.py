@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -176,47 +176,24 @@ def longest_common(one: Sequence[Hashable], other: Sequence[Hashable]) -> list[i
 
 
 def _myers(one: Sequence[Hashable], other: Sequence[Hashable]) -> list[int] | None:
-    trace: list[list[int]] = []
-    reach = [0, 0, 0]  # how far into ``one`` diagonal k is followed, at index k + len(reach) // 2
+    # By diagonal: how far into ``one`` it is followed, and the equal runs on the way there.
+    reach: dict[int, tuple[int, Any]] = {1: (0, None)}
     for edits in range(min(LIMIT, len(one) + len(other)) + 1):
-        trace.append(reach)
-        middle = edits + 1
-        found = [0] * (2 * middle + 1)
         for k in range(-edits, edits + 1, 2):
-            x = _step(reach, k, edits)
+            down = k == -edits or (k != edits and reach[k - 1][0] < reach[k + 1][0])
+            x, runs = reach[k + 1] if down else (reach[k - 1][0] + 1, reach[k - 1][1])
+            start = x
             while x < len(one) and x - k < len(other) and one[x] == other[x - k]:
                 x += 1
-            found[middle + k] = x
-            if x >= len(one) and x - k >= len(other):
-                return _walk_back(trace, len(one), len(other))
-        reach = found
+            reach[k] = x, (start, x, k, runs) if x > start else runs
+        x, runs = reach.get(len(one) - len(other), (0, None))
+        if x >= len(one) and (len(one) - len(other) - edits) % 2 == 0:
+            partners = [ABSENT] * len(one)
+            while runs is not None:
+                start, x, k, runs = runs
+                partners[start:x] = range(start - k, x - k)
+            return partners
     return None
-
-
-def _step(reach: Sequence[int], k: int, edits: int) -> int:
-    """Return the start of diagonal ``k`` after one more edit: one element of either side passed over."""
-    middle = len(reach) // 2
-    if edits == 0:
-        return 0
-    if k == -edits or (k != edits and reach[middle + k - 1] < reach[middle + k + 1]):
-        return reach[middle + k + 1]
-    return reach[middle + k - 1] + 1
-
-
-def _walk_back(trace: Sequence[Sequence[int]], x: int, y: int) -> list[int]:
-    partners = [ABSENT] * x
-    for edits in range(len(trace) - 1, -1, -1):
-        reach = trace[edits]
-        k = x - y
-        start = _step(reach, k, edits)
-        while x > start:
-            x, y = x - 1, y - 1
-            partners[x] = y
-        if edits == 0:
-            break
-        down = k == -edits or (k != edits and reach[len(reach) // 2 + k - 1] < reach[len(reach) // 2 + k + 1])
-        x, y = (x, y - 1) if down else (x - 1, y)
-    return partners
 
 
 def inverse(partners: Sequence[int], length: int) -> list[int]:

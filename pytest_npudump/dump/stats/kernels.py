@@ -339,10 +339,8 @@ def to_float32(chunk: np.ndarray, kind: HalfType, out: np.ndarray) -> np.ndarray
 _WORTH_PAIRS = 1 << 16
 _BLOCK = 1 << 18
 _ROW = 256
-_UINT64 = np.dtype(np.uint64)
 _HALF, _LOWER = 32, 0xFFFFFFFF
 """Bits of half a 64-bit integer, and its lower half."""
-_MOST_SIGNED = (1 << 63) - 1
 _INDEX, _ONE = np.dtype(np.intp), np.int64(1)
 _FAST_AT = np.lib.NumpyVersion(np.__version__) >= "1.25.0"
 _ONES = np.ones(_ROW, np.float32)
@@ -361,29 +359,10 @@ class Integer:
         self.totals.count += chunk.size
         if low <= 0 <= high:
             self.totals.zero += int(chunk.size - np.count_nonzero(chunk))
-        values = _to_float64(chunk)
+        values = scratch_buffers().doubles("wide", chunk.size)
+        np.copyto(values, chunk)
         total = _sum_64(chunk) if chunk.itemsize == 8 else int(np.add.reduce(values))  # noqa: PLR2004 - bytes of a 64-bit integer
         self.totals.add_sums(total, block_dot(values, values))
-
-
-def _to_float64(chunk: np.ndarray) -> np.ndarray:
-    """Integers or floats of shape (n,) as float64, each rounded once.
-
-    Most processors' vector instructions convert no unsigned integers of 64 bits: large ones are converted as
-    two halves.
-    """
-    buffers = scratch_buffers()
-    found = buffers.doubles("wide", chunk.size)
-    if chunk.dtype == _UINT64 and int(np.maximum.reduce(chunk)) <= _MOST_SIGNED:
-        chunk = chunk.view(np.int64)
-    if chunk.dtype != _UINT64:
-        np.copyto(found, chunk)
-        return found
-    half, lower = buffers.array("half", chunk.size, _UINT64), buffers.doubles("lower", chunk.size)
-    np.copyto(found, np.right_shift(chunk, _HALF, out=half).view(np.int64))
-    np.multiply(found, 2.0**_HALF, out=found)
-    np.copyto(lower, np.bitwise_and(chunk, _LOWER, out=half).view(np.int64))
-    return np.add(found, lower, out=found)
 
 
 def _sum_64(chunk: np.ndarray) -> int:

@@ -79,8 +79,6 @@ if TYPE_CHECKING:
 _NO_NUMBERS = {np.bytes_, np.str_, np.void}
 _HALVES = {"float16": FLOAT16, "bfloat16": BFLOAT16}
 _BYTE = 8
-_MAGNITUDES, _INFINITY = 0x7FFF7FFF, 0x7C00
-"""Of two float16: their codes without the signs. Of one: the code of infinity."""
 
 
 @lru_cache(maxsize=64)
@@ -134,21 +132,13 @@ class _Complex(Accumulator):
         self.dtype, self._part, self._whole = dtype, part, Totals()
 
     def add(self, piece: np.ndarray) -> None:
-        nan, parts = self._totals.nan, piece.view(self._part)
+        parts = piece.view(self._part)
         self.kernel.add(parts)
-        if self._part == np.float16:
-            codes = piece.view(np.uint32)
-            magnitudes = scratch_buffers().array("magnitudes", codes.size, codes.dtype)
-            np.bitwise_and(codes, np.uint32(_MAGNITUDES), out=magnitudes)
-            if self._totals.nan > nan:
-                pairs = (magnitudes.view(np.uint16) > _INFINITY).view(np.uint16)
-                self._whole.nan += int(np.count_nonzero(pairs))
-            moved, piece = magnitudes, codes
-        else:
-            self._whole.nan += int(np.count_nonzero(np.isnan(piece)))
-            moved = np.not_equal(parts, 0, out=scratch_buffers().flags("zeros", parts.size)).view(np.uint16)
-        self._whole.count += piece.size
-        self._whole.zero += int(piece.size - np.count_nonzero(moved))
+        flags = scratch_buffers().flags("zeros", parts.size)  # of two parts together one number
+        self._whole.nan += int(np.count_nonzero(np.isnan(parts, out=flags).view(np.uint16)))
+        self._whole.count += parts.size // 2
+        moved = np.not_equal(parts, 0, out=flags).view(np.uint16)
+        self._whole.zero += int(moved.size - np.count_nonzero(moved))
 
     def totals(self) -> Totals:
         """Return the totals: the magnitudes' squares are those of the parts, and there is no order."""
