@@ -68,22 +68,24 @@ def column_sums(lanes: np.ndarray) -> np.ndarray:
         lanes: int16, float32 or float64 of shape (1, n), the elements, or of shape (2, n), each other one and
             those between: whole blocks, or some rows of one.
     """
-    columns = COLUMNS // len(lanes)
     blocks = max(lanes.shape[1] * len(lanes) // BLOCK, 1)
-    found = []
-    for lane, signs in zip(
-        lanes.reshape(len(lanes), blocks, -1), _place_signs(len(lanes), lanes.dtype), strict=True
-    ):
-        size = lane.shape[1]
-        rows = size // columns
-        whole = rows * columns
-        sums = np.einsum(
-            "brc,rc->bc", lane[:, :whole].reshape(blocks, rows, columns), signs[:whole].reshape(rows, columns)
-        )
-        if whole < size:
-            sums[:, : size - whole] += lane[:, whole:] * signs[whole:size]
-        found.append(sums)
+    signs = _place_signs(len(lanes), lanes.dtype)
+    found = [
+        _column_sums(lane, signs[at], COLUMNS // len(lanes))
+        for at, lane in enumerate(lanes.reshape(len(lanes), blocks, -1))
+    ]
     return found[0] if len(found) == 1 else np.stack(found, axis=-1).reshape(blocks, COLUMNS)
+
+
+def _column_sums(blocks: np.ndarray, signs: np.ndarray, columns: int) -> np.ndarray:
+    """Return the sums of so many columns of blocks, (k, n), under the signs of places, (n,) or more."""
+    count = blocks.shape[1]
+    edge = count - count % columns
+    rows = blocks[:, :edge].reshape(len(blocks), -1, columns)
+    sums = np.einsum("brc,rc->bc", rows, signs[:edge].reshape(-1, columns))
+    if edge < count:
+        sums[:, : count - edge] += blocks[:, edge:] * signs[edge:count]
+    return sums
 
 
 def column_products(columns: np.ndarray) -> NDArray[np.float64]:
@@ -293,11 +295,7 @@ def block_projections(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     As :func:`near_projections` but for the last digits, and faster where n is large.
     """
     signs, taken = block_signs(0, 1)
-    count = rows.shape[1]
-    edge = count - count % COLUMNS
-    signed = rows * place_signs()[:count]
-    sums = signed[:, :edge].reshape(len(rows), -1, COLUMNS).sum(axis=1)
-    sums[:, : count - edge] += signed[:, edge:]
+    sums = _column_sums(rows, place_signs(), COLUMNS)
     return np.asarray((sums @ column_signs().T)[:, taken] * signs + 0.0)
 
 
