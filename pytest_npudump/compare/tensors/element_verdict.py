@@ -218,7 +218,9 @@ def _unequal(difference: TensorDifference, rule: Rule) -> list[Reason]:
 
 
 def _distant(difference: TensorDifference, rule: Rule, share: float, beside: float) -> list[Reason]:
-    reasons = []
+    reasons: list[Reason] = []
+    if not difference.max_abs:
+        return reasons
     scale, max_abs = min(difference.magnitude, sys.float_info.max), float(difference.max_abs)
     if max_abs <= rule.atol + rule.rtol * scale and masks(np.array(scale), beside):
         near = (one for one in difference.worst if math.isfinite(one.abs))

@@ -30,8 +30,7 @@ from pytest_npudump.errors import FormatError
 from pytest_npudump.storage.regular_file import read_small
 
 if TYPE_CHECKING:
-    import _csv
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from pytest_npudump.dump.files.formats import Job
@@ -54,6 +53,7 @@ class _Header:
     """Layout of the rows below one header.
 
     Attributes:
+        width: cells of it.
         cells: which cell of a row each known column is.
         digits: the cell with the digits of the row's statistics, which our own files have, or -1.
         projections: the cell with projections, the same.
@@ -61,6 +61,7 @@ class _Header:
         note: names the columns that are not read.
     """
 
+    width: int
     cells: Mapping[str, int]
     digits: int
     projections: int
@@ -85,13 +86,7 @@ def read_step_csv(path: Path, place: Place, files: FileColumns, tensors: TensorC
     if not data.endswith(b"\n"):
         reason = "the last line has no line feed: the file was cut short" if data else "the file is empty"
         raise FormatError(path, f"{reason}; collect the dump again", offset=data.rfind(b"\n") + 1)
-    reader = csv.reader(data.decode("utf-8", "surrogateescape").split("\n")[:-1], strict=True)
-    try:
-        read = [_read(*block) for block in _blocks(reader)]
-    except _LineError as problem:
-        number, error = problem.args
-        offset = sum(len(line) + 1 for line in data.split(b"\n")[: number - 1])
-        raise FormatError(path, f"line {number}: {error}", offset=offset) from None
+    read = _read(path, data)
     files.places.append(place)
     for more, found in read:
         numbers = range(len(files.name), len(files.name) + len(found))
@@ -104,66 +99,51 @@ def read_step_csv(path: Path, place: Place, files: FileColumns, tensors: TensorC
         files.raw.update(map(numbers.__getitem__, more.raw))
 
 
-class _LineError(Exception):
-    """The number of a line, and what is wrong with it."""
-
-
-def _blocks(reader: _csv.Reader) -> Iterator[tuple[_Header, list[list[str]], int]]:
-    """Yield some rows below one header at a time, and the number of the line of the first.
+def _read(path: Path, data: bytes) -> list[tuple[FileColumns, TensorColumns]]:
+    """Read some rows at a time; what does not go together is halved until the odd line is by itself.
 
     Raises:
-        _LineError: a line is no row.
+        FormatError: a line is no row below a header.
     """
+    lines = data.decode("utf-8", "surrogateescape").split("\n")[:-1]
+    pieces = [range(at, min(at + _TOGETHER, len(lines))) for at in range(1, len(lines), _TOGETHER)]
+    pieces = [*reversed(pieces), range(1)]
     header: _Header | None = None
-    rows: list[list[str]] = []
-    columns = width = first = 0
-    try:
-        for line, cells in enumerate(reader, 1):
-            if reader.line_num != line:
-                raise ValueError("a quoted cell goes on in the next line")  # noqa: TRY301 - gets its place below
-            if cells and cells[0] == _HEADER_START:
-                if header is not None and rows:
-                    yield header, rows, first
-                    rows = []
-                header, columns, width = _header(tuple(cells)), len(cells), 0
+    found = []
+    width = 0
+    while pieces:
+        piece = pieces.pop()
+        try:
+            rows = list(csv.reader(lines[piece.start : piece.stop], strict=True))
+            own = len(rows[0])
+            if len(piece) == 1 and rows[0][:1] == [_HEADER_START]:
+                header, width = _header(tuple(rows[0])), 0
                 continue
             if header is None:
-                raise ValueError(f"expected a header that begins with {_HEADER_START},Op Name,Task ID")  # noqa: TRY301 - the same
-            if len(cells) != width or width != columns:
-                # A row has the header's cells, or, in all rows alike, an empty one behind them.
-                width = width or len(cells)
-                fits = width == columns or (width == columns + 1 and cells[-1:] == [""])
-                if len(cells) != width or not fits:
-                    raise ValueError(  # noqa: TRY301 - the same
-                        f"{len(cells)} cells, expected {columns} as in the header, or one more that is "
-                        "empty; all rows of a file end alike"
-                    )
-            if not rows:
-                first = line
-            rows.append(cells)
-            if len(rows) == _TOGETHER:
-                yield header, rows, first
-                rows = []
-        if not first:
-            raise ValueError("a header and no row: the file was cut short, collect the dump again")  # noqa: TRY301 - the same
-    except (ValueError, csv.Error) as error:
-        if header is not None and rows:
-            yield header, rows, first
-        raise _LineError(max(reader.line_num, 1), error) from None
-    if header is not None and rows:
-        yield header, rows, first
-
-
-def _read(header: _Header, rows: Sequence[list[str]], first: int) -> tuple[FileColumns, TensorColumns]:
-    try:
-        return _columns(header, rows)
-    except (ValueError, OverflowError):  # the second: an infinity in an integer's place
-        for line, cells in enumerate(rows, first):
-            try:
-                _columns(header, [cells])
-            except (ValueError, OverflowError) as error:  # noqa: PERF203 - each row by itself
-                raise _LineError(line, error) from None
-        raise
+                raise ValueError(f"expected a header that begins with {_HEADER_START},Op Name,Task ID")  # noqa: TRY301 - gets its place below
+            # A row has the header's cells, or, in all rows alike, an empty one behind them.
+            spare = own == header.width + 1 and all(row[-1:] == [""] for row in rows)
+            if own != (width or own) or not (own == header.width or spare):
+                raise ValueError(  # noqa: TRY301 - the same
+                    f"{own} cells, expected {header.width} as in the header, or one more that is "
+                    "empty; all rows of a file end alike"
+                )
+            if len(rows) < len(piece):
+                raise ValueError  # noqa: TRY301 - a quoted cell goes on
+            found.append(_columns(header, rows))
+            width = own
+        except (ValueError, OverflowError, csv.Error) as error:  # the second: an infinite integer
+            if len(piece) > 1:
+                middle = len(piece) // 2
+                pieces += piece[middle:], piece[:middle]
+                continue
+            offset = sum(len(line) + 1 for line in data.split(b"\n")[: piece.start])
+            reason = "a quoted cell goes on in the next line" if "end of data" in str(error) else error
+            raise FormatError(path, f"line {piece.stop}: {reason}", offset=offset) from None
+    if not found:
+        reason = "a header and no row: the file was cut short, collect the dump again"
+        raise FormatError(path, f"line {len(lines)}: {reason}", offset=data.rfind(b"\n", 0, -1) + 1)
+    return found
 
 
 @lru_cache(maxsize=64)
@@ -178,6 +158,7 @@ def _header(titles: tuple[str, ...]) -> _Header:
             f"the header lacks the columns {', '.join(missing)}" if missing else "a column stands twice"
         )
     return _Header(
+        len(titles),
         {name: at for at, name in enumerate(names) if name not in {None, IGNORED}},
         titles.index(_DIGITS) if _DIGITS in own else -1,
         titles.index(_PROJECTIONS) if _PROJECTIONS in own else -1,

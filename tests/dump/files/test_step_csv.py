@@ -166,7 +166,7 @@ def test_a_file_without_a_usable_header_is_an_error(tmp_path: Path, text: str, r
 
 def test_a_cell_does_not_go_on_in_the_next_line(tmp_path: Path) -> None:
     path = write(tmp_path, f"{BASE},Max Value", '"Sub', 'x",b,0,0,1,input,0,4,float32,"()",1')
-    with pytest.raises(FormatError, match="line 3: a quoted cell goes on in the next line"):
+    with pytest.raises(FormatError, match="line 2: a quoted cell goes on in the next line"):
         rows_of(path)
 
 
