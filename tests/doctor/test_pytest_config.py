@@ -1,11 +1,11 @@
-"""Where tests dump: the same answer as pytest's own, which is asked in a process of its own."""
+"""Where tests dump: the same answer as pytest's own, which is asked in a process that is forked."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,6 +86,8 @@ SCENES: dict[str, tuple[dict[str, str], str, str]] = {
 def test_the_place_is_the_one_that_pytest_would_use(
     pytester: pytest.Pytester,
     monkeypatch: pytest.MonkeyPatch,
+    warm: Any,
+    *,
     files: dict[str, str],
     addopts: str,
     expected: str,
@@ -100,7 +102,7 @@ def test_the_place_is_the_one_that_pytest_would_use(
     environ = {"PYTEST_ADDOPTS": addopts}
     found = dump_place(pytester.path, environ)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the other plugins take time to import
-    pytester.run(sys.executable, "-m", "pytest", "-p", "pytest_npudump.plugin")
+    pytester.run(*warm.client, "-mpytest", "-p", "pytest_npudump.plugin")
     asked = json.loads((pytester.path / "place.json").read_text())
     if expected:
         assert str(found.path) == asked == str(pytester.path / expected)
