@@ -82,7 +82,7 @@ def _column_sums(blocks: np.ndarray, signs: np.ndarray, columns: int) -> np.ndar
     count = blocks.shape[1]
     edge = count - count % columns
     rows = blocks[:, :edge].reshape(len(blocks), -1, columns)
-    sums = np.einsum("brc,rc->bc", rows, signs[:edge].reshape(-1, columns))
+    sums: np.ndarray = np.einsum("brc,rc->bc", rows, signs[:edge].reshape(-1, columns))
     if edge < count:
         sums[:, : count - edge] += blocks[:, edge:] * signs[edge:count]
     return sums
