@@ -35,9 +35,9 @@ from pytest_npudump.golden.store import (
 )
 from pytest_npudump.golden.tensors import (
     StoredTensor,
+    TensorFile,
     chunks,
     copies_of,
-    load_tensors,
     portable,
     read_metadata,
     viewed,
@@ -406,7 +406,7 @@ def stored_tensors(
     path = recorded_tensors(golden)
     if path is None:
         return {}
-    stored = {sanitised_key(key): StoredTensor(path, key) for key in load_tensors(path)}
+    stored = {sanitised_key(key): StoredTensor(path, key) for key in TensorFile.read(path).entries}
     told = read_metadata(path).get(_GOLDEN)
     if told != _fingerprint(golden.table, stored) and not (foreign and told is None):
         raise other_recording(golden)

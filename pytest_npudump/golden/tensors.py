@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _BYTES = "npudump.bytes"
 _DTYPES = "npudump.dtypes"
 _SAME = "npudump.same"
+_DIGESTS = "npudump.digests"
 _ALIGNMENT = 8
 _LFS = b"version https://git-lfs.github.com/spec/"
 
@@ -59,6 +60,7 @@ def save_tensors(
     ordered = sorted(tensors.keys() - same.keys(), key=lambda key: (-tensors[key][0].dtype.itemsize, key))
     arrays = {key: portable(tensors[key][0]) for key in ordered}
     texts = {**(metadata or {}), **({_SAME: json.dumps(same)} if same else {})}
+    texts[_DIGESTS] = json.dumps({key: _digest(array) for key, array in arrays.items()})
     header = _header(arrays, {key: name for key, (_, name) in tensors.items()}, texts)
     with locked(path) as target:
         replace_file(target, chain([struct.pack("<Q", len(header)), header], *map(chunks, arrays.values())))
@@ -95,12 +97,14 @@ class TensorFile:
         start: byte at which the data begins.
         entries: by key text, what the header says of the tensor.
         foreign: by key text, name and shape of a tensor whose type safetensors does not know.
+        digests: by key text, that of the tensor's bytes; none in files of earlier versions and others.
     """
 
     path: Path
     start: int
     entries: Mapping[str, Any]
     foreign: Mapping[str, Any]
+    digests: Mapping[str, Any]
 
     @classmethod
     def read(cls, path: Path) -> TensorFile:
@@ -117,7 +121,7 @@ class TensorFile:
         except (SafetensorError, OSError, ValueError) as error:
             raise _unreadable(path, error) from error
         metadata = header.pop("__metadata__", {})
-        foreign = _json_metadata(metadata, _BYTES, path)
+        foreign, digests = (_json_metadata(metadata, name, path) for name in (_BYTES, _DIGESTS))
         for copy, original in _json_metadata(metadata, _SAME, path).items():
             if copy in header or not isinstance(original, str) or original not in header:
                 raise GoldenError(
@@ -125,23 +129,26 @@ class TensorFile:
                     f"with the tensors that are there; restore the file from version control"
                 )
             header[copy], foreign[copy] = header[original], foreign.get(original)
-        return cls(path, 8 + length, header, foreign)
+            if digests:
+                digests[copy] = digests.get(original)
+        return cls(path, 8 + length, header, foreign, digests)
 
     def tensor(self, key: str) -> Tensor:
-        """Map one tensor, read-only; its memory goes with the array.
+        """Map one tensor, read-only, once the digest of its bytes was found right; its memory goes with it.
 
         Raises:
             KeyError: the file has no such tensor.
-            GoldenError: the file cannot be read, or what it says of the tensor does not go together.
+            GoldenError: the file cannot be read, what it says of the tensor does not go together, or the
+                bytes are others than were written.
         """
         begin, end = self.entries[key]["data_offsets"]
-        return self._view(key, self._mapped(self.start + begin, end - begin))
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Map all tensors, as one; errors as of :meth:`tensor`."""
-        offsets = {key: entry["data_offsets"] for key, entry in self.entries.items()}
-        data = self._mapped(self.start, max((end for _, end in offsets.values()), default=0))
-        return {key: self._view(key, data[begin:end]) for key, (begin, end) in offsets.items()}
+        chunk = self._mapped(self.start + begin, end - begin)
+        if self.digests and self.digests.get(key) != _digest(chunk):
+            raise GoldenError(
+                f"{self.path}: the bytes of tensor {key} are not those that were recorded: restore the file "
+                f"from version control, or record it anew with --npudump-update-golden"
+            )
+        return _view(chunk, self.entries[key], self.foreign.get(key), f"{self.path}: tensor {key}")
 
     def _mapped(self, offset: int, size: int) -> Tensor:
         if not size:
@@ -151,19 +158,17 @@ class TensorFile:
         except (OSError, ValueError) as error:
             raise _unreadable(self.path, error) from error
 
-    def _view(self, key: str, chunk: Tensor) -> Tensor:
-        return _view(chunk, self.entries[key], self.foreign.get(key), f"{self.path}: tensor {key}")
-
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
     """Return read-only views of the tensors in ``path`` by key text, of their own shape and type.
 
-    The types are numpy's and ml_dtypes'. Nothing is read before an element is looked at.
+    The types are numpy's and ml_dtypes'.
 
     Raises:
-        GoldenError: the file cannot be read, or is not one that :func:`save_tensors` wrote.
+        GoldenError: as of :meth:`TensorFile.tensor`, or the file is not one that :func:`save_tensors` wrote.
     """
-    return TensorFile.read(path).tensors()
+    file = TensorFile.read(path)
+    return {key: file.tensor(key) for key in file.entries}
 
 
 def _refuse_others(path: Path) -> None:
@@ -306,11 +311,11 @@ def tensors_digest(tensors: Mapping[str, tuple[Tensor, str]]) -> str:
     return digest.hexdigest()
 
 
-def _digest(array: Tensor) -> bytes:
+def _digest(array: Tensor) -> str:
     digest = blake2b(digest_size=32)
     for chunk in chunks(portable(array)):
         digest.update(chunk)
-    return digest.digest()
+    return digest.hexdigest()
 
 
 def portable(array: Tensor) -> Tensor:

@@ -230,3 +230,29 @@ def test_a_file_that_git_lfs_has_not_fetched_is_told_in_its_own_words(tmp_path: 
     for read in (load_tensors, TensorFile.read, read_metadata):
         with pytest.raises(GoldenError, match=r"a: Git LFS has not fetched this file .*: run 'git lfs pull'"):
             read(tmp_path / "a")
+
+
+def test_a_byte_that_changed_is_told_with_its_tensor(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    values = {"a:output.0": array("float32"), "b:output.0": array("int8"), "c:output.0": array("float32")}
+    save_tensors(path, {key: (value, value.dtype.name) for key, value in values.items()})
+    written = path.read_bytes()
+    begin = 8 + struct.unpack("<Q", written[:8])[0]
+    for at in range(begin, len(written)):
+        path.write_bytes(written[:at] + bytes([written[at] ^ 1]) + written[at + 1 :])
+        damaged = "b:output.0" if at >= begin + 60 else "a:output.0"
+        for key, value in values.items():
+            if key == damaged or (damaged[0] == "a" and key[0] == "c"):
+                with pytest.raises(GoldenError, match=f"bytes of tensor {key} are not those"):
+                    TensorFile.read(path).tensor(key)
+            else:
+                np.testing.assert_array_equal(TensorFile.read(path).tensor(key), value)
+
+
+def test_a_tensor_without_its_digest_is_refused_where_others_have_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    save_tensors(path, {KEY: (array("float32"), "float32")})
+    name = f'\\"{KEY}\\"'.encode()
+    path.write_bytes(path.read_bytes().replace(name, name.replace(b"conv.1", b"conv.2"), 1))
+    with pytest.raises(GoldenError, match="not those that were recorded"):
+        load_tensors(path)

@@ -190,8 +190,16 @@ def test_a_change_of_elements_alone_is_found(auto: Project) -> None:
     tensors = auto.golden.with_suffix(".safetensors")
     content = bytearray(tensors.read_bytes())
     content[-4:], content[-8:-4] = content[-8:-4], content[-4:]  # two elements change places
-    tensors.write_bytes(bytes(content))
+    tensors.write_bytes(bytes(content).replace(b"npudump.digests", b"without.digests"))
     auto.run(failed=1, shows=f"npudump: {OUTPUT}:output.0 *")
+
+
+def test_a_damaged_golden_tensor_fails_as_what_cannot_be_compared(auto: Project) -> None:
+    tensors = auto.golden.with_suffix(".safetensors")
+    content = bytearray(tensors.read_bytes())
+    content[-1] ^= 1
+    tensors.write_bytes(bytes(content))
+    auto.run(failed=1, shows=f"npudump: the elements of {OUTPUT}:output.0 cannot be compared: *")
 
 
 def test_a_golden_without_tensors_fails_and_says_what_to_do(auto: Project) -> None:
