@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from pytest_npudump.cli.common.executors import open_workers, run_tasks
+from pytest_npudump.cli.common.executors import Workers, open_workers, run_tasks
 from pytest_npudump.cli.common.output import emit, to_stderr
-from pytest_npudump.cli.common.progress import progress
+from pytest_npudump.cli.common.progress import Tally, progress
 from pytest_npudump.cli.common.source import read_source, report_problems
 from pytest_npudump.dump.arrays.decode import VIEWED, coded_tensor, load, packed_tensor
 from pytest_npudump.dump.arrays.layouts import JoinedTensor, LayoutError, host_array, host_values
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump, TensorRecord
 
     Array = np.ndarray[Any, np.dtype[Any]]
+    Reached = Callable[[Path, int], None]
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -48,8 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         planned, refused, shortened = plan_files(dump, output, arguments.to, layout)
         files += planned
         with progress("converting") as report:
-            work = run_tasks(convert, files, workers, weight=lambda file: file.nbytes, progress=report)
-            results = [*refused, *work]
+            results = [*refused, *_converted(files, workers, report)]
         unmapped = write_mappings({path: name for path, name in shortened.items() if path.exists()})
     if dump.records and not results:
         to_stderr(f"npudump: {_nothing(dump)}")
@@ -74,6 +74,19 @@ def _leaving_nothing_behind(files: Sequence[OutputFile]) -> Iterator[None]:
             with suppress(OSError):
                 file.temporary.unlink(missing_ok=True)
         raise
+
+
+def _converted(
+    files: Sequence[OutputFile], workers: Workers, report: Callable[[int, int], None]
+) -> Iterator[Converted]:
+    """Yield the result of each file, reporting bytes; files where the work is done elsewhere."""
+    if not workers.here:
+        return run_tasks(convert, files, workers, weight=lambda file: file.nbytes, progress=report)
+    tally = Tally(report, sum(file.nbytes for file in files))
+    work = partial(convert, reached=tally.reached)
+    return run_tasks(
+        work, files, workers, weight=lambda file: file.nbytes, progress=lambda _done, _total: None
+    )
 
 
 def _nothing(dump: Dump) -> str:
@@ -295,28 +308,38 @@ class Converted:
     note: str = ""
 
 
-def convert(file: OutputFile) -> Converted:
-    """Write one file; what cannot be converted comes back as failures."""
+def convert(file: OutputFile, reached: Reached | None = None) -> Converted:
+    """Write one file; what cannot be converted comes back as failures.
+
+    Args:
+        file: what to write.
+        reached: called with the file's path and how many of its ``nbytes`` are dealt with, as they are.
+    """
+    reached = reached or (lambda _path, _nbytes: None)
     try:
         file.path.parent.mkdir(parents=True, exist_ok=True)
-        return _safetensors(file) if file.kind == "safetensors" else _npy(file)
+        return _safetensors(file, reached) if file.kind == "safetensors" else _npy(file, reached)
     except OSError as error:
         return Converted(failures=(f"{file.path}: cannot be written: {error.strerror or error}",))
+    finally:
+        reached(file.path, file.nbytes)
 
 
-def _npy(file: OutputFile) -> Converted:
+def _npy(file: OutputFile, reached: Reached) -> Converted:
     (record,) = file.records
     try:
         dtype, shape, chunks = values(record, file.layout)
     except NpudumpError as error:
         return Converted(failures=(_failure(record, error),))
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    count = math.prod(shape)
+    count, done = math.prod(shape), 0
     try:
         with file.temporary.open("xb") as out:
             np.lib.format.write_array_header_1_0(out, header)
             for chunk in chunks:
                 out.write(np.ascontiguousarray(chunk, dtype).view(np.uint8).data)
+                done += chunk.size
+                reached(file.path, file.nbytes * done // max(count, 1))
         file.temporary.replace(file.path)
     except NpudumpError as error:
         return Converted(failures=(_failure(record, error),))
@@ -325,14 +348,17 @@ def _npy(file: OutputFile) -> Converted:
     return Converted(1, count * dtype.itemsize)
 
 
-def _safetensors(file: OutputFile) -> Converted:
+def _safetensors(file: OutputFile, reached: Reached) -> Converted:
     """Write the tensors of one dump file under their keys, in the types of the device where it has them."""
     from pytest_npudump.golden.tensors import save_tensors  # noqa: PLC0415 - safetensors only where asked for
 
     arrays: dict[str, tuple[Array, str]] = {}
     failures = []
+    done = 0
     for record in file.records:
         array, failure = _try_array(record, file.layout)
+        done += record.payload.nbytes if record.payload is not None else 0
+        reached(file.path, done)
         failures += [failure] if failure else []
         if array is not None:
             arrays[str(record.key)] = (array, record.dtype)

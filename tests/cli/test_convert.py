@@ -271,15 +271,32 @@ def test_tensors_without_data_beside_others_are_a_note(
     assert "; 1 of the dump without data" in done.out
 
 
+@pytest.mark.parametrize(("options", "within"), [((), 4), (("--to", "safetensors"), 1)])
+def test_progress_is_told_in_bytes_and_within_files(
+    run: Run, dump_file: Run, steps: list[tuple[int, int]], options: tuple[str, ...], within: int
+) -> None:
+    values = np.arange(1 << 22, dtype=np.uint8)
+    root = dump_file(Path("dump"), "a", values, values, dtype="hifloat8").parent
+    dump_file(root, "b", np.zeros(5, np.uint8), number=2)
+    for executor in ("serial", "threads:2"):
+        steps.clear()
+        assert run("convert", root, "-o", "out", *options, "--executor", executor).code == 0
+        told = [count for count, _ in steps]
+        assert {whole for _, whole in steps} == {2 * values.nbytes + 5}
+        assert told == sorted(told)
+        assert told[-1] == 2 * values.nbytes + 5
+        assert len({count for count in told if 5 < count < 2 * values.nbytes}) >= within
+
+
 def test_progress_reaches_its_end_where_tensors_cannot_be_converted(
     run: Run, tmp_path: Path, dump_file: Run, steps: list[tuple[int, int]]
 ) -> None:
     dump_file(tmp_path / "dump", "a", np.zeros(64, np.uint8), dtype="resource", shape=(8,))
     assert run("convert", tmp_path / "dump", "-o", tmp_path / "out").code == 2
-    assert steps[-1] == (1, 1)
+    assert steps[-1] == (64, 64)
 
 
-def test_progress_is_told_in_files(
+def test_progress_of_other_processes_is_told_in_files(
     run: Run, tmp_path: Path, dump_file: Run, steps: list[tuple[int, int]]
 ) -> None:
     dump_file(tmp_path / "dump", "a", np.zeros(64, np.uint8), np.zeros(64, np.uint8))

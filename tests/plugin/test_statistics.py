@@ -142,5 +142,5 @@ def test_l2norm_is_not_asked_for_elsewhere_nor_against_the_marker(
     project.run(passed=2)
     (few,) = project.path.glob("golden/**/test_few.yaml")
     (both,) = project.path.glob("golden/**/test_chain.yaml")
-    told = (path.read_text().partition("models:")[0] for path in (few, both))
+    told = (path.read_text().partition("edges:")[0] for path in (few, both))
     assert [" - " in text for text in told] == [True, False]

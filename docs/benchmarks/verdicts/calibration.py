@@ -16,9 +16,9 @@ from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.sessions import exposed_session
 from pytest_npudump.onnxmodels.tensor_types import from_array
 from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, THREADS, Variation, Varying
-from pytest_npudump.record.noise import Calibrated
+from pytest_npudump.record.noise import Calibrated, Calibration
 from pytest_npudump.regression.calibration import hold_out, variation_of
-from pytest_npudump.regression.measured_noise import calibrated
+from pytest_npudump.regression.measured_noise import repeated
 from verdicts.numerics import Numerics
 from verdicts.observed import observe
 from verdicts.rules import Product, Rule
@@ -87,11 +87,12 @@ def _calibrated(network: Network, floor: Tolerances, members: int) -> tuple[Stat
     (golden,) = _tables(network, [Variation()])
     seen = [variation_of(number, _VARIES) for number in range(1, members + 1)]
     measured = [deviations(compare_tables(golden, table, floor), floor) for table in _tables(network, seen)]
-    held = hold_out(measured)
-    if held.factor is None:
+    factor, _ = hold_out(measured)
+    if factor is None:
         return golden, None
-    cells = calibrated(measured, measured[:1], held.factor, ()).cells
-    return golden, Calibrated.of(golden.keys, cells, factor=held.factor)
+    calibration = Calibration(len(measured), factor)
+    cells = repeated(measured[:1], members=measured, calibration=calibration).cells
+    return golden, Calibrated.of(golden.keys, cells, factor=factor)
 
 
 def _tables(network: Network, variations: Iterable[Variation]) -> Iterator[StatsTable]:

@@ -543,11 +543,11 @@ def test_models_in_what_a_fixture_returns_are_watched_and_others_are_said(
     options = ("--npudump-update-golden", "--npudump-output=.", "-W", "error:Using `torch.compile")
     done = project.runpytest_inprocess(*options)
     done.assert_outcomes(passed=15)
-    notes = json.loads((project.path / "dumps" / "notes.json").read_text("utf-8"))["notes"]
+    results = [*map(json.loads, (project.path / "results" / "results.jsonl").read_text("utf-8").splitlines())]
     told = {
-        test.partition("[")[2][:-1]: note["note"].partition("not compared: ")[2].partition(";")[0]
-        for note in notes
-        for test in note["tests"]
+        result["test"].partition("[")[2][:-1]: note.partition("not compared: ")[2].partition(";")[0]
+        for result in results
+        for note in result.get("notes", ())
     }
     of = {"put in": "LayerNorm", "around": "Linear"}
     ways = ("made", "outside", "copied", "compiled", "ended", *of)
