@@ -369,10 +369,13 @@ class Correspondence:
         if ranks > 1 and len(named) == 1 and not self.groups:
             return {next(iter(named)): ranks}
         if ranks > 1 and (named or self.groups):
+            told = "no line 'ranks:' gives the sizes of its groups of ranks"
+            if self.groups:
+                sizes = " ".join(f"{name}={size}" for name, size in self.groups.items())
+                told = f"'ranks: {sizes}' makes {math.prod(self.groups.values())}"
             raise RequestError(
-                f"{self.path}: {ranks} ranks are not the product of 'ranks: "
-                f"{' '.join(f'{name}={size}' for name, size in self.groups.items())}'; name the size of each "
-                f"group of ranks, such as 'ranks: cp=2 tp={max(ranks // 2, 1)}'"
+                f"{self.path}: this side has {ranks} ranks, and {told}: name the size of each group, such as "
+                f"'ranks: cp=2 tp={max(ranks // 2, 1)}'"
             )
         return {}
 

@@ -151,9 +151,7 @@ def _explained(case: Case, first: Result, plan: Plan, attempt: Attempt, calls: K
         plan.omitted,
         attempt.directory,
         notes=(*plan.notes, *notes, *unsaved),
-        drawing=()
-        if first_dump is None or case.isolated
-        else drawing_alike(first_dump, case.runtime.activity.models),
+        drawing=() if first_dump is None else drawing_alike(case, first_dump),
         isolated=isolated,
         ended=ended,
         alike=_alike(case, first, records),

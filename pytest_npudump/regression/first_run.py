@@ -280,7 +280,7 @@ def _record(case: Case, golden: Record | None, dump: Dump, table: StatsTable) ->
     if tensors:
         return first
     further = further_runs(case)
-    alike = () if case.isolated or not further else drawing_alike(dump, case.runtime.activity.models)
+    alike = drawing_alike(case, dump) if further else ()
     if further and (case.settings.calibrate or not alike):
         return first.with_run(to_measure=further)
     reason = said("{words}, alike in all runs of one process", words=drawing_words(alike)) if further else ""

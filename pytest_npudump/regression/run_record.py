@@ -443,18 +443,22 @@ def _random_notes(case: Case, dump: Dump) -> tuple[str, ...]:
     return (note,)
 
 
-def drawing_alike(dump: Dump, models: Iterable[Path]) -> tuple[str, ...]:
-    """Return the layers of a dump whose random numbers are the same in every run of one process."""
+def drawing_alike(case: Case, dump: Dump) -> tuple[str, ...]:
+    """Return the layers of a dump whose random numbers are the same in every run of this process.
+
+    Modules and eager operators draw from a generator that goes on from run to run.
+    """
+    if case.isolated or case.runtime.name == "modules":
+        return ()
     from pytest_npudump.onnxmodels.sessions import random_layers  # noqa: PLC0415 - the same
 
-    layers = random_layers(dump, models)
+    layers = random_layers(dump, case.runtime.activity.models)
     return tuple(name for name in layers if EAGER not in name.rpartition("(")[2])
 
 
 def needs_processes(case: Case, dump: Dump) -> str:
     """Explain why two runs in one process cannot show that a test is deterministic; "" where they can."""
-    drawing = () if case.isolated else drawing_alike(dump, case.runtime.activity.models)
-    if not drawing:
+    if not (drawing := drawing_alike(case, dump)):
         return ""
     return said(
         "{words}, maybe from a seed of this process, so that later runs differ: give these "

@@ -477,8 +477,8 @@ def test_a_file_that_makes_no_sense_is_refused_with_its_line(text: str, message:
 
 UNFIT = [
     ("layouts: {x: 't b h[tp]'}", "has 3 axes, and x [6, 4]"),
-    ("layouts: {x: 't[cp] h[tp]'}", "2 ranks are not the product of"),
-    ("layouts: {x: 't h[tp]'}\nranks: tp=4", "2 ranks are not the product of"),
+    ("layouts: {x: 't[cp] h[tp]'}", "this side has 2 ranks, and no line 'ranks:' gives the sizes"),
+    ("layouts: {x: 't h[tp]'}\nranks: tp=4", "this side has 2 ranks, and 'ranks: tp=4' makes 4: name"),
 ]
 
 

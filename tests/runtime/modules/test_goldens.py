@@ -633,3 +633,32 @@ def test_pairs_of_captures_see_places_say_their_sides_and_take_names(project: py
         "ratio(): rounding does not explain it: 3:output.0 (Linear)",
     ]
     assert any("in the first  not in the second" in " ".join(line.split(" ")) for line in lines)
+
+
+DRAWS = """
+import pytest, torch
+from torch import nn
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5)).train()
+
+@pytest.mark.npu_dump(scene="modules")
+def test_drawn(model, npu_dump):
+    torch.seed()
+    model(torch.ones(2, 8))
+"""
+
+
+def test_modules_that_draw_other_numbers_in_each_run_are_told_when_recorded(project: pytest.Pytester) -> None:
+    project.makepyfile(test_blocks=DRAWS)
+    done = project.runpytest_inprocess("--npudump-update-golden")
+    done.assert_outcomes(passed=1)
+    done.stdout.fnmatch_lines(
+        ["*2 of 3 tensors differ between 2 equal runs, *first seen at: 1*give the test a seed*"]
+    )
+    project.makepyfile(test_blocks=DRAWS.replace("    torch.seed()\n", ""))
+    done = project.runpytest_inprocess("--npudump-update-golden")
+    done.stdout.no_fnmatch_line("*differ between*")
+    project.runpytest_inprocess().assert_outcomes(passed=1)
