@@ -190,7 +190,8 @@ class _Every(KeptCalls):
             return function(*given, **named)
         copy = self._copy(function, given, named)
         returned = function(*given, **named)
-        self._keep(KeptCall(str(function), (), function=function), copy)
+        told: dict[str, Any] = {"why_not": copy} if isinstance(copy, str) else {"given": copy}
+        self._kept.append(KeptCall(str(function), (), function=function, **told))
         self.results.append([r.detach().clone() for r in results_of(function, given, named, returned)])
         return returned
 
