@@ -246,7 +246,8 @@ def test_exit_ends_the_whole_session(project: Project) -> None:
 
 PROGRAM = """
     with npu_dump.capture("program"):
-        sleeper = [sys.executable, "-c", "import time; time.sleep(600)", "npudump-test-{name}"]
+        code = "import time; open('started', 'w').close(); time.sleep(600)"
+        sleeper = [sys.executable, "-c", code, "npudump-test-{name}"]
         npu_dump.run(sleeper, acl_json="a.json")
 """
 
@@ -291,7 +292,8 @@ def test_pytest_that_is_killed_takes_its_programs_along(
     run = "os.execv(sys.executable, [sys.executable, '-m', 'pytest', '--npudump-runtime=emulator'])"
     command = [sys.executable, "-c", heed + run]
     child = subprocess.Popen(command, cwd=project.path, stdout=subprocess.DEVNULL)
-    wait_for(lambda: running(name))
+    # The program itself says so: in the moment of its start pytest does not know its group yet.
+    wait_for(lambda: running(name) and [*project.path.rglob("started")])
     child.send_signal(number)
     child.wait(60)
     wait_for(lambda: not running(name))
