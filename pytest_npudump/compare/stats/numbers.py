@@ -281,7 +281,8 @@ def masks(magnitude: NDArray[np.float64], others: NDArray[np.float64] | float) -
     probabilities are, relatively, but small themselves.
     """
     least = np.maximum(others, 1.0)
-    of_float16 = np.isin(magnitude, _OF_FLOAT16) & (magnitude / _MASKS_FLOAT16 > least)
+    largest, beyond = (magnitude == one for one in _OF_FLOAT16)
+    of_float16 = (largest | beyond) & (magnitude / _MASKS_FLOAT16 > least)
     found: NDArray[np.bool_] = of_float16 | ((magnitude >= _MASK) & (magnitude / _MASKS > least))
     return found
 

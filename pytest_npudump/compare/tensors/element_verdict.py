@@ -87,17 +87,18 @@ def with_elements(
     loose: dict[int, str] = {}
     differing = set(comparison.differing)
     newly = 0
+    before = comparison.golden
+    lesser = np.abs(before.values[:, :EXTREMES]).min(axis=1).tolist()
+    of_golden = comparison.alignment.golden.tolist()
     rows = aligned_keys(comparison.golden, comparison.actual, comparison.alignment)
     for position, (key, op_type) in enumerate(rows):
         found, verdict = elements.get(position), known.get(key)
         reasons: tuple[Reason, ...] = ()
         if found is not None and (found.difference is not None or found.unequal_bytes is not None):
-            row = int(comparison.alignment.golden[position])
-            before = comparison.golden
+            row = of_golden[position]
             rule = tolerances.element_rule(key.layer, before.dtypes[row], before.keys[row], op_type)
-            beside = float(np.min(np.abs(before.values[row, :EXTREMES])))
             turned = tolerances.turned(rule, before.keys[row])
-            reasons = element_reasons(found, rule, turned, beside)
+            reasons = element_reasons(found, rule, turned, lesser[row])
             told.add(position)
             rest = _without_projections(verdict)
             newly -= rest is not verdict and rest is None
