@@ -186,6 +186,7 @@ def as_json(pending: Pending) -> dict[str, Any]:
 def diff(arguments: argparse.Namespace) -> int:
     """List the waiting runs, then show what differs in each; 1 where there are any."""
     waiting = read_waiting(arguments)
+    is_one = len(waiting.chosen) == 1  # whose list would say the same
     present(
         arguments,
         lambda: [
@@ -193,9 +194,12 @@ def diff(arguments: argparse.Namespace) -> int:
             for one in waiting.chosen
         ],
         chain(
-            waiting_lines(waiting.chosen),
+            () if is_one else waiting_lines(waiting.chosen),
             *(
-                ("", *difference(one, LayerNames.of(one.comparison, screen()), arguments.layers))
+                (
+                    *(() if is_one else ("",)),
+                    *difference(one, LayerNames.of(one.comparison, screen()), arguments.layers),
+                )
                 for one in waiting.chosen
             ),
         ),
@@ -214,11 +218,14 @@ def difference(pending: Pending, names: LayerNames, layers: Sequence[str] = ()) 
         layers: names or globs of those that are shown; none for all.
     """
     yield f"{pending.entry.test} ({shown(pending.path)})"
+    cause = "".join(_causes(pending)[:1])
+    yield from (f"  {line}" for line in names.lines(spoken(cause), 2)) if cause else ()
     for refusal in pending.refusals:
         yield "  " + _("cannot be accepted: {refusal}").format(refusal=spoken(refusal))
     result = pending.judged.result
     for problem in result.problems if result is not None else (pending.judged.why,):
-        yield f"  {spoken(problem)}"
+        if problem != cause:
+            yield f"  {spoken(problem)}"
     yield from (f"  {line}" for line in unreproduced(pending))
     for note in pending.lost:
         yield "  " + _("note: {note}").format(note=spoken(note))
@@ -473,12 +480,14 @@ def _has_keys() -> bool:
 
 
 def _why(pending: Pending) -> Iterator[str]:
-    """Yield the cause that the run found, then all that differs."""
+    """Yield what the run found of the cause, then all that differs where a part is on the screen."""
     names = LayerNames.of(pending.comparison, screen())
     rows = [*difference(pending, names)]  # which give names their room
-    for line in _causes(pending):
+    for line in _causes(pending)[1:]:
         yield from names.lines(spoken(line))
-    yield from rows
+    short = [*difference(pending, LayerNames.of(pending.comparison, terminal_columns()))]
+    if rows != short or len(rows) > _LINES:  # than stand above
+        yield from rows
     if details := pending.entry.data["details"]:
         yield "  " + _("report:     {text}").format(text=shown(Path(str(details))))
 
@@ -527,8 +536,6 @@ def _shown(pending: Pending, number: int, count: int) -> Iterator[str]:
     names = LayerNames.of(pending.comparison, terminal_columns())
     run, *lines = difference(pending, names)
     yield _("{number} of {count}: {run}").format(number=number, count=count, run=run)
-    for cause in _causes(pending)[:1]:
-        yield from (f"  {line}" for line in names.lines(spoken(cause), 2))
     most = _LINES - any(line.startswith(HANG) for line in lines[_LINES : _LINES + 1])  # a name alone
     yield from lines[:most]
     if len(lines) > most:

@@ -161,7 +161,9 @@ def test_why_is_the_cause_that_the_run_found(
     for module in ("common.output", "golden.waiting"):
         monkeypatch.setattr(f"pytest_npudump.cli.{module}.screen", lambda _stream=None: 80)
     shown = review("w", "q").out.replace("left: ", "left:\n")
-    assert "kernel error in conv\nrecomputed: conv:output.0 does not" in shown
+    assert "\n  kernel error in conv\n  mismatches: 1 of 1" in shown
+    assert "left:\nrecomputed: conv:output.0 does not" in shown
+    assert shown.count("kernel error in conv") == shown.count("mismatches: 1 of 1") == 1
     assert max(map(len, shown.splitlines())) <= 80
 
 
