@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments,
         lambda: {"tests": [*map(_as_json, judged)], "problems": problems},
         [
-            *_lines(judged, verbose=arguments.verbose),
+            *_lines(judged, verbose=arguments.verbose, as_it_was=not terms.changed),
             *_earlier(results),
             *(f"npudump: {words}" for words in other_goldens(judged)),
             *_summary(judged),
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if BAD in words else 0
 
 
-def _lines(judged: Sequence[Rejudged], *, verbose: bool) -> Iterator[str]:
+def _lines(judged: Sequence[Rejudged], *, verbose: bool, as_it_was: bool) -> Iterator[str]:
     for one in judged:
         if one.word == GOOD and not one.why:
             continue
@@ -85,7 +85,8 @@ def _lines(judged: Sequence[Rejudged], *, verbose: bool) -> Iterator[str]:
         if one.why:
             yield f"  {spoken(one.why)}"
         if result is not None and one.word != LEFT_OUT:
-            yield from (f"  {line}" for line in verdict_lines(result, verbose=verbose, margin=2))
+            told = one.failure if as_it_was else ()
+            yield from (f"  {line}" for line in verdict_lines(result, told, verbose=verbose, margin=2))
 
 
 def _summary(judged: Sequence[Rejudged]) -> list[str]:

@@ -237,20 +237,27 @@ def _in_order(result: Result, escalation: Escalation) -> tuple[list[Finding], se
     return telling, {source.begins for source in sources if source.begins is not None}
 
 
-def verdict_lines(result: Result, *, verbose: bool, margin: int = 0) -> list[str]:
-    """Return the text of a result that no run has left files of."""
+def verdict_lines(result: Result, cause: Sequence[str] = (), *, verbose: bool, margin: int = 0) -> list[str]:
+    """Return the text of a result that no run has left files of; ``cause`` as for :func:`full_lines`."""
     rows, columns = MOST_ROWS if verbose else ROWS, terminal_columns() - margin
-    lines = _cut(_body(result, rows, columns, brief=not verbose), brief=not verbose)
+    lines = _cut(_body(result, rows, columns, brief=not verbose, cause=cause), brief=not verbose)
     return [*lines, *map(plain, ways_out(result))]
 
 
-def full_lines(result: Result) -> list[str]:
-    """Return everything, for a file."""
-    return [*_cut(_body(result, MOST_ROWS, None, brief=False), brief=False), *map(plain, ways_out(result))]
+def full_lines(result: Result, cause: Sequence[str] = ()) -> list[str]:
+    """Return everything, for a file; ``cause`` is the first line and reasons of the run itself."""
+    body = _body(result, MOST_ROWS, None, brief=False, cause=cause)
+    return [*_cut(body, brief=False), *map(plain, ways_out(result))]
 
 
 def _body(
-    result: Result, rows: int, columns: int | None, *, brief: bool, rest: str = ""
+    result: Result,
+    rows: int,
+    columns: int | None,
+    *,
+    brief: bool,
+    rest: str = "",
+    cause: Sequence[str] = (),
 ) -> list[tuple[str, str]]:
     """Return all but the last lines, each behind the text that has it.
 
@@ -260,6 +267,7 @@ def _body(
         columns: of the terminal; None for a file.
         brief: whether to tell the most important only.
         rest: the file that has the other rows; "" for none.
+        cause: the first line and the reasons, where they are known from elsewhere.
     """
     limit = _LISTED if brief else None
     compared = result.comparison is not None and bool(result.comparison.failing)
@@ -269,8 +277,8 @@ def _body(
     if columns is not None:
         names.fit(names.layers, names.room)
     by_verdict = compared or not (result.findings or result.problems)
-    head = names.lines(headline(result))
-    while by_verdict and len(head) > _HEAD and detail:
+    head = names.lines(f"npudump: {spoken(cause[0])}" if cause else headline(result))
+    while by_verdict and len(head) > _HEAD and detail and not cause:
         detail -= 1
         head = names.lines(headline(result, detail))
     named = (what_changed(result, most, counts=False) for most in (1, None))
@@ -296,6 +304,7 @@ def _body(
     if result.escalation is not None:
         words = _escalation_lines(result, result.escalation, brief=brief, notes=limit)
         lines += [(text, one) for text, line in words for one in names.lines(line)]
+    lines += [(BOTH, one) for line in cause[1:] for one in names.lines(spoken(line))]
     begun = any(_DOTTED.search(line) for text, line in lines if text != WHOLE)
     rows_at = next((at for at, (_text, line) in enumerate(lines) if _ROW.match(line)), behind)
     legends = ((WHOLE, names.legend()), (SHORT, names.legend(again=True) if begun else []))

@@ -227,6 +227,12 @@ class Rejudged:
         digest = self.golden.digest if self.golden is not None else None
         return self.result is not None and digest != self.entry.golden_of_run
 
+    @property
+    def failure(self) -> tuple[str, ...]:
+        """First line and reasons of the run's failure; nothing without any, or with another golden."""
+        told = None if self.of_another_golden else self.entry.data.get("failure")  # earlier results lack it
+        return (told["headline"], *told.get("why", ())) if told and told.get("headline") else ()
+
     def told(self) -> dict[str, Any]:
         """Return it in the form of a run's result, for the session's line."""
         if self.result is not None:

@@ -54,7 +54,7 @@ def _test(judged: Rejudged) -> TestView:
     """Return one test, judged again; the outcome of its run stands unless its golden has changed since."""
     entry, result, golden = judged.entry, judged.result, judged.golden
     data, anew = entry.data, judged.of_another_golden
-    word, since, failure = _word(entry), "", data.get("failure") or {}  # earlier lines lack it
+    word, since, failure = _word(entry), "", judged.failure
     told: dict[str, Any] = {}
     notes = [*data["notes"]]
     if judged.why and not judged.why.startswith("verdict taken from the run"):
@@ -66,7 +66,7 @@ def _test(judged: Rejudged) -> TestView:
             "The golden file differs from that of the run, whose outcome was: {status}. This verdict "
             "compares the saved run with the current file."
         )
-        since, failure = words.format(status=_(entry.status)), {}
+        since = words.format(status=_(entry.status))
         word = judged.word if judged.word in _ORDER else OPEN
     elif word != GOOD:
         told["elements"], problem = _elements(entry)
@@ -75,15 +75,15 @@ def _test(judged: Rejudged) -> TestView:
     actual = {str(fact): str(value) for fact, value in data["producer"].items()}
     whose = data["part"] or ("" if data["rank"] is None else _("rank {rank}").format(rank=data["rank"]))
     preset, numerics = data["tolerances"]["preset"], (data["numerics"] or {}).get("bounds", "")
-    first = failure.get("headline", "")
+    first = failure[0] if failure else ""
     if not first and result is not None and not result.good:
         first = headline(result).removeprefix("npudump: ")
     problems = result.problems if anew and result is not None else data["problems"]
     fallback = next(iter(problems), "") or (judged.why if anew else str(data["incomplete"] or ""))
-    why = tuple(map(str, failure.get("why", ()))) if word != GOOD else ()
+    why = tuple(map(str, failure[1:])) if word != GOOD else ()
     text = tuple(map(spoken, problems))
     if result is not None and word != GOOD and (first or not result.good):
-        text = _text(result, first, why)
+        text = tuple(full_lines(result, (first, *why) if first else ()))
     return TestView(
         name=f"{entry.test} ({whose})" if whose else entry.test,
         word=word,
@@ -91,7 +91,7 @@ def _test(judged: Rejudged) -> TestView:
         runtime=str(data["runtime"]),
         headline="" if word == GOOD else first or fallback,
         why=why,
-        hand_over=failure.get("hand_over", "") if word != GOOD else "",
+        hand_over=data["failure"].get("hand_over", "") if failure and word != GOOD else "",
         ways_out=tuple(ways_out(result)) if result is not None and word != GOOD else (),
         text=text,
         notes=tuple(dict.fromkeys(map(str, notes))),
@@ -102,14 +102,6 @@ def _test(judged: Rejudged) -> TestView:
         producers=tuple((fact, before.get(fact), actual.get(fact)) for fact in {**before, **actual}),
         **told,
     )
-
-
-def _text(result: Result, first: str, why: Sequence[str]) -> tuple[str, ...]:
-    """Return the text of a failure that was judged again, with the cause that its run found."""
-    lines, out = full_lines(result), ways_out(result)
-    body = lines[: len(lines) - len(out)]
-    told = [f"npudump: {spoken(first)}"] if first else body[:1]
-    return (*told, *body[1:], *map(spoken, why), *out)
 
 
 def _word(entry: Entry) -> str:

@@ -494,10 +494,9 @@ def _why(pending: Pending) -> Iterator[str]:
 
 def _causes(pending: Pending) -> list[str]:
     """Return the cause of a failure as the run found it, then what else it found; nothing where it passed."""
-    told = None if pending.judged.of_another_golden else pending.entry.data.get("failure")
-    failure, result = told or {}, pending.judged.result  # earlier results lack it
-    judged = "" if result is None or result.good else headline(result).removeprefix("npudump: ")
-    return [*filter(None, (failure.get("headline") or judged, *failure.get("why", ())))]
+    result = pending.judged.result
+    judged = [] if result is None or result.good else [headline(result).removeprefix("npudump: ")]
+    return [*pending.judged.failure] or judged
 
 
 def _agrees(question: str) -> bool:
