@@ -203,8 +203,12 @@ _Digests = tuple[bytes, bytes]
 """Of the place of an operator, or of a tensor, in a graph: without and with what it computes with."""
 _UNKNOWN: _Digests = b"", b""
 _NOTHING = (b"",)
-_NEUTRAL = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
+_NEUTRAL = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0} | {
+    f"scan_{side}_{what}": 0 for side in ("input", "output") for what in ("axes", "directions")
+}
 """Values of attributes that a schema describes as their defaults, but does not have as such."""
+_ACTIVATIONS = {"LSTM": [b"Sigmoid", b"Tanh", b"Tanh"], "GRU": [b"Sigmoid", b"Tanh"], "RNN": [b"Tanh"]}
+"""The same of each direction."""
 _KERNEL = "kernel_shape"
 """The attribute of convolutions that their weights' shape tells."""
 
@@ -362,6 +366,9 @@ class _OnnxContent:
                 text = _plain(one)
                 if defaults.get(one.name) != text:
                     plain = one.name == _KERNEL or {*one.ints} <= {_NEUTRAL.get(one.name)}
+                    if one.strings:
+                        own = _ACTIVATIONS.get(node.op_type, [])
+                        plain = [*one.strings] in (own, 2 * own)
                     yield text, one.name in optional and plain
 
     def _schema(self, node: Any) -> tuple[Mapping[str, bytes], frozenset[str]]:
@@ -381,6 +388,8 @@ class _OnnxContent:
                         name in _NEUTRAL or (name == _KERNEL and "Conv" in node.op_type)
                     ):
                         optional.add(name)
+                if node.op_type in _ACTIVATIONS:
+                    optional.add("activations")
             self._defaults[key] = found, frozenset(optional)
         return self._defaults[key]
 

@@ -331,6 +331,43 @@ def test_an_attribute_that_changes_nothing_is_no_change(
         assert not found.changed
 
 
+BODY = "body = b (float[2] s, float[2] e) => (float[2] t, float[2] o) { t = Add (s, e) o = Neg (t) }"
+LSTM = 'activations = ["Sigmoid", "Tanh", "Tanh"]'
+
+
+@pytest.mark.each(
+    ("node", "written", "changed"),
+    [
+        ("_, y = GRU <hidden_size = 1{}> (x, w, w)", 'activations = ["Sigmoid", "Tanh"]', False),
+        ("_, y = GRU <hidden_size = 1{}> (x, w, w)", 'activations = ["Sigmoid", "Relu"]', True),
+        ("_, y = LSTM <hidden_size = 1{}> (x, w, w)", LSTM, False),
+        ("_, y = LSTM <hidden_size = 1{}> (x, w, w)", LSTM.replace("Tanh", "Relu", 1), True),
+        ('_, y = LSTM <direction = "bidirectional"{}> (x, w, w)', f"{LSTM[:-1]}, {LSTM[15:]}", False),
+        ("_, y = RNN <hidden_size = 1{}> (x, w, w)", 'activations = ["Tanh"]', False),
+        ("_, y = Scan <num_scan_inputs = 1{}, " + BODY + "> (v, x)", "scan_input_axes = [0]", False),
+        ("_, y = Scan <num_scan_inputs = 1{}, " + BODY + "> (v, x)", "scan_output_directions = [0]", False),
+        ("_, y = Scan <num_scan_inputs = 1{}, " + BODY + "> (v, x)", "scan_output_directions = [1]", True),
+    ],
+)
+def test_defaults_that_only_the_text_of_a_schema_has_are_no_change(
+    node: str,
+    written: str,
+    changed: bool,  # noqa: FBT001
+    tmp_path: Path,
+) -> None:
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[2,2] x, float[2] v) => (float y) '
+    text += "<float[1,2] w = {{1, 2}}> {{ [n] {} }}"
+    lines = []
+    for attribute in ("", f", {written}"):
+        proto = onnx.parser.parse_model(text.format(node.replace("{}", attribute)))
+        (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+        lines.append(model_lines([tmp_path / "m.onnx"]))
+    for sides in (lines, lines[::-1]):
+        found = change_of_models(*sides)
+        assert found is not None
+        assert found.changed is changed
+
+
 def test_a_zero_of_the_other_sign_is_a_change(tmp_path: Path) -> None:
     """As 1/x tells them apart."""
     text = '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) '
