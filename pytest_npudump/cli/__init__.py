@@ -21,7 +21,7 @@ from typing import Any
 from pytest_npudump import __version__
 from pytest_npudump.cli.common.output import INTERRUPTED, emit, exit_code, leave_threads_behind, screen
 from pytest_npudump.cli.common.spoken_parser import SpokenParser, asked_language, parse
-from pytest_npudump.language.translation import speaking
+from pytest_npudump.language.translation import is_english, speaking
 
 _DESCRIPTION = (
     "Compare dumps, review goldens and set up tests of Ascend NPUs. Reading dumps needs neither CANN nor an "
@@ -57,7 +57,7 @@ _READING = frozenset(("ls", "compare", "convert", "check", "report", "golden"))
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 
-_FAILURES = Path(__file__).parents[1] / "report" / "failures.md"
+_REPORT = Path(__file__).parents[1] / "report"
 _WIDTH = 100
 
 
@@ -71,9 +71,8 @@ class _Explain(argparse.Action):
         from rich.console import Console  # noqa: PLC0415 - the same
         from rich.markdown import Markdown  # noqa: PLC0415 - the same
 
-        page = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", _FAILURES.read_text("utf-8")).partition("\n## Errors")[
-            0
-        ]
+        text = (_REPORT / ("failures.md" if is_english() else "failures.zh.md")).read_text("utf-8")
+        page = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text).partition("\n## Errors")[0]
         shown = StringIO()
         Console(file=shown, width=screen() or _WIDTH).print(Markdown(page))
         emit((line.rstrip() for line in shown.getvalue().splitlines()), whole=True)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import io
+import re
+from pathlib import Path
 
 import pytest
 
+import pytest_npudump
 from pytest_npudump.cli import ls, main
 from pytest_npudump.cli.common.spoken_parser import SpokenParser, asked_language
 from pytest_npudump.language.text import width
 from pytest_npudump.language.translation import is_english, speaking
+
+PAGES = Path(pytest_npudump.__file__).parent / "report"
 
 
 @pytest.mark.each(
@@ -87,17 +92,30 @@ def test_the_work_speaks_as_asked_and_an_abbreviated_option_is_refused_with_the_
         assert f"did you mean {option}?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "title"), [([], "What fails a test"), (["--lang", "zh"], "什么会使用例失败")]
+)
 def test_the_page_of_failures_is_shown_without_a_command(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    words: list[str], title: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "72")
     with pytest.raises(SystemExit, match=r"^0$"):
-        main(["--explain"])
+        main([*words, "--explain"])
     shown = capsys.readouterr().out
-    assert "What fails a test" in shown
+    assert title in shown
     assert "second-run.md" not in shown
-    assert 60 < max(map(len, shown.splitlines())) <= 72
+    assert 60 < max(map(width, shown.splitlines())) <= 72
     assert "pytest_npudump.errors" not in shown
+
+
+def test_the_page_of_failures_has_the_same_parts_in_both_languages() -> None:
+    pages = [
+        (PAGES / name).read_text("utf-8").partition("\n## Errors")[0]
+        for name in ("failures.md", "failures.zh.md")
+    ]
+    for part in (r"^## ", r"^\* ", r"^\d\. ", r"^\| ", r"^```"):
+        english, chinese = (len(re.findall(part, page, re.MULTILINE)) for page in pages)
+        assert english == chinese, part
 
 
 def test_argparse_has_its_own_words_back() -> None:
