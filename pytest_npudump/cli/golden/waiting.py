@@ -217,6 +217,8 @@ def difference(pending: Pending, names: LayerNames, layers: Sequence[str] = ()) 
         names: of its layers, for the terminal that rows are to fit.
         layers: names or globs of those that are shown; none for all.
     """
+    failing = _failing(pending, layers)
+    table = verdict_table(failing, names) if failing else []  # which gives names their room
     yield f"{pending.entry.test} ({shown(pending.path)})"
     cause = "".join(_causes(pending)[:1])
     yield from (f"  {line}" for line in names.lines(spoken(cause), 2)) if cause else ()
@@ -231,12 +233,9 @@ def difference(pending: Pending, names: LayerNames, layers: Sequence[str] = ()) 
         yield "  " + _("note: {note}").format(note=spoken(note))
     if pending.record is not None and (note := describe_not_finite(pending.record.table)):
         yield "  " + _("note: {note}").format(note=spoken(note))
-    comparison = pending.comparison
-    if comparison is None:
+    if pending.comparison is None:
         return
-    failing = _failing(pending, layers)
     yield f"  {_differ(pending)}"
-    table = verdict_table(failing, names) if failing else []
     for line in source_lines(_sources(pending), brief=False):
         yield from (f"  {one}" for one in names.lines(line, 2))
     yield from (*names.legend(), *table)

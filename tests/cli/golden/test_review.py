@@ -97,7 +97,8 @@ def test_rows_fit_the_terminal_and_why_shows_whole_names(
     head = next(index for index, line in enumerate(lines) if line.startswith("  layer"))
     rows = lines[head : head + 3]
     assert rows[-1].startswith("  .../fc ")
-    assert max(map(len, rows)) <= 80
+    assert lines[2].split()[0] == f"{rows[1].split()[0]}:output.0"  # in the cause as in the table
+    assert max(map(len, lines[2:])) <= 80
     monkeypatch.delenv("COLUMNS")
     assert any(line.startswith(f"  {names[0]} ") for line in review("w", "q").out.splitlines())
 
