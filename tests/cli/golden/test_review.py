@@ -97,10 +97,24 @@ def test_rows_fit_the_terminal_and_why_shows_whole_names(
     head = next(index for index, line in enumerate(lines) if line.startswith("  layer"))
     rows = lines[head : head + 3]
     assert rows[-1].startswith("  .../fc ")
-    assert lines[2].split()[0] == f"{rows[1].split()[0]}:output.0"  # in the cause as in the table
-    assert max(map(len, lines[2:])) <= 80
+    assert max(map(len, rows)) <= 80
     monkeypatch.delenv("COLUMNS")
     assert any(line.startswith(f"  {names[0]} ") for line in review("w", "q").out.splitlines())
+
+
+def test_the_cause_has_names_as_the_table_has_them(
+    repository: Repository, review: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    block = "/roberta/encoder/layer.{}/attention_block_with_a_long_name/self/attention/{}"
+    names = [block.format(n, part) for n in (2, 3) for part in ("query/MatMul", "output/LayerNorm/Add")]
+    repository.approve("test_a", dict.fromkeys(names, 1.0))
+    cause = f"{names[0]}: weights changed; first mismatch: {names[0]}:output.0"
+    repository.keep("test_a", dict.fromkeys(names, 2.0), failure={"headline": cause, "why": []})
+    lines = review("q").out.splitlines()
+    row = next(lines[at + 1] for at, line in enumerate(lines) if line.startswith("  layer"))
+    assert lines[2].startswith(f"  {row.split()[0]}: weights")
+    assert max(map(len, lines[2:])) <= 80
 
 
 def test_what_a_golden_loses_is_said_once_around_a_decision(repository: Repository, review: Run) -> None:
