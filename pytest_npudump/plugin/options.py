@@ -276,33 +276,21 @@ def _refuse_gone(config: pytest.Config) -> None:
     for name, now in _gone().items():
         flag, value = f"--npudump-{name}", config.getoption(_gone_dest(name), None)
         if value is not None:
-            if (name, value) == _LEFT_OUT:
-                raise RequestError(
-                    said("there is no {given} any more: leave it out", given=f"{flag}={value}")
-                )
-            typed = now.format(
-                value=shlex.quote(_VALUES.get(name, {}).get(value, value)) if value else "VALUE"
-            )
             given = f"{flag}={value}" if value and name not in _SWITCHES else flag
-            raise RequestError(
-                said("there is no {given} any more: give {typed} instead", given=given, typed=typed)
-            )
-    for name, now in _GONE.items():
-        key = _key(name)
-        if value := _text(config, key):
-            if (name, value) == _LEFT_OUT:
-                given = said("ini key {key}", key=key)
-                raise RequestError(said("there is no {given} any more: leave it out", given=given))
-            words = now.format(value=_VALUES.get(name, {}).get(value, value)).split(" ")[-1]
-            new, _, value = words.removeprefix("--").partition("=")
-            told = f"{new.replace('-', '_')} = {value}"
-            raise RequestError(
-                said(
-                    "there is no {given} any more: give {typed} instead",
-                    given=said("ini key {key}", key=key),
-                    typed=told,
-                )
-            )
+            raise RequestError(_told_gone(name, given, now, value))
+        if name in _GONE and (value := _text(config, _key(name))):
+            new, _, held = now.split(" ")[-1].removeprefix("--").partition("=")
+            written = f"{new.replace('-', '_')} = {held}"
+            raise RequestError(_told_gone(name, said("ini key {key}", key=_key(name)), written, value))
+
+
+def _told_gone(name: str, given: str, now: str, value: str) -> str:
+    """Name what is given in the place of a name that has gone."""
+    if (name, value) == _LEFT_OUT:
+        return said("there is no {given} any more: leave it out", given=given)
+    value = _VALUES.get(name, {}).get(value, value) or "VALUE"
+    typed = now.format(value=shlex.quote(value) if now.startswith("-") else value)
+    return said("there is no {given} any more: give {typed} instead", given=given, typed=typed)
 
 
 def _refuse_unknown(config: pytest.Config) -> None:
