@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.judge import seen_by
 from pytest_npudump.compare.stats.alignment import under_golden_keys
 from pytest_npudump.compare.stats.verdict import EXTRA
-from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError, said
-from pytest_npudump.golden.store import read_golden
 from pytest_npudump.golden.variants import (
     Goldens,
     names_variants,
@@ -60,7 +58,7 @@ from pytest_npudump.scene import SCENES
 from pytest_npudump.settings import ALL, FAILED, NEW
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import Dump
@@ -215,7 +213,6 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
         outcome = by_reference_alone(path, tensors=len(table), problems=problems, notes=notes)
     elif golden is None:
         outcome = without_golden(run)
-        outcome = replace(outcome, notes=(*outcome.notes, *_of_renamed(case, run.table)))
     else:
         at_hand = partial(known_edges, case, dump.root)
         terms = terms_of(case)
@@ -231,32 +228,6 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
         dump = replace(dump, records=under_golden_keys(dump.records, comparison.own_keys))
     further = case.settings.calibrate if comparison is not None and outcome.good else 0
     return replace(outcome, run=Run(dump, run, golden, to_measure=further))
-
-
-_BESIDE = 100
-"""Most goldens that are looked at beside a missing one."""
-
-
-def _of_renamed(case: Case, table: StatsTable) -> Iterator[str]:
-    """Yield a note on each golden beside the missing one that has its tensors and has lost its test."""
-    file, keys = case.nodeid.partition("::")[0], {*map(sanitise, table.keys)}
-    with suppress(OSError, UnicodeError):
-        text = ((case.goldens.root or case.here) / file).read_text("utf-8")
-        for path in sorted(case.goldens.path.parent.glob("*.yaml"))[:_BESIDE]:
-            stem = path.stem.partition("@")[0].partition("[")[0].rpartition(".")[2]
-            if f"def {stem}(" in text:
-                continue
-            with suppress(GoldenError):
-                other = read_golden(path)
-                name = other.test.partition("[")[0].rpartition("::")[2]
-                if f"def {name}(" not in text and {*map(sanitise, other.table.keys)} == keys:
-                    yield said(
-                        "{golden} has the same tensors, and {file} has no {name}: if this test was renamed, "
-                        "see npudump golden status",
-                        golden=path.name,
-                        file=file,
-                        name=name,
-                    )
 
 
 def _record(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> Result:
