@@ -26,6 +26,7 @@ _CALIBRATE = "npudump_calibrate"
 _OURS = "--npudump-"
 _REPORT = f"{_OURS}report"
 _MISSPELT = "npudump_misspelt"
+_ALLOWED = "--npudump-allow-update-in-ci"
 _HELP = "pytest --help -v"
 _GONE = {
     "calibrate": "--npudump-update-golden=calibrate -o npudump_calibration_runs={value}",
@@ -221,8 +222,8 @@ def _standing(config: pytest.Config) -> Iterator[tuple[str, str]]:
         said("the variable PYTEST_ADDOPTS"): shlex.split(os.environ.get("PYTEST_ADDOPTS", "")),
     }
     typed = {option.flag: option.flag for option in OPTIONS if option.typed and not option.standing}
-    typed |= {f"--npudump-{name}": _flag_now(name) for name in ("calibrate", "allow-update-in-ci")}
-    key, now = "npudump_allow_in_ci", _flag_now("allow-update-in-ci")
+    key, now = "npudump_allow_in_ci", "-o npudump_allow_in_ci=true"
+    typed |= {"--npudump-calibrate": f"--npudump-update-golden={CALIBRATE}", _ALLOWED: now}
     keys = {flag.removeprefix("--").replace("-", "_"): flag for flag in typed}
     for place, given in everywhere.items():
         words = _all(given)
@@ -237,10 +238,6 @@ def _standing(config: pytest.Config) -> Iterator[tuple[str, str]]:
     for dest, flag in keys.items():
         if dest not in _compat.overrides(config) and _text(config, dest):
             yield said("ini key {key}", key=dest), typed[flag]
-
-
-def _flag_now(name: str) -> str:
-    return _GONE[name].partition(" ")[0] if name == "calibrate" else _GONE[name]
 
 
 def _text(config: pytest.Config, key: str) -> str:
@@ -355,14 +352,7 @@ def _switch(option: Option, config: pytest.Config) -> bool:
     try:
         return bool(config.getini(option.dest))
     except (TypeError, ValueError, pytest.UsageError) as error:  # the last of pytest 9.2
+        words = said("ini key {key}: {error}, expected true or false", key=option.dest, error=str(error))
         if option.flag == _REPORT:
-            raise RequestError(
-                said(
-                    "ini key {key}: {error}, expected true or false: --npudump-output names the folder",
-                    key=option.dest,
-                    error=str(error),
-                )
-            ) from error
-        raise RequestError(
-            said("ini key {key}: {error}, expected true or false", key=option.dest, error=str(error))
-        ) from error
+            words += said(": --npudump-output names the folder")
+        raise RequestError(words) from error
