@@ -129,7 +129,6 @@ class Attempt:
     """One run of a test.
 
     Attributes:
-        number: 1 for the run that is judged, 2 for the one that explains.
         directory: where its configuration and dump lie; private to the user.
         request: what is dumped.
         dump_data: ``stats`` or ``tensor``, in place of the request's; None for the request's.
@@ -142,7 +141,6 @@ class Attempt:
         compared: tensors that the test itself has held against each other.
     """
 
-    number: int
     directory: Path
     request: DumpRequest
     dump_data: str | None = None
