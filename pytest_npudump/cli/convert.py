@@ -252,8 +252,7 @@ def _fitting(path: Path) -> Path:
     name = os.fsencode(path.name)
     if len(name) <= _LONGEST:
         return path
-    digest = blake2b(name, digest_size=8).hexdigest()
-    tail = f"~{digest}{path.suffix}"
+    tail = f"~{blake2b(name, digest_size=8).hexdigest()}{path.suffix}"
     head = name[: _LONGEST - len(tail) - 20].decode("utf-8", "ignore").replace(",", "_")
     return path.with_name(f"{head}{tail}")
 

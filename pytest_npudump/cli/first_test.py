@@ -401,8 +401,7 @@ def inputs_of(model: Path, *, run: bool) -> tuple[tuple[ModelInput, ...], str]:
 def _main(model: Path, *, run: bool) -> None:
     from pytest_npudump.onnxmodels import sessions  # noqa: PLC0415 - only in the process that runs it
 
-    graph = sessions.read_model(model).graph
-    tries = _tries(graph)
+    tries = _tries(sessions.read_model(model).graph)
     first = next(tries)
     _tell(first)
     if not run:

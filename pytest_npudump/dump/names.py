@@ -536,8 +536,7 @@ def _lines(path: Path) -> Iterator[tuple[int, int, str, str]]:
     for number, raw in enumerate(read_small(path).splitlines(keepends=True), 1):
         line = raw.rstrip(b"\r\n")
         if line:
-            text = line.decode("utf-8", "surrogateescape")
-            short, _, long = text.partition(",")
+            short, _, long = line.decode("utf-8", "surrogateescape").partition(",")
             if long.startswith('"'):
                 # Only csv.writer (msaicerr) quotes; an operator's name cannot begin with a quotation mark.
                 long = next(csv.reader([long]))[0]

@@ -235,8 +235,7 @@ class DumpedOperator:
     def _run(self, session: Any, seed: int | None = None) -> dict[str, Array]:
         """Compute the outputs that are numbers; a seed moves floats by about a unit in the last place."""
         feeds = Varying(Variation(seed=seed)).feeds(self._tensors, 0)
-        found = sessions.run(session, feeds, self.node.operator.outputs)
-        return arrays_of(found)
+        return arrays_of(sessions.run(session, feeds, self.node.operator.outputs))
 
     def _session(self, dtype: str) -> Any:
         """Return a session of the operator, its weights rounded to a type of the device or as written."""

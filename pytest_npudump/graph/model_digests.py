@@ -127,8 +127,7 @@ def _of_model(path: Path, digest: str) -> tuple[str, tuple[tuple[str, str], ...]
         except (OSError, ValueError, IndexError) as error:
             raise FormatError(path, f"cannot be read: {error}") from error
     else:
-        model = read_model(path)
-        graph, found = _OnnxContent(model, path.parent).digests()
+        graph, found = _OnnxContent(read_model(path), path.parent).digests()
     lines = [(name, _words(name, one)) for name, one in found]
     return graph, tuple((name, words) for name, words in lines if words)
 

@@ -312,8 +312,7 @@ def _folder_of_report(config: pytest.Config) -> str:
         return str(word).partition("=")[2]
     if not config.getoption("npudump_report", None) or config.option.pyargs:
         return ""
-    words = [*map(str, config.invocation_params.args)]
-    for word, behind in pairwise(words):
+    for word, behind in pairwise(map(str, config.invocation_params.args)):
         path = config.invocation_params.dir / behind.partition("::")[0]
         if word == _REPORT and not behind.startswith(("-", "@")) and not path.exists():
             return behind

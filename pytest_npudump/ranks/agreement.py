@@ -47,8 +47,7 @@ def agree(exchange: Exchange, test: str, *, wants: bool) -> tuple[bool, str]:
         Whether all ranks run the test again; and why they cannot, "" if they can or nobody wants to. Every
         rank of this machine gets the same.
     """
-    rank = exchange.rank
-    if rank.spans_machines:
+    if exchange.rank.spans_machines:
         return False, _no(exchange, "they are on several machines, which share no files")
     _refuse_sharing(exchange, test, _NO_COMPARISON)
     name = f"again {test}"

@@ -78,8 +78,7 @@ class WrongOperator:
             "dump": str(self.dump),
             "shape": None if self.shape is None else [*self.shape],
         }
-        values = [*found["inputs"], *([found["fault"]] if found["fault"] else [])]
-        for value in values:
+        for value in [*found["inputs"], *([found["fault"]] if found["fault"] else [])]:
             for name in ("there", "got", "expected"):
                 if isinstance(value.get(name), float):
                     number = value[name]

@@ -220,8 +220,7 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
         asked = outcome.failing_keys and terms.names is None and MODELS in golden.blocks
         if asked and case.runtime.activity.evidence.parameters:
             run = replace(run, blocks={**run.blocks, **models_to_keep(case, golden, dump)})
-            models = models_between(terms, golden, run)
-            outcome = replace(outcome, models=models)
+            outcome = replace(outcome, models=models_between(terms, golden, run))
     comparison, dump = outcome.comparison, without_unwritten(case, dump, golden)
     if comparison is not None and (comparison.count(EXTRA) or comparison.own_keys):
         dump = told_by_raw_names(case, golden, dump)  # the golden knows no raw names for what is new

@@ -187,8 +187,7 @@ def hand_over(result: Result, details: ReportFiles) -> str:
         return ""
     if convicted[0].alone.why and convicted[0].key not in result.failing_keys:
         return ""
-    folder = shown(details.text.parent, result.origin.here)
-    return f"npudump repro {typed(folder)} -o DIR"
+    return f"npudump repro {typed(shown(details.text.parent, result.origin.here))} -o DIR"
 
 
 def failure_summary(result: Result) -> dict[str, Any]:

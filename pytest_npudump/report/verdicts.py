@@ -100,8 +100,7 @@ def statistic(reason: Reason) -> str:
 
 def tensor(verdict: Verdict) -> str:
     """Return ``output.0`` with whatever else tells this tensor from others of the layer."""
-    text = str(verdict.key)
-    head, _, place = text.rpartition(":")
+    head, _, place = str(verdict.key).rpartition(":")
     _, sign, qualifiers = head.partition("#")
     return f"{place} ({qualifiers})" if sign else place
 

@@ -187,8 +187,7 @@ def _place() -> str:
     for frame, line in walk_stack(None):
         file = frame.f_code.co_filename
         if not file.startswith(libraries):
-            here = str(Path.cwd()) + os.sep
-            return f"at {file.removeprefix(here)}:{line}"
+            return f"at {file.removeprefix(str(Path.cwd()) + os.sep)}:{line}"
     return "in code of torch"
 
 

@@ -334,8 +334,7 @@ def bounds_by_measurement(comparison: Comparison, tolerances: Tolerances) -> int
     if measured is None or not measured.noise:
         return 0
     pairs = Pairs.of(comparison.golden, comparison.actual, comparison.alignment)
-    every = np.arange(len(pairs.here), dtype=np.intp)
-    dtypes = pairs.types(every)
+    dtypes = pairs.types(np.arange(len(pairs.here), dtype=np.intp))
     presets = tolerances.having(lambda _rule: False)
     lowest = {dtype: min(_floors(presets, "", dtype, "")) for dtype in set(dtypes)}
     keys, noise, factor = comparison.golden.keys, measured.noise, measured.factor

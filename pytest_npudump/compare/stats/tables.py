@@ -432,8 +432,7 @@ def blind_bounds(
     rows, columns = np.nonzero(cells)
     allowed, rules = allowed_differences(pairs, rows, columns, tolerances)
     seen = np.abs(golden[rows, columns]) > allowed
-    of_noise = [tolerances.is_measured(rule) for rule in rules]
-    found[rows[of_noise]] = True
+    found[rows[[tolerances.is_measured(rule) for rule in rules]]] = True
     found[rows[seen]] = False
     for row in np.flatnonzero(found & projected).tolist():
         found[row] = pairs.rule(row, PROJECTIONS, tolerances).rtol >= 1
