@@ -11,17 +11,15 @@ import math
 import pickle
 import struct
 import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from pytest_npudump.dump.dtypes import BY_NAME, dtype_name
 from pytest_npudump.dump.filebytes import RawFile, open_raw
 from pytest_npudump.dump.records import Payload
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 
 class Stored(NamedTuple):
