@@ -159,18 +159,6 @@ class TensorFile:
             raise _unreadable(self.path, error) from error
 
 
-def load_tensors(path: Path) -> dict[str, Tensor]:
-    """Return read-only views of the tensors in ``path`` by key text, of their own shape and type.
-
-    The types are numpy's and ml_dtypes'.
-
-    Raises:
-        GoldenError: as of :meth:`TensorFile.tensor`, or the file is not one that :func:`save_tensors` wrote.
-    """
-    file = TensorFile.read(path)
-    return {key: file.tensor(key) for key in file.entries}
-
-
 def _refuse_others(path: Path) -> None:
     """Refuse all but regular files: safetensors would wait for a pipe, and cannot name a directory.
 
