@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from pytest_npudump.onnxmodels.tensor_types import Tensor
 
     Array = np.ndarray[Any, np.dtype[Any]]
-    TypeAndShape = tuple[str, tuple[int, ...]]
 
 _MATRIX = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 """Operators of the matrix unit."""
@@ -298,7 +297,7 @@ class OperatorDump:
     _at_hand: Mapping[tuple[TensorKey, str], TensorRecord]
     _dumped: Mapping[tuple[TensorKey, str, int], TensorRecord | None]
     _inputs: Mapping[tuple[TensorKey, str], Sequence[TensorRecord]]
-    _ports: Mapping[str, TypeAndShape] = field(default_factory=dict)
+    _ports: Mapping[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
 
     @classmethod
     def read(

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    Array = np.ndarray[Any, np.dtype[Any]]
     Tensor = np.ndarray[Any, np.dtype[Any]]
 
 

@@ -179,7 +179,6 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import Stats
 
     Values = np.ndarray | PackedTensor | CodedTensor | JoinedTensor
-    Pair = tuple[np.ndarray, np.ndarray]
 else:
     from pytest_npudump.dump.unguarded import dataclass
 
@@ -428,7 +427,7 @@ def _native(dtype: np.dtype) -> np.dtype:
     return native
 
 
-def small_pair(golden: Values, actual: Values) -> Pair | None:
+def small_pair(golden: Values, actual: Values) -> tuple[np.ndarray, np.ndarray] | None:
     """Two tensors of one shape as :func:`examine_small` takes them, decoded; None where it does not."""
     dtype = golden.dtype
     if not 0 < golden.size <= ROW or dtype != actual.dtype or not dtype.isnative:
@@ -453,7 +452,7 @@ def _is_exact(values: np.ndarray) -> bool:
 
 
 def examine_small(
-    pairs: Sequence[Pair],
+    pairs: Sequence[tuple[np.ndarray, np.ndarray]],
     shapes: Sequence[tuple[int, ...]],
     tolerances: Sequence[tuple[float, float]],
     *,

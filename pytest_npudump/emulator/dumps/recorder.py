@@ -302,8 +302,6 @@ _FEATURE_MAP, _OPERATOR_ADDRESS, _RECORD_ADDRESS = 0x1240_4000_0000, 0x1240_C000
 """Addresses on the device: of a model's first tensor, of a single operator's, and of the record."""
 _ALIGNMENT = 512
 
-Shape = tuple[int, ...]
-
 
 def first_overflow(tasks: Sequence[DumpTask], tensors: Mapping[str, Tensor]) -> DumpTask | None:
     """Return the first task with an infinite float16 output and finite inputs, or None."""
@@ -384,7 +382,7 @@ class DumpedExecution:
 
     directory: str
     place: DumpedRun
-    silent: Mapping[str, tuple[Shape, ...]]
+    silent: Mapping[str, tuple[tuple[int, ...], ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,7 +432,7 @@ def record(
     if settings.overflow:
         found = first_overflow(plan.tasks, tensors)
         tasks = () if found is None else (found,)
-    silent: dict[str, tuple[Shape, ...]] = {}
+    silent: dict[str, tuple[tuple[int, ...], ...]] = {}
     for task in tasks:
         file = TaskFile(
             task.op_type,
