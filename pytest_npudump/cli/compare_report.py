@@ -213,8 +213,7 @@ def _element_notes(result: SidesComparison, limit: int | None) -> Iterator[str]:
     noted = [
         (key, found.note) for key, found in result.by_key(result.comparison.elements).items() if found.note
     ]
-    for key, note in noted[:limit]:
-        yield f"{key}: {note}"
+    yield from (f"{key}: {note}" for key, note in noted[:limit])
     if limit is not None and len(noted) > limit:
         yield _("... and {left} more (-v lists all)").format(left=len(noted) - limit)
 

@@ -510,9 +510,7 @@ def _readers(graph: Any, name: str) -> Iterator[tuple[Any, int]]:
     """Yield the operators that read a value, as it is or in another form, and by which input."""
     names = {name}
     for node in graph.node:  # in the order of execution
-        for index, read in enumerate(node.input):
-            if read in names:
-                yield node, index
+        yield from ((node, index) for index, read in enumerate(node.input) if read in names)
         if node.op_type in _FORWARDED and node.input and node.input[0] in names:
             names.add(node.output[0])
 

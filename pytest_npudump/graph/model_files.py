@@ -406,8 +406,7 @@ def read_onnx(path: Path) -> Edges:
     """
     model = prepare(path)
     makers = {name: Port(name) for name in model.inputs}
-    for operator in model.operators:
-        makers |= {name: Port(operator.name, slot) for slot, name in enumerate(operator.outputs)}
+    makers |= {name: Port(one.name, slot) for one in model.operators for slot, name in enumerate(one.outputs)}
     nodes = [GraphNode(name, "Data", ()) for name in model.inputs]
     for operator in model.operators:
         ports = tuple(makers.get(name) for name in (*operator.inputs, *operator.captured))

@@ -177,8 +177,7 @@ def every_name(model: Any) -> Iterator[str | bytes]:
         yield from (axis.dim_param for one in values for axis in one.type.tensor_type.shape.dim)
     for node in itertools.chain(*scopes):
         yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
-        for attribute in node.attribute:
-            yield attribute.name
+        yield from (attribute.name for attribute in node.attribute)
 
 
 def _with_branches(nodes: Iterable[Any]) -> Iterator[Any]:

@@ -11,6 +11,7 @@ import base64
 import re
 import struct
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import pairwise
@@ -286,9 +287,7 @@ def graph_svg(around: Neighbourhood, names: LayerNames) -> str:
     words = [_broken(names.short(plain(one.name))) for one in around.operators]
     tall = _TALL + _LINE * max(map(len, words))
     height = abreast * (tall + _BELOW) - _BELOW
-    counts = {one.column: 0 for one in around.operators}
-    for one in around.operators:
-        counts[one.column] += 1
+    counts = Counter(one.column for one in around.operators)
 
     def place(one: ViewedOperator) -> tuple[float, float]:
         spare = (abreast - counts[one.column]) * (tall + _BELOW) / 2

@@ -162,8 +162,7 @@ def _proposed(
         families += [partial(permuted_lines, layout=layout, origins={}), moves, shuffled]
     for family in (*families, unwritten):
         for place in chosen:
-            for change in family(evidence, place):
-                yield place, change
+            yield from ((place, change) for change in family(evidence, place))
     yield from ((place, ANYTHING) for place in chosen if not place.everywhere)
 
 

@@ -417,8 +417,7 @@ class PackedTensor:
 
     def pieces(self, limit: int) -> Iterator[np.ndarray]:
         """All values in C order, in pieces of shape (n,), n at most ``limit``, which is a multiple of 8."""
-        for octets, count in self.octets(limit):
-            yield decode(octets, self.name, count)
+        yield from (decode(octets, self.name, count) for octets, count in self.octets(limit))
 
     def octets(self, limit: int) -> Iterator[tuple[np.ndarray, int]]:
         """The bytes of each of these pieces, uint8 of one axis, and how many values they hold."""
@@ -445,13 +444,11 @@ class CodedTensor:
 
     def pieces(self, limit: int) -> Iterator[np.ndarray]:
         """All values in C order, cut as :func:`c_order_chunks` cuts an array of this shape."""
-        for octets, count in self.octets(limit):
-            yield decode(octets, self.name, count)
+        yield from (decode(octets, self.name, count) for octets, count in self.octets(limit))
 
     def octets(self, limit: int) -> Iterator[tuple[np.ndarray, int]]:
         """The bytes of each of these pieces, uint8 of one axis, and how many values they hold."""
-        for part in pieces_of(self._codes, limit):
-            yield part.view(np.uint8), part.size
+        yield from ((part.view(np.uint8), part.size) for part in pieces_of(self._codes, limit))
 
 
 def coded_tensor(record: TensorRecord, layout: str) -> CodedTensor | None:

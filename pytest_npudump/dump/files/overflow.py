@@ -176,9 +176,7 @@ def parse_overflow(data: bytes, path: Path | str, offset: int = 0) -> OverflowRe
 def _not_old(data: bytes, record: OverflowRecord) -> Iterator[int]:
     """Yield the bytes that a record of the old layout does not have: wide ids, data without overflow."""
     for unit, (_, info, _, _) in zip(record.units, _OLD_UNITS, strict=True):
-        for number, name in enumerate(_IDS):
-            if unit.fields[name] >> 32:
-                yield info + 8 * number
+        yield from (info + 8 * number for number, name in enumerate(_IDS) if unit.fields[name] >> 32)
     if not record.overflowed:
         rest = bytearray(data)
         for _, info, status, names in _OLD_UNITS:

@@ -211,9 +211,8 @@ def selected(settings: DumpSettings, models: Sequence[str], operators: Sequence[
     if settings.all_models:
         return every
     ranged = next((name for name in models if name in settings.ranges), None)
-    in_range: set[str] = set()
-    for first, last in settings.ranges[ranged] if ranged is not None else ():
-        in_range |= _in_range(first, last, operators)
+    ranges = settings.ranges[ranged] if ranged is not None else ()
+    in_range = set[str]().union(*(_in_range(first, last, operators) for first, last in ranges))
     if EVERY_MODEL in settings.layers:
         listed = settings.layers[EVERY_MODEL]
         return (set(listed) & every if listed else every) | in_range
