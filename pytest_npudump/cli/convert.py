@@ -384,9 +384,7 @@ def _try_array(record: TensorRecord, layout: str) -> tuple[Array | None, str]:
 
 def _failure(record: TensorRecord, error: NpudumpError) -> str:
     text, path = str(error), str(record.path)
-    if path in text:
-        return f"{record.key}: {text}"
-    return f"{record.key} of {path}: {text}"
+    return f"{record.key}: {text}" if path in text else f"{record.key} of {path}: {text}"
 
 
 def values(record: TensorRecord, layout: str) -> tuple[np.dtype[Any], tuple[int, ...], Iterator[Array]]:

@@ -42,9 +42,7 @@ def number(value: object) -> str:
     """Return a statistic as people read it: 6 significant digits, integers in full, ``-`` for unknown."""
     if value is None:
         return "-"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return str(value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def numbers(one: object, other: object) -> tuple[str, str]:

@@ -143,9 +143,7 @@ def _state(verdict: Verdict, sources: Collection[TensorKey]) -> str:
 
 
 def _values(table: StatsTable, row: int) -> tuple[Value, ...]:
-    if row == ABSENT:
-        return ()
-    return tuple(table.statistics(row))
+    return () if row == ABSENT else tuple(table.statistics(row))
 
 
 def magnitude(share: float) -> float:

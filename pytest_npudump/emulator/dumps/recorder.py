@@ -220,9 +220,7 @@ def selected(settings: DumpSettings, models: Sequence[str], operators: Sequence[
     if model is None:
         return in_range
     listed = settings.layers[model]
-    if not listed and ranged is None:
-        return every
-    return set(listed) & every | in_range
+    return every if not listed and ranged is None else set(listed) & every | in_range
 
 
 def _in_range(first: str, last: str, operators: Sequence[Operator]) -> set[str]:
@@ -314,9 +312,7 @@ def first_overflow(tasks: Sequence[DumpTask], tensors: Mapping[str, Tensor]) -> 
 
 
 def _infinite(tensor: Tensor) -> bool:
-    if tensor.dtype.kind != "float":
-        return False
-    return bool(np.isinf(tensor.data).any())
+    return tensor.dtype.kind == "float" and bool(np.isinf(tensor.data).any())
 
 
 def record_file(task: DumpTask, model_id: int, stream: int, own_task: int) -> TaskFile:
