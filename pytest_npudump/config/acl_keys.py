@@ -173,8 +173,7 @@ def exception_path(dump: Mapping[str, Any], cwd: Path, environ: Mapping[str, str
     (``dump_config_converter.cpp:1080-1117``).
     """
     for variable in OVERRIDING:
-        value = environ.get(variable, "")
-        if value and _usable(_located(value, cwd)):
+        if (value := environ.get(variable, "")) and _usable(_located(value, cwd)):
             return value
     return str(dump.get("dump_path", ""))
 

@@ -97,8 +97,7 @@ def installed_cann(environ: Mapping[str, str] | None = None) -> str | None:
         parts = ("share/info/runtime", "runtime", "toolkit", "compiler")
         files += [root / name / "version.info" for name in parts]
         for line in (line for file in files for line in _LINE.finditer(head(file))):
-            release = _RELEASE.search(line["value"].rpartition(":")[2])
-            if release:
+            if release := _RELEASE.search(line["value"].rpartition(":")[2]):
                 return release.group()
     return None
 

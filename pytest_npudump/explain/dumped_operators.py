@@ -641,8 +641,7 @@ class ModelBench:
         if operator.how == MAPPED:
             return ""
         names = Names(self.model, self.mapping, {})
-        follower = names.absorbed(operator.node, layers)
-        if follower is not None:
+        if (follower := names.absorbed(operator.node, layers)) is not None:
             return f"{follower.name}, which alone follows it, was not dumped and may be fused into it"
         counted = not self.model.written(operator.node).name
         if self.edges is not None and not self.converted and counted:

@@ -281,8 +281,7 @@ def copies_of(tensors: Mapping[str, tuple[Tensor, str]]) -> dict[str, str]:
     for key, (array, name) in sorted(tensors.items()):
         if sizes[array.nbytes] > 1 and array.nbytes:
             content = (array.dtype.name, name, array.shape, _digest(array))
-            original = first.setdefault(content, key)
-            if original != key:
+            if (original := first.setdefault(content, key)) != key:
                 copies[key] = original
     return copies
 

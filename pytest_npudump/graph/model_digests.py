@@ -325,8 +325,7 @@ class _OnnxContent:
             for one in sorted(node.attribute, key=lambda one: str(one.name), reverse=True)  # then, else
             for graph in ([one.g] if one.HasField("g") else one.graphs)
         ]
-        function = self._functions.get((_domain(node), node.op_type))
-        if function is not None:
+        if (function := self._functions.get((_domain(node), node.op_type))) is not None:
             held = self._constants(function)
             bodies.append(("", function.node, [*function.input], [*function.output], held))
         for attribute, nodes, ins, outs, known in bodies:

@@ -361,8 +361,7 @@ def fields(
     """Yield number, start and end of the wanted fields of a message: numbers, and what has a length."""
     while at < end:
         tag, at = varint(data, at, end, path)
-        kind = tag & 7
-        if kind == _VARINT:
+        if (kind := tag & 7) == _VARINT:
             start = at
             _, at = varint(data, at, end, path)
             if tag >> 3 in wanted:
@@ -478,8 +477,7 @@ def _of_model(path: Path, layers: Collection[str]) -> tuple[Edges, list[str]]:
             continue
         edges, failed = _read(read, file)
         notes += failed
-        here = len(layers & edges.feeds.keys())
-        if here > known:
+        if (here := len(layers & edges.feeds.keys())) > known:
             best, known = edges, here
     return best, [] if known else notes
 

@@ -94,8 +94,7 @@ def within(outer: Any, bodies: Mapping[tuple[str, str], Any]) -> Iterator[Any]:
         node = nodes.pop()
         for branch in branches(node):
             nodes += branch.node
-        key = (node.domain, node.op_type)
-        if key in bodies and key not in entered:
+        if (key := (node.domain, node.op_type)) in bodies and key not in entered:
             entered.add(key)
             nodes += bodies[key]
         if node is not outer and node.op_type != _CONSTANT:

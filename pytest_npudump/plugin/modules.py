@@ -81,8 +81,7 @@ def same(
     ]
     terms = Terms(tolerances, case.settings.bounds, RUN, names=names)
     comparison = judge(sides[0], sides[1], terms)
-    failing = comparison.failing
-    if failing:
+    if failing := comparison.failing:
         every = len(comparison.alignment.golden)
         words = (
             f"npu_dump.same(): {len(failing)} of {every} tensors differ; first: "

@@ -338,8 +338,7 @@ def _resolve(option: Option, config: pytest.Config) -> Any:
     if isinstance(option.default, bool):
         return given or _switch(option, config)
     value = config.getini(option.dest) if given is None else given
-    choices = _choices(option)
-    if choices and value not in choices:
+    if (choices := _choices(option)) and value not in choices:
         place = said("ini key {key}", key=option.dest) if given is None else option.flag
         raise RequestError(
             said("{place} is {value!r}{hint}", place=place, value=value, hint=hint(str(value), choices))

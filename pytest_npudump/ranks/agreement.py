@@ -137,8 +137,7 @@ def why_not_shared(exchange: Exchange, test: str, table: StatsTable, tolerances:
     Raises:
         GoldenError: the statistics cannot be written, or those of rank 0 cannot be read.
     """
-    settled = exchange.decided(f"share {test}")
-    if settled is not None:
+    if (settled := exchange.decided(f"share {test}")) is not None:
         return str(settled)
     if exchange.rank.number == _FIRST:
         path = exchange.folder / f"statistics-{blake2b(test.encode(), digest_size=10).hexdigest()}.yaml"

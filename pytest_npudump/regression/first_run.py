@@ -231,8 +231,7 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
 
 def _record(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> Result:
     path, count = case.goldens.path, len(table)
-    problems = problems_of(terms_of(case), record_of_run(case, golden, dump, table))
-    if problems:
+    if problems := problems_of(terms_of(case), record_of_run(case, golden, dump, table)):
         return Result(status.ERROR, path, problems=problems, tensors=count, run=Run(dump))
     if (outcome := _shared(case, table)) is not None:
         return outcome.with_run(dump=dump)
@@ -327,8 +326,7 @@ def _unwritable(case: Case, mode: str, facts: Mapping[str, str]) -> str:
 
 
 def _why(outcome: Result) -> str:
-    comparison = outcome.comparison
-    if comparison is not None and comparison.first is not None:
+    if (comparison := outcome.comparison) is not None and comparison.first is not None:
         words = said(
             "{count} of {expected} tensors, first {key}",
             count=len(comparison.mismatches),

@@ -304,8 +304,7 @@ class CaseSession:
 
     def judge_failed_body(self) -> bool:
         """Let the operators that failed on the device decide about a body that failed; False without any."""
-        found = self._examined()
-        if found is not None and not found.good:
+        if (found := self._examined()) is not None and not found.good:
             self.judged = found
         return self.judged is not None and not self.good
 

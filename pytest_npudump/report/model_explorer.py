@@ -29,8 +29,7 @@ def node_data(name: str, tensors: Sequence[TensorView]) -> dict[str, Any]:
     """
     worst: dict[str, TensorView] = {}
     for tensor in tensors:
-        before = worst.get(tensor.key.layer)
-        if before is None or _badness(tensor) < _badness(before):
+        if (before := worst.get(tensor.key.layer)) is None or _badness(tensor) < _badness(before):
             worst[tensor.key.layer] = tensor
     results = {
         layer: {

@@ -133,8 +133,7 @@ def source_lines(
         lines.append(
             _("again:      out of tolerance again after tensors that pass: {named}").format(named=named)
         )
-    walked = [source for source, _count in alone if source.begins is not None]
-    if walked and traced:
+    if (walked := [source for source, _count in alone if source.begins is not None]) and traced:
         lines.append(_("traced to:  {words}").format(words=first_of(map(_traced, walked), limit)))
     if sources.unplaced:
         words = _("inputs:     not all known for {count} of {failing} mismatches; first: {unplaced}")

@@ -107,8 +107,7 @@ class CapturedGraphs:
         self._replaced.put_back()
         captured, self._captured = self._captured, []
         for graph in captured:
-            operators = graph.operators
-            if operators is not None:
+            if (operators := graph.operators) is not None:
                 operators.stop()
                 if operators.first and not graph.replays:
                     self._tell(f"{graph.name}: {GRAPH_NOT_REPLAYED}")

@@ -160,8 +160,7 @@ def _beyond_noise(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerance
     Projections say so only where theirs were measured, which a golden may have without.
     """
     found = np.zeros(len(pairs.here), dtype=np.bool_)
-    measured = tolerances.measured
-    if measured is not None and measured.noise:
+    if (measured := tolerances.measured) is not None and measured.noise:
         alone = replace(tolerances, preset=EXACT, rules=(), measured=replace(measured, widens=True))
         found[[row for row, *_ in differing(pairs, judged, alone)]] = True
         apart = compare_projections(pairs, alone).reasons

@@ -320,8 +320,7 @@ def examine_tensors(
         DecodeError: the values of an array have no numeric meaning.
     """
     _check(golden, actual, rtol, atol)
-    small = small_pair(golden, actual)
-    if small is not None:
+    if (small := small_pair(golden, actual)) is not None:
         return examine_small([small], [golden.shape], [(rtol, atol)], worst=worst)[0]
     results, offset, tolerances = (Measures(), Worst(worst, golden.shape)), 0, np.array([(rtol, atol)])
     with np.errstate(all="ignore"):
@@ -477,8 +476,7 @@ def examine_small(
         differ = np.logical_or.reduce(golden.view(unit) != actual.view(unit), axis=1)
         for row in np.flatnonzero(~differ).tolist():
             results[row][0].take_equal(first[row])
-        rows = np.flatnonzero(differ).tolist()
-        if rows:
+        if rows := np.flatnonzero(differ).tolist():
             if len(rows) < len(pairs):
                 golden, actual = golden[rows], actual[rows]
             others = row_totals(widened(actual, np.float64), whole=whole)

@@ -242,8 +242,7 @@ def finalize_dump() -> None:
     _check_running()
     state = process()
     state.lifecycle.dump_flag = False
-    exception = state.dumping.exception
-    if exception is not None and exception.kind != DETAIL:
+    if (exception := state.dumping.exception) is not None and exception.kind != DETAIL:
         state.dumping.exception = None
     _switch_off()
 

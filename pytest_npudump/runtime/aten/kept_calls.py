@@ -245,8 +245,7 @@ class KeptCalls:
         """Copy a call's arguments; those that it writes to have to be copied before."""
         if why := why_random(function, arguments, named):
             return why
-        size = size_of(arguments, named)
-        if size > self._left:
+        if (size := size_of(arguments, named)) > self._left:
             return (
                 f"its arguments ({size} bytes) are beyond what is left of npudump_dump_limit ({self._left})"
             )

@@ -311,8 +311,7 @@ def output_buffer(acl: Any, stack: ExitStack, dataset: int, size: int) -> int:
 
 
 def _free_buffer(acl: Any, buffer: int) -> None:
-    address = acl.get_data_buffer_addr(buffer)
-    if address:
+    if address := acl.get_data_buffer_addr(buffer):
         acl.rt.free(address)
 
 

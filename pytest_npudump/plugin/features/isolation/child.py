@@ -133,8 +133,7 @@ class Child:
 
     def _called(self, item: pytest.Item) -> None:
         """Hand over what the body came to, should the process not live to the end of the teardown."""
-        test = item.stash.get(TEST, None)
-        if test is not None and test.judged is not None:
+        if (test := item.stash.get(TEST, None)) is not None and test.judged is not None:
             self._told = test.handed_over()
             self.task.called.write_bytes(dump_bytes(self._told))
 
