@@ -150,8 +150,7 @@ def release(view: np.ndarray) -> None:
 
 
 def _address(array: np.ndarray) -> int:
-    found: int = array.__array_interface__["data"][0]
-    return found
+    return int(array.__array_interface__["data"][0])
 
 
 def open_raw(path: Path) -> RawFile:

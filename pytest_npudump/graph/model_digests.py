@@ -427,8 +427,7 @@ def _plain(attribute: Any, name: str = "") -> bytes:
     copy.CopyFrom(attribute)
     copy.ClearField("doc_string")
     copy.name = name or attribute.name
-    text: bytes = copy.SerializeToString(deterministic=True)
-    return text
+    return bytes(copy.SerializeToString(deterministic=True))
 
 
 def _constant(value: Any) -> Any:
@@ -455,8 +454,7 @@ def _elements(tensor: Any, folder: Path) -> Buffer:
     if tensor.data_location == _EXTERNAL:
         return _from_file({entry.key: entry.value for entry in tensor.external_data}, folder)
     if tensor.HasField("raw_data"):
-        raw: bytes = tensor.raw_data
-        return raw
+        return bytes(tensor.raw_data)
     if tensor.string_data:
         return b"".join(len(text).to_bytes(8, "little") + text for text in tensor.string_data)
     fields = {

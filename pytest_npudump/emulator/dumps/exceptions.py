@@ -125,8 +125,7 @@ def exception_header(
                 field.data_type, field.format = tensor.dtype.proto, argument.format
     for field in header.input:
         field.input_type = _INPUT
-    encoded: bytes = header.SerializeToString(deterministic=True)
-    return encoded
+    return bytes(header.SerializeToString(deterministic=True))
 
 
 def container(header: bytes, operator: FailedTask) -> list[bytes]:

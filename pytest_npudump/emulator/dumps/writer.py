@@ -295,8 +295,7 @@ def _rest(op_name: str, inputs: tuple[_Described, ...], outputs: tuple[_Describe
             for written, dims in zip((field.shape, field.original_shape), shapes, strict=True):
                 written.SetInParent()
                 written.dim.extend(dims)
-    encoded: bytes = message.SerializeToString(deterministic=True)
-    return encoded
+    return bytes(message.SerializeToString(deterministic=True))
 
 
 def prefix(header: bytes) -> bytes:

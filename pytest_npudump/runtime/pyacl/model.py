@@ -286,8 +286,7 @@ def read(acl: Any, address: int, size: int) -> bytes:
     try:
         code = acl.rt.memcpy(host, size, address, size, _DEVICE_TO_HOST)
         check(acl, "acl.rt.memcpy(device to host)", code)
-        data: bytes = acl.util.ptr_to_bytes(host, size)
-        return data
+        return bytes(acl.util.ptr_to_bytes(host, size))
     finally:
         acl.rt.free_host(host)
 
