@@ -164,10 +164,7 @@ class MachineMemory:
     def region(self, address: int, size: int) -> MemoryRegion | None:
         """Return the memory that ``size`` bytes at ``address`` lie in, or None if they are not all in one."""
         with self._lock:
-            for region in self._candidates(address):
-                if address + size <= region.end:
-                    return region
-        return None
+            return next((one for one in self._candidates(address) if address + size <= one.end), None)
 
     def reached(self, address: int, size: int, device: int) -> Bytes:
         """Return bytes that work on a device may use.

@@ -92,10 +92,7 @@ def row_length(most: int) -> int:
 
     In rows of ``most + 1`` terms none does, whatever the order.
     """
-    for length in _LENGTHS:
-        if _row_additions(length) <= most:
-            return length
-    return most + 1
+    return next((length for length in _LENGTHS if _row_additions(length) <= most), most + 1)
 
 
 @lru_cache(maxsize=len(_LENGTHS))
