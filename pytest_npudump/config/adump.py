@@ -314,7 +314,6 @@ def _conflict(place: str, value: str, condition: str, remedy: str) -> Refusal:
 
 
 def _switched_on(key: str, condition: str) -> _Check:
-    """Refuse a switch that is on."""
     types, remedy = _types(key), 'leave one of them out, or write "off"'
     switches = _coded(
         "logged",
@@ -324,7 +323,6 @@ def _switched_on(key: str, condition: str) -> _Check:
 
 
 def _present(keys: Iterable[str], condition: str) -> _Check:
-    """Refuse keys by their presence."""
     return lambda d: (
         _conflict(key, "", condition.format(d.scene), "leave the key out") for key in keys if key in d.dump
     )

@@ -198,7 +198,6 @@ def read_job(
 
 
 def _weight(job: Job) -> int:
-    """Bytes to read."""
     try:
         return sum(file.path.stat().st_size for file in (job.file, *job.more))
     except OSError:

@@ -56,7 +56,6 @@ class _Runtimes(tuple[str, ...]):
     __slots__ = ()
 
     def __contains__(self, name: object) -> bool:
-        """Return whether there is a runtime of this name."""
         if super().__contains__(name):
             return True
         from pytest_npudump.runtime.registry import offered  # noqa: PLC0415 - no session of ours asks

@@ -166,7 +166,6 @@ class CodePairs:
 
 
 def _places(joint: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return the positions of the ``wanted`` pairs."""
     chosen = np.zeros(_PAIRS, np.bool_)
     chosen[wanted] = True
     return np.flatnonzero(chosen[joint])

@@ -164,7 +164,6 @@ def init(path: str | None = None) -> int:
 
 
 def _content(path: str) -> bytes:
-    """Return the content of a configuration."""
     file = read_config_file(path)
     if file.code:
         raise RefusedError(file.code, str(file.reason))

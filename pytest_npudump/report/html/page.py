@@ -238,7 +238,6 @@ def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str,
 
 
 def _counted(state: str, count: int) -> str:
-    """Return how many tensors have a state."""
     if state == SOURCE:
         return ngettext("{count} source", "{count} sources", count).format(count=count)
     if state == OUTSIDE:  # a source is one, too
