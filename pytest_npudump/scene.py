@@ -55,8 +55,7 @@ def _op_problems(request: DumpRequest) -> list[str]:
     problems = []
     if request.model_name:
         problems.append("model_name: not with scene='op', a single operator belongs to no model")
-    given = [name for name in _OF_A_MODEL if getattr(request, name)]
-    if given:
+    if given := [name for name in _OF_A_MODEL if getattr(request, name)]:
         problems.append(f"{', '.join(given)}: not with scene='op', they select operators of a model")
     if request.reference:
         problems.append("reference: not with scene='op', a single operator belongs to no model")

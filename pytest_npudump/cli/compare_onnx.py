@@ -71,10 +71,8 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def _lines(result: ReferenceResult, rows: int | None) -> Iterator[str]:
-    for note in result.notes:
-        yield _("note: {note}").format(note=spoken(note))
-    for problem in result.problems:
-        yield _("problem: {problem}").format(problem=spoken(problem))
+    yield from (_("note: {note}").format(note=spoken(note)) for note in result.notes)
+    yield from (_("problem: {problem}").format(problem=spoken(problem)) for problem in result.problems)
     if result.good and result.comparison is not None:
         counted = _("{compared} tensors of {layers} of {all} layers compared").format(
             compared=result.comparison.compared, layers=result.compared, all=result.layers

@@ -88,8 +88,7 @@ def as_json(result: SidesComparison) -> dict[str, Any]:
         data["summary"]["suggestions"] = [one._asdict() for one in result.suggestions]
     data["summary"]["problems"] = [str(problem) for problem in result.problems]
     for position, verdict in enumerate(data["verdicts"]):
-        found = result.comparison.elements.get(position)
-        if found is not None:
+        if (found := result.comparison.elements.get(position)) is not None:
             verdict["elements"] = _elements_json(found)
         if position in result.patterns:
             verdict["pattern"] = result.patterns[position].to_json()
@@ -213,8 +212,7 @@ def _element_notes(result: SidesComparison, limit: int | None) -> Iterator[str]:
     noted = [
         (key, found.note) for key, found in result.by_key(result.comparison.elements).items() if found.note
     ]
-    for key, note in noted[:limit]:
-        yield f"{key}: {note}"
+    yield from (f"{key}: {note}" for key, note in noted[:limit])
     if limit is not None and len(noted) > limit:
         yield _("... and {left} more (-v lists all)").format(left=len(noted) - limit)
 
@@ -231,8 +229,7 @@ def comparable(difference: TensorDifference) -> bool:
 def cells(verdict: Verdict) -> tuple[str, ...]:
     """Return a failing verdict as cells of a table; a distance between elements has no golden value."""
     row = list(verdicts.row(verdict))
-    reason = worst(verdict)
-    if reason is not None and reason.statistic in _DISTANCES_of_words:
+    if (reason := worst(verdict)) is not None and reason.statistic in _DISTANCES_of_words:
         row[_STATISTIC] = row[_STATISTIC].replace(
             reason.statistic, _(_DISTANCES_of_words[reason.statistic]), 1
         )

@@ -216,8 +216,7 @@ def _pair(
     )
     pairs = {fact: (ours.get(fact, UNTOLD), theirs.get(fact, UNTOLD)) for fact in {**ours, **theirs}}
     origins = {fact: (here, there) for fact, (here, there) in pairs.items() if here != there}
-    lacking = [*_lacking(*one), *_lacking(*other)]
-    if lacking:
+    if lacking := [*_lacking(*one), *_lacking(*other)]:
         return ResultPair(name, origins, problems=tuple(lacking))
     try:
         tolerances = overrides.judging(other[1]).tolerances

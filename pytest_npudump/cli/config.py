@@ -152,8 +152,7 @@ def _warnings(test: Mapping[str, Any], rootdir: Path) -> Iterator[str]:
     text = json.dumps({"dump": test["dump"] | {"dump_path": "."}}).encode()
     for warning in validate(text, version=rules_version(), cwd=rootdir).warnings:
         yield f"warning: {warning}"
-    for warning in soc_warnings(test["dump"], ""):
-        yield f"warning: {warning}"
+    yield from (f"warning: {warning}" for warning in soc_warnings(test["dump"], ""))
     if refused := collecting_words(os.environ):
         yield f"warning: {refused}"
     if test["globs"]:

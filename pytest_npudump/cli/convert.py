@@ -252,8 +252,7 @@ def _fitting(path: Path) -> Path:
     name = os.fsencode(path.name)
     if len(name) <= _LONGEST:
         return path
-    digest = blake2b(name, digest_size=8).hexdigest()
-    tail = f"~{digest}{path.suffix}"
+    tail = f"~{blake2b(name, digest_size=8).hexdigest()}{path.suffix}"
     head = name[: _LONGEST - len(tail) - 20].decode("utf-8", "ignore").replace(",", "_")
     return path.with_name(f"{head}{tail}")
 
@@ -385,9 +384,7 @@ def _try_array(record: TensorRecord, layout: str) -> tuple[Array | None, str]:
 
 def _failure(record: TensorRecord, error: NpudumpError) -> str:
     text, path = str(error), str(record.path)
-    if path in text:
-        return f"{record.key}: {text}"
-    return f"{record.key} of {path}: {text}"
+    return f"{record.key}: {text}" if path in text else f"{record.key} of {path}: {text}"
 
 
 def values(record: TensorRecord, layout: str) -> tuple[np.dtype[Any], tuple[int, ...], Iterator[Array]]:

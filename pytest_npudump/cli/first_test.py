@@ -401,8 +401,7 @@ def inputs_of(model: Path, *, run: bool) -> tuple[tuple[ModelInput, ...], str]:
 def _main(model: Path, *, run: bool) -> None:
     from pytest_npudump.onnxmodels import sessions  # noqa: PLC0415 - only in the process that runs it
 
-    graph = sessions.read_model(model).graph
-    tries = _tries(graph)
+    tries = _tries(sessions.read_model(model).graph)
     first = next(tries)
     _tell(first)
     if not run:
@@ -511,9 +510,7 @@ def _readers(graph: Any, name: str) -> Iterator[tuple[Any, int]]:
     """Yield the operators that read a value, as it is or in another form, and by which input."""
     names = {name}
     for node in graph.node:  # in the order of execution
-        for index, read in enumerate(node.input):
-            if read in names:
-                yield node, index
+        yield from ((node, index) for index, read in enumerate(node.input) if read in names)
         if node.op_type in _FORWARDED and node.input and node.input[0] in names:
             names.add(node.output[0])
 

@@ -218,8 +218,7 @@ def _configuration(found: Survey) -> Addition:
 
 
 def _new(path: Path, text: str, unknown: tuple[str, ...]) -> Addition:
-    before = read(path)
-    if before is not None:
+    if (before := read(path)) is not None:
         return Addition(path, before, before)
     return Addition(path, None if text else "", text, unknown=unknown)
 

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.correspondence import Correspondence
     from pytest_npudump.compare.tensors.tensor_pair import Pair, PairElements
 
-    Compute = Callable[[Sequence[Pair]], Iterable[PairElements]]
 
 GOLDEN, RUN, REFERENCE = "golden", "run", "reference"
 """Kind of the first record: accepted; another run, which may have fewer facts; or a reference's."""
@@ -112,7 +111,7 @@ def judge(
     terms: Terms,
     *,
     elements: Mapping[int, PairElements] | None = None,
-    compute: Compute | None = None,
+    compute: Callable[[Sequence[Pair]], Iterable[PairElements]] | None = None,
 ) -> Comparison:
     """Judge a run: statistics of every tensor, and elements where both records have them.
 

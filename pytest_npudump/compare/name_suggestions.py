@@ -99,8 +99,7 @@ def suggested_names(golden: StatsTable, run: StatsTable) -> list[Suggestion]:
     for side, whole in ((0, theirs), (1, ours)):
         waiting = {(one.shapes, _numbers(one)): one for one in whole if one.shapes not in wanted[side]}
         for joined in parts[side]:
-            single = waiting.get((joined.shapes, _numbers(joined)))
-            if single is not None:
+            if (single := waiting.get((joined.shapes, _numbers(joined)))) is not None:
                 take(*((joined, single) if side == 0 else (single, joined)))
     ends = [[one.at for one in side] for side in zip(*pairs[:anchors], strict=True)] or [[], []]
     between: defaultdict[int, tuple[list[_Layer], list[_Layer]]] = defaultdict(lambda: ([], []))

@@ -49,8 +49,7 @@ def dump_section(run: RunRequest, soc: str = "") -> dict[str, Any]:
     data = run.dump_data or run.test.dump_data or "stats"
     section: dict[str, Any] = {"dump_path": dump_path, "dump_mode": request.dump_mode, "dump_data": data}
     for key in _TOP_KEYS:
-        value = getattr(request, key)
-        if value and not (key == "dump_stats" and data != "stats"):
+        if (value := getattr(request, key)) and not (key == "dump_stats" and data != "stats"):
             section[key] = list(value) if isinstance(value, tuple) else value
     if asks_for_statistics(run) and (statistics := default_statistics(soc)):
         section["dump_stats"] = list(statistics)
@@ -60,8 +59,7 @@ def dump_section(run: RunRequest, soc: str = "") -> dict[str, Any]:
 def _dump_list_item(request: DumpRequest, layers: Sequence[str] | None) -> dict[str, Any]:
     item: dict[str, Any] = {}
     for key in _ITEM_KEYS:
-        value = getattr(request, key)
-        if value:
+        if value := getattr(request, key):
             item[key] = value if isinstance(value, str) else [dict(entry) for entry in value]
     wanted = layers if layers is not None else (request.layers if request.exact_layers else ())
     if wanted:

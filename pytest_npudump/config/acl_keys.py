@@ -172,11 +172,9 @@ def exception_path(dump: Mapping[str, Any], cwd: Path, environ: Mapping[str, str
     A variable counts only if its directory is there, or can be made, readable and writable
     (``dump_config_converter.cpp:1080-1117``).
     """
-    for variable in OVERRIDING:
-        value = environ.get(variable, "")
-        if value and _usable(_located(value, cwd)):
-            return value
-    return str(dump.get("dump_path", ""))
+    values = (environ.get(variable, "") for variable in OVERRIDING)
+    usable = (value for value in values if value and _usable(_located(value, cwd)))
+    return next(usable, str(dump.get("dump_path", "")))
 
 
 def _usable(path: bytes) -> bool:

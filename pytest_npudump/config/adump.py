@@ -187,8 +187,7 @@ def validate(
         )
     )
     found = (tuple(islice(stage, 1 if old else MOST_REASONS)) for stage in stages)
-    reasons = next(filter(None, found), ())
-    if reasons:
+    if reasons := next(filter(None, found), ()):
         return _refused(reasons, d.dump)
     return _accepted(d, os.environ if environ is None else environ, version)
 
@@ -271,8 +270,7 @@ def _types(*keys: str) -> _Check:
 
 
 def _wrong_type(place: str, value: object, expected: str) -> Refusal:
-    key = place.rpartition(".")[2].partition("[")[0]
-    if key in EXAMPLES:
+    if (key := place.rpartition(".")[2].partition("[")[0]) in EXAMPLES:
         remedy = f"write for example {EXAMPLES[key]} as {key}"
     else:
         remedy = "write one of " + ", ".join(f'"{option}"' for option in OPTIONS[key])
@@ -316,7 +314,6 @@ def _conflict(place: str, value: str, condition: str, remedy: str) -> Refusal:
 
 
 def _switched_on(key: str, condition: str) -> _Check:
-    """Refuse a switch that is on."""
     types, remedy = _types(key), 'leave one of them out, or write "off"'
     switches = _coded(
         "logged",
@@ -326,15 +323,13 @@ def _switched_on(key: str, condition: str) -> _Check:
 
 
 def _present(keys: Iterable[str], condition: str) -> _Check:
-    """Refuse keys by their presence."""
     return lambda d: (
         _conflict(key, "", condition.format(d.scene), "leave the key out") for key in keys if key in d.dump
     )
 
 
 def _watcher_mode(d: _Judged) -> Iterator[Refusal]:
-    mode = d.dump.get("dump_mode", "" if d.oldest else "output")
-    if not mode:
+    if not (mode := d.dump.get("dump_mode", "" if d.oldest else "output")):
         condition = 'must be written out together with "dump_scene": "watcher"'
         yield Refusal("dump_mode", condition, 'write "output"')
     elif mode != "output":
@@ -381,8 +376,7 @@ def _item_conflict(key: str, condition: str, remedy: str) -> _Check:
 
 def _too_long(one: _Judged) -> Iterator[Refusal]:
     for key in _BLACKLISTS:
-        count = len(one.item.get(key, ()))
-        if count > _MAX_BLACKLIST:
+        if (count := len(one.item.get(key, ()))) > _MAX_BLACKLIST:
             problem = f"{count} entries, CANN takes {_MAX_BLACKLIST}"
             yield Refusal(f"{one.path}.{key}", problem, "split the entry over several runs", "EP0003")
 

@@ -69,9 +69,7 @@ def profile_for(version: str) -> str:
         return "8.5.0"
     if release == (9, 0) or (release == (9, 1) and _BETA_1.match(rest)):
         return "9.0.0"
-    if release == (9, 1) and _BETA_3.match(rest):
-        return "9.1.0-beta.3"
-    return "9.1.0"
+    return "9.1.0-beta.3" if release == (9, 1) and _BETA_3.match(rest) else "9.1.0"
 
 
 def profile_warnings(version: str) -> tuple[str, ...]:
@@ -99,8 +97,7 @@ def installed_cann(environ: Mapping[str, str] | None = None) -> str | None:
         parts = ("share/info/runtime", "runtime", "toolkit", "compiler")
         files += [root / name / "version.info" for name in parts]
         for line in (line for file in files for line in _LINE.finditer(head(file))):
-            release = _RELEASE.search(line["value"].rpartition(":")[2])
-            if release:
+            if release := _RELEASE.search(line["value"].rpartition(":")[2]):
                 return release.group()
     return None
 

@@ -193,8 +193,7 @@ def _check_settings(settings: Mapping[str, Any], *, device: str, version: tuple[
     if not verdict.accepted:
         hint = "; --npudump-output or --basetemp choose one" if ".path:" in verdict.message else ""
         raise ConfigError(f"{name} refuses this dump: {verdict.message}{hint}")
-    ignored = mindspore_warnings(dict(settings))
-    if ignored:
+    if ignored := mindspore_warnings(dict(settings)):
         raise ConfigError(f"{name} would take this dump and ignore part of it: {'; '.join(ignored)}")
 
 
@@ -255,6 +254,5 @@ def _device_problems(request: DumpRequest, device: str) -> Iterator[str]:
             "dump_data='stats': MindSpore writes no statistics on CPU; leave it out (and saved_data): "
             "tensors are dumped then, and their statistics computed here in full precision"
         )
-    why = SCENES[request.scene].only_on_ascend
-    if why and device != "Ascend":
+    if (why := SCENES[request.scene].only_on_ascend) and device != "Ascend":
         yield f"scene={request.scene!r}: not with MindSpore on {device}: {why}; use scene='model'"

@@ -179,8 +179,7 @@ def validate(
     for reason in read(_RULES, settings):  # the parser stops at the first
         return CheckerVerdict(accepted=False, reasons=(reason,))
     warnings = (*few(read(_WARNINGS, settings), _COMMON), *mindspore_warnings(settings.root))
-    unknown = tuple(_unknown_regexes(settings))
-    if unknown:
+    if unknown := tuple(_unknown_regexes(settings)):
         return CheckerVerdict(accepted=None, reasons=unknown, warnings=warnings)
     written = settings.is_e2e and (settings.device == "CPU" or settings.common["support_device"] != [])
     synchronous = settings.e2e.get("enable", False) or not settings.ascend
@@ -277,8 +276,7 @@ def _path(settings: _Settings) -> Iterator[Refusal]:
 def _regexes(settings: _Settings) -> Iterator[tuple[str, str]]:
     """Yield the place and the text of each regular expression among the kernels, if these are read."""
     for index, name in enumerate(_kernel_names(settings)):
-        match = _NAME_REGEX.fullmatch(name)
-        if match is not None:
+        if (match := _NAME_REGEX.fullmatch(name)) is not None:
             yield f"{_COMMON}.kernels[{index}]", match[1]
 
 

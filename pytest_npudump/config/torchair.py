@@ -78,8 +78,7 @@ def validate_options(options: Mapping[str, Any], *, cwd: Path | None = None) -> 
     """Return TorchAir's verdict on these options, set one after the other."""
     base = Path.cwd() if cwd is None else cwd
     wrong = (reason for name, value in options.items() for reason in _option_reasons(name, value, base))
-    reasons = tuple(islice(wrong, MOST_REASONS))
-    if reasons:
+    if reasons := tuple(islice(wrong, MOST_REASONS)):
         return CheckerVerdict(accepted=False, reasons=reasons)
     need_dump = bool(options.get("enable_dump")) or options.get("dump_config_path") is not None
     return CheckerVerdict(accepted=True, warnings=tuple(_warnings(options)), need_dump=need_dump)
@@ -202,8 +201,7 @@ def _options(acl_json: Path, *, scope: bool) -> dict[str, Any]:
         *(name for item in items for name in item),
     }
     beyond |= {"scene='op'"} if section.get("dump_op_switch") == "on" else set()
-    lost = sorted(beyond - {"layer"})
-    if lost:
+    if lost := sorted(beyond - {"layer"}):
         why = "torchair.scope.data_dump needs TorchAir's own options" if scope else f"it has no {_PATH}"
         raise ConfigError(
             f"{', '.join(lost)}: this TorchAir cannot be told so ({why}, which know only "
@@ -224,8 +222,7 @@ def _set(options: Any, name: str, value: object) -> None:
     except (ValueError, TypeError, OSError) as error:
         words = " ".join(str(error).split())
         raise ConfigError(f"TorchAir refuses dump_config.{name} = {value!r}: {words}") from error
-    kept = _value(getattr(options, name))
-    if kept != _as_told(value):
+    if (kept := _value(getattr(options, name))) != _as_told(value):
         raise RuntimeUnavailableError(
             f"TorchAir's dump_config.{name} is {kept!r} after it was set to {value!r}, a version not known"
         )

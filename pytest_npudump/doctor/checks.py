@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -35,7 +34,7 @@ from pytest_npudump.config.cann import (
 from pytest_npudump.doctor.pytest_config import loading
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
 from pytest_npudump.language.text import number_of
-from pytest_npudump.runtime.inventory import parse_npu_smi, run_npu_smi
+from pytest_npudump.runtime.inventory import VISIBLE, parse_npu_smi, run_npu_smi
 from pytest_npudump.runtime.registry import OURS, Examined, Probe, choose, load, offered, provider_of
 
 if TYPE_CHECKING:
@@ -135,18 +134,6 @@ def probe_runtime(name: str, *, seconds: float = SECONDS) -> Probe:
     return Probe(works=False, why=f"the process that asked {ended}: {reason[:300]}")
 
 
-def _ask(name: str) -> Probe:
-    """Ask the runtime in this process, which has to be a new one."""
-    try:
-        provider = provider_of(name)
-        if isinstance(provider, Examined):
-            return provider.probe()
-        facts = load(choose(name), 0).producer()
-    except RuntimeUnavailableError as error:
-        return Probe(works=False, why=str(error))
-    return Probe(works=True, why="it can be loaded", soc=facts.get("soc", ""))
-
-
 @dataclass(frozen=True, slots=True)
 class System:
     """The machine.
@@ -199,7 +186,6 @@ def free_space(directory: Path) -> tuple[int, int | None]:
 _PLACES = ("/usr/local/Ascend/cann", "/usr/local/Ascend/ascend-toolkit")
 _MANAGERS = ("davinci_manager", "devmm_svm", "hisi_hdc")
 _CONTAINER_CGROUP = re.compile(r"docker|kubepods|containerd|libpod|lxc", re.IGNORECASE)
-_DEVICE_IDS = re.compile(r"\d+(,\d+)*")
 _BELOW = 200
 """Bytes that the folders of a test add to the place: its name, a digest, the run, a capture."""
 _WANTED_BYTES = 1 << 30
@@ -236,13 +222,17 @@ _EFFECTS: dict[str, tuple[str, Callable[[str], object], str]] = {
         bool,
         "MindSpore ends every other dump: it calls set_dump and finalize_dump around each aclop kernel",
     ),
+    VISIBLE: (
+        WARNING,
+        lambda value: not re.fullmatch(r"\d+(,\d+)*", value.replace(" ", "")),
+        "no list of device ids, so that no device may be visible",
+    ),
 }
 """Variables that change where CANN, torch_npu or MindSpore dump, or whether they do: a state, when, and how.
 
 Sources: ``dump_manager.cpp`` and ``dump_config_converter.cpp`` of hicann/runtime, ``dump_manager.cc`` of
 hicann/ge, ``npu_sys_ctrl.cpp`` of torch_npu, ``acl_utils.cc`` and ``dump_json_parser.cc`` of MindSpore.
 """
-_VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,55 +277,49 @@ def _cann(examination: _Examination) -> Iterator[_Line]:
     variable = next((name for name in ROOTS if system.environ.get(name)), None)
     if variable is None:
         names = ", ".join(ROOTS)
-        for place in _PLACES:
-            if system.at(f"{place}/set_env.sh").is_file():
-                text = f"installed at {place}, but none of {names} is set"
-                yield "CANN", WARNING, text, f"source {place}/set_env.sh"
-                return
-        remedy = f"install the CANN toolkit to use an NPU; without it the rules of {DEFAULT_VERSION} count"
-        yield "CANN", ABSENT, f"none of {names} is set", remedy
+        place = next((one for one in _PLACES if system.at(f"{one}/set_env.sh").is_file()), None)
+        if place:
+            text = f"installed at {place}, but none of {names} is set"
+            yield "CANN", WARNING, text, f"source {place}/set_env.sh"
+        else:
+            remedy = f"install CANN to use an NPU; without it the rules of {DEFAULT_VERSION} count"
+            yield "CANN", ABSENT, f"none of {names} is set", remedy
         return
     home = system.environ[variable]
     version = installed_cann({variable: str(system.at(home))})
     if version is None:
         gone = "does not exist" if not system.at(home).is_dir() else "has no version file"
-        text = f"{variable}={home} {gone}"
-        yield "CANN", WARNING, text, "source set_env.sh of an installed CANN, or unset the variable"
+        remedy = "source set_env.sh of an installed CANN, or unset the variable"
+        yield "CANN", WARNING, f"{variable}={home} {gone}", remedy
         return
     text = f"{version} ({variable}={home})"
     try:
-        profile = profile_for(version)
+        warning = "".join(profile_warnings(version))
+        rules = f"acl.json is checked by the rules of {profile_for(version)}"
     except ConfigError as error:
-        remedy = "the rules of the newest release count; say --cann to npudump config check for others"
-        yield "CANN", WARNING, f"{text}: {error}", remedy
-        return
-    for warning in profile_warnings(version):
-        remedy = "check a configuration on the device before relying on it"
-        yield "CANN", WARNING, f"{text}; {warning}", remedy
-        return
-    yield "CANN", OK, f"{text}; acl.json is checked by the rules of {profile}"
+        warning = str(error)
+    if warning:
+        yield "CANN", WARNING, f"{text}; {warning}", "check a configuration on the device"
+    else:
+        yield "CANN", OK, f"{text}; {rules}"
 
 
 def _frameworks(examination: _Examination) -> Iterator[_Line]:
     """Look for torch_npu, TorchAir and MindSpore, without importing any of them."""
-    torch_npu, torch, torchair, mindspore = map(
-        examination.system.version, ("torch_npu", "torch", "torchair", "mindspore")
-    )
-    releases = [_release(version) for version in (torch_npu, torch) if version]
-    if torch_npu and not torch:
-        text = f"{torch_npu}, but torch is not installed"
-        yield "torch_npu", PROBLEM, text, f"pip install torch=={releases[0]}"
-    elif torch_npu and releases[0] != releases[1]:
-        remedy = "install the two of one release: torch_npu 2.5.1.post1 goes with torch 2.5.1"
-        yield "torch_npu", PROBLEM, f"{torch_npu} does not go with torch {torch}", remedy
-    elif torch_npu:
-        yield "torch_npu", OK, f"{torch_npu}, with torch {torch}"
-    found = {} if torch_npu else {"torch_npu": ("", "torch-npu")}
-    inside = f"the one inside torch_npu {torch_npu}" if torch_npu else ""
-    found |= {"TorchAir": (torchair or inside, "torch-npu"), "MindSpore": (mindspore or "", "mindspore")}
-    for name, (version, package) in found.items():
-        remedy = f"pip install {package}, if the tests use it"
-        yield (name, OK, version) if version else (name, ABSENT, "not installed in this Python", remedy)
+    version = examination.system.version
+    torch_npu, torch = version("torch_npu"), version("torch")
+    inside = f"the one inside torch_npu {torch_npu}" if torch_npu else None
+    for name, found, package in (
+        ("torch_npu", torch_npu and f"{torch_npu}, with torch {torch}", "torch-npu"),
+        ("TorchAir", version("torchair") or inside, "torch-npu"),
+        ("MindSpore", version("mindspore"), "mindspore"),
+    ):
+        if not found:
+            yield name, ABSENT, "not installed in this Python", f"pip install {package}, if the tests use it"
+        elif name == "torch_npu" and _release(torch_npu or "") != _release(torch or ""):
+            yield name, PROBLEM, found, f"pip install torch=={_release(torch_npu or '')}, torch_npu's release"
+        else:
+            yield name, OK, found
 
 
 def _release(version: str) -> str:
@@ -376,23 +360,21 @@ def _npu_smi(examination: _Examination) -> Iterator[_Line]:
     try:
         output = examination.system.npu_smi()
     except OSError as error:
-        remedy = "run npu-smi info by hand; the driver or the right to use it is missing"
-        yield "npu-smi", WARNING, f"npu-smi info fails: {error}", remedy
+        yield "npu-smi", WARNING, f"npu-smi info fails: {error}", "run npu-smi info by hand"
         return
     npus = parse_npu_smi(output or "")
     names = ", ".join(sorted({npu.name for npu in npus}))
-    ill = ", ".join(sorted({npu.health for npu in npus if npu.health != "OK"}))
-    text = f"{number_of(len(npus), 'NPU')}: {names}"
+    health = ", ".join(sorted({npu.health for npu in npus} - {"OK"})) or "OK"
+    text = f"{number_of(len(npus), 'NPU')}: {names}; health {health}"
     if output is None:
         remedy = "it comes with the driver; in a container mount /usr/local/bin/npu-smi and /usr/local/dcmi"
         yield "npu-smi", ABSENT, "not on PATH", remedy
     elif not npus:
         yield "npu-smi", WARNING, "npu-smi info lists no NPU", "run npu-smi info by hand"
-    elif ill:
-        remedy = "see npu-smi info -t health -i ID; results of an ill NPU cannot be trusted"
-        yield "npu-smi", WARNING, f"{text}; health {ill}", remedy
+    elif health != "OK":
+        yield "npu-smi", WARNING, text, "see npu-smi info -t health; results of an ill NPU cannot be trusted"
     else:
-        yield "npu-smi", OK, f"{text}; health OK"
+        yield "npu-smi", OK, text
 
 
 def _runtimes(examination: _Examination) -> Iterator[_Line]:
@@ -423,67 +405,38 @@ def _device_files(examination: _Examination) -> Iterator[_Line]:
     """
     system = examination.system
     dev = system.at("/dev")
-    found = [path.name for path in dev.iterdir()] if dev.is_dir() else []
-    numbers = sorted(int(name[7:]) for name in found if re.fullmatch(r"davinci[0-9]+", name))
+    found = {path.name: path for path in dev.iterdir()} if dev.is_dir() else {}
+    numbers = sorted(int(name[7:]) for name in found if re.fullmatch("davinci[0-9]+", name))
     npus = [f"davinci{number}" for number in numbers]
     names = [*(npus or ["davinci0"]), *_MANAGERS]
-    wrong = {}
-    for name in names:
-        path = dev / name
-        if not path.exists():
-            wrong[name] = "missing"
-        elif path.is_dir():  # what docker -v makes of a path that the host does not have
-            wrong[name] = "a directory, not a device"
-        elif not system.access(path, os.R_OK | os.W_OK):
-            wrong[name] = "not readable and writable for this user"
+    allowed = os.R_OK | os.W_OK
+    fit = {name for name, path in found.items() if not path.is_dir() and system.access(path, allowed)}
+    wrong = [name for name in names if name not in fit]
     probe = examination.probes.get("acl")
     if not wrong or (probe is not None and probe.works):
         missing = f"; a device answers without {', '.join(wrong)}" if wrong else ""
-        files = ", ".join(npus) or "no /dev/davinci*"
-        yield "device files", OK, f"{files}{missing}"
+        yield "device files", OK, f"{', '.join(npus) or 'no /dev/davinci*'}{missing}"
         return
-    inside = _container(system)
-    none = len(wrong) == len(names) and set(wrong.values()) == {"missing"}
-    for name, trouble in ({"": ""} if none else wrong).items():
-        options = " ".join(f"--device /dev/{one}" for one in (names if none else [name]))
-        remedy = "load the NPU driver (npu-smi info says whether it is), to use an NPU"
-        if inside:
-            remedy = f"start the container with {options}"
-        if trouble.startswith("not readable"):
-            remedy = "add the user to the group of the file: usermod -aG HwHiAiUser USER, then log in again"
-            if inside:
-                remedy = f"start the container with --device /dev/{name} and a user of the group HwHiAiUser"
-        if none:
-            text = "no /dev/davinci*, no /dev/davinci_manager: no NPU is visible here"
-            yield "device files", ABSENT, text, remedy
-        else:
-            yield f"/dev/{name}", PROBLEM, trouble, remedy
+    options = " ".join(f"--device /dev/{name}" for name in wrong)
+    remedy = f"start the container with {options}" if _container(system) else "load the NPU driver"
+    if found.keys() & {*wrong}:  # docker -v makes a directory of a path that the host does not have
+        remedy += ", and add the user to the group of the files: usermod -aG HwHiAiUser USER"
+    if not found.keys() & {*names}:
+        yield "device files", ABSENT, "no NPU is visible here: no /dev/davinci*", remedy
+    else:
+        text = f"missing, or not readable and writable for this user: {', '.join(wrong)}"
+        yield "device files", PROBLEM, text, remedy
 
 
 def _environment(examination: _Examination) -> Iterator[_Line]:
     """Describe the effect of each set variable on a dump."""
     environ = examination.system.environ
-    known = [name for name in (*_EFFECTS, _VISIBLE) if name in environ]
-    for name in known:
-        value = environ[name]
-        if name == _VISIBLE:
-            yield _visible_devices(value)
-            continue
-        state, counts, effect = _EFFECTS[name]
-        if counts(value):
-            yield name, state, f"={value}: {effect}", f"unset {name}"
-        else:
-            yield name, OK, f"={value}: without effect"
-    if not known:
+    told = [name for name in _EFFECTS if name in environ and _EFFECTS[name][1](environ[name])]
+    for name in told:
+        state, _, effect = _EFFECTS[name]
+        yield name, state, f"={environ[name]}: {effect}", f"unset {name}"
+    if not told:
         yield "variables", OK, "none is set that changes a dump"
-
-
-def _visible_devices(value: str) -> _Line:
-    if not _DEVICE_IDS.fullmatch(value.replace(" ", "")):
-        text = f"={value}: no list of device ids, so that no device may be visible"
-        return _VISIBLE, WARNING, text, f"write ids: {_VISIBLE}=0,1, or unset it"
-    last = len(value.split(",")) - 1
-    return _VISIBLE, OK, f"={value}: CANN numbers these from 0, so npudump_devices goes to {last}"
 
 
 def _gate(examination: _Examination) -> Iterator[_Line]:
@@ -503,56 +456,39 @@ def _gate(examination: _Examination) -> Iterator[_Line]:
 
 def _dump_path(examination: _Examination) -> Iterator[_Line]:
     """Judge the folder as CANN judges a ``dump_path`` below it."""
-    place, origin = examination.place, examination.origin
-    name = os.fsencode(place)
-    shown = f"{place} ({origin})" if origin else str(place)
+    name = os.fsencode(examination.place)
+    text = f"{examination.place} ({examination.origin})" if examination.origin else str(examination.place)
+    trouble = ""
     if not PATH_CHARACTERS.fullmatch(name):
         allowed = "letters, digits and -=[];\\,./!@#$%^&*()_+{}:?"
-        text = f"{shown}: GE dumps nothing into a path that has more than {allowed}"
-        yield "dump path", PROBLEM, text, _ELSEWHERE
+        trouble = f"GE dumps nothing into a path that has more than {allowed}"
     elif len(name) > MAX_BYTES - _BELOW:
-        text = f"{shown}: {len(name)} bytes, and CANN takes {MAX_BYTES} for the whole path of a dump"
-        yield "dump path", PROBLEM, text, _ELSEWHERE
+        trouble = f"{len(name)} bytes, and CANN takes {MAX_BYTES} for the whole path of a dump"
+    if trouble:
+        yield "dump path", PROBLEM, f"{text}: {trouble}", _ELSEWHERE
     else:
-        yield "dump path", OK, shown
+        yield "dump path", OK, text
 
 
 def _written(examination: _Examination) -> Iterator[_Line]:
     """Write to the folder, or to the nearest above it that is there, and look for space."""
-    place, system = examination.place, examination.system
+    place = examination.place
     existing = next(path for path in (place, *place.parents) if path.exists())
-    trouble = ""
-    if not existing.is_dir():
-        trouble = f"{existing} is not a directory"
-    elif not system.access(existing, os.R_OK | os.W_OK | os.X_OK):
-        trouble = f"{existing} may not be read and written by this user"
-    else:
-        try:
-            folder = Path(tempfile.mkdtemp(prefix="npudump-doctor-", dir=existing))
-            try:
-                with (folder / "dump").open("wb") as file:
-                    file.write(bytes(4096))
-                    file.flush()
-                    os.fsync(file.fileno())
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
-        except OSError as error:
-            trouble = f"{existing}: {error.strerror or error}"
     made = "" if existing == place else f"; {place.name} will be made"
-    text = f"a file could be written in {existing}{made}"
-    yield ("write", PROBLEM, trouble, _ELSEWHERE) if trouble else ("write", OK, text)
     try:
-        nbytes, files = system.free(existing)
+        with tempfile.NamedTemporaryFile(prefix="npudump-doctor-", dir=existing) as file:
+            file.write(bytes(4096))
+            file.flush()
+            os.fsync(file.fileno())
     except OSError as error:
-        yield "space", WARNING, f"not known: {error}", "look with df"
-        return
-    text = f"{nbytes / (1 << 30):.1f} GiB free"
-    if nbytes < _WANTED_BYTES:
+        yield "write", PROBLEM, f"{existing}: {error.strerror or error}", _ELSEWHERE
+    else:
+        yield "write", OK, f"a file could be written in {existing}{made}"
+    nbytes, files = examination.system.free(existing)
+    text = f"{nbytes / (1 << 30):.1f} GiB free" + ("" if files is None else f", {files} files")
+    if nbytes < _WANTED_BYTES or (files is not None and files < _WANTED_FILES):
         remedy = "free some, or lower npudump_dump_limit (1GiB: the tensors of one failing test)"
         yield "space", WARNING, text, remedy
-    elif files is not None and files < _WANTED_FILES:
-        remedy = "free some (df -i): a dump has one file for each operator"
-        yield ("space", WARNING, f"{text}, but only {files} more files", remedy)
     else:
         yield "space", OK, text
 
@@ -573,4 +509,13 @@ _CHECKS: tuple[tuple[str, Callable[[_Examination], Iterable[_Line]]], ...] = (
 
 def answer(name: str) -> None:
     """Print the answer of the runtime ``name`` for :func:`probe_runtime`, which has started this process."""
-    sys.stdout.write("\n" + json.dumps(asdict(_ask(name))) + "\n")
+    provider = provider_of(name)
+    try:
+        if isinstance(provider, Examined):
+            probe = provider.probe()
+        else:
+            soc = load(choose(name), 0).producer().get("soc", "")
+            probe = Probe(works=True, why="it can be loaded", soc=soc)
+    except RuntimeUnavailableError as error:
+        probe = Probe(works=False, why=str(error))
+    sys.stdout.write("\n" + json.dumps(asdict(probe)) + "\n")

@@ -65,8 +65,7 @@ class RawFile:
             FormatError: the file does not have them; ``what`` says what they should have been.
         """
         self.check(offset, nbytes, what)
-        end = offset + nbytes
-        if end <= _HEAD:
+        if (end := offset + nbytes) <= _HEAD:
             if self._head is None:  # a header is read in three pieces
                 self._head = os.pread(self._descriptor, _HEAD, 0)
             if end <= len(self._head):
@@ -151,8 +150,7 @@ def release(view: np.ndarray) -> None:
 
 
 def _address(array: np.ndarray) -> int:
-    found: int = array.__array_interface__["data"][0]
-    return found
+    return int(array.__array_interface__["data"][0])
 
 
 def open_raw(path: Path) -> RawFile:
@@ -281,8 +279,7 @@ def slabs(shape: tuple[int, ...], limit: int) -> Iterator[tuple[int | slice, ...
     if size <= limit or not shape:
         yield ()
         return
-    step = limit // (size // shape[0])
-    if step:
+    if step := limit // (size // shape[0]):
         yield from ((slice(start, min(start + step, shape[0])),) for start in range(0, shape[0], step))
         return
     for row in range(shape[0]):

@@ -151,8 +151,7 @@ def parse_name(name: str) -> DumpName | None:
     else:
         grammars = _BRIEFS if name.startswith(("exception_info.", "display.")) else _DUMPS
     for kind, grammar in grammars:
-        match = grammar.fullmatch(name)
-        if match is not None:
+        if (match := grammar.fullmatch(name)) is not None:
             return _named(kind, match)
     return None
 
@@ -462,8 +461,7 @@ def read_mapping(path: Path) -> dict[str, str]:
             reason = f"{short!r} and {long!r} are not the names of two files, without directories"
             raise _error(path, (number, offset), f"{reason}: the file is damaged, collect the dump again")
         places.setdefault((short, long), (number, offset))
-        known = names.setdefault(short, long)
-        if known != long:
+        if (known := names.setdefault(short, long)) != long:
             both = (known, long)
             hashed = [name for name in both if _hash_of(name) == short]
             if len(hashed) != 1:
@@ -534,10 +532,8 @@ def _lines(path: Path) -> Iterator[tuple[int, int, str, str]]:
     """Yield the number, the byte, the short name and the long name of each line that is not empty."""
     offset = 0
     for number, raw in enumerate(read_small(path).splitlines(keepends=True), 1):
-        line = raw.rstrip(b"\r\n")
-        if line:
-            text = line.decode("utf-8", "surrogateescape")
-            short, _, long = text.partition(",")
+        if line := raw.rstrip(b"\r\n"):
+            short, _, long = line.decode("utf-8", "surrogateescape").partition(",")
             if long.startswith('"'):
                 # Only csv.writer (msaicerr) quotes; an operator's name cannot begin with a quotation mark.
                 long = next(csv.reader([long]))[0]

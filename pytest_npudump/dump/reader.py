@@ -198,7 +198,6 @@ def read_job(
 
 
 def _weight(job: Job) -> int:
-    """Bytes to read."""
     try:
         return sum(file.path.stat().st_size for file in (job.file, *job.more))
     except OSError:
@@ -241,6 +240,5 @@ def _left_out(tree: Tree) -> Iterator[str]:
     if tree.cores:
         paths = [str(file.path) for file in tree.cores]
         yield f"{number_of(len(paths), 'core')} of failed kernels, for msdebug: {first_of(paths)}"
-    other = [name for name in tree.other if not mindspore.is_description(name)]
-    if other:
+    if other := [name for name in tree.other if not mindspore.is_description(name)]:
         yield f"skipped {number_of(len(other), 'file')} not of a dump: {first_of(other)}"

@@ -269,8 +269,7 @@ def mindspore_raw_names(wanted: Collection[str], root: Path) -> dict[str, tuple[
         scope = _NUMBER.sub("", name)
         scopes[sanitise(scope)].add(scope)
     for name in wanted:
-        number = _NUMBER.search(name)
-        if number is not None:
+        if (number := _NUMBER.search(name)) is not None:
             found[name] |= {scope + number[0] for scope in scopes.get(name[: number.start()], ())}
     missing = {name for name in wanted if not found.get(name)}
     for graph in sorted(root.glob(_GRAPHS)) if missing else ():

@@ -232,9 +232,7 @@ def is_integral(dtype: str, column: int) -> bool:
 @lru_cache(maxsize=4096)
 def shape_text(shape: tuple[int, ...] | None) -> str:
     """``(1, 8)`` as ``1x8``, ``()`` as ``-``, None as ``?``."""
-    if shape is None:
-        return UNKNOWN_SHAPE
-    return "x".join(map(str, shape)) or _SCALAR_SHAPE
+    return UNKNOWN_SHAPE if shape is None else "x".join(map(str, shape)) or _SCALAR_SHAPE
 
 
 @lru_cache(maxsize=4096)

@@ -132,8 +132,7 @@ class MachineMemory:
         return address
 
     def _forget(self, address: int) -> None:
-        region = self._borrowed.pop(address, None)
-        if region is not None:
+        if (region := self._borrowed.pop(address, None)) is not None:
             self._borrowed_bytes -= region.data.size
             del self._borrowed_order[bisect_right(self._borrowed_order, address) - 1]
 
@@ -165,10 +164,7 @@ class MachineMemory:
     def region(self, address: int, size: int) -> MemoryRegion | None:
         """Return the memory that ``size`` bytes at ``address`` lie in, or None if they are not all in one."""
         with self._lock:
-            for region in self._candidates(address):
-                if address + size <= region.end:
-                    return region
-        return None
+            return next((one for one in self._candidates(address) if address + size <= one.end), None)
 
     def reached(self, address: int, size: int, device: int) -> Bytes:
         """Return bytes that work on a device may use.
@@ -177,8 +173,7 @@ class MachineMemory:
         of ``acl.mdl.execute`` list them. Another device's is out of its reach until peer access is enabled,
         which no call of the emulator does (100000). CANN checks neither: the work fails on the device.
         """
-        region = self.region(address, size)
-        if region is None:
+        if (region := self.region(address, size)) is None:
             why = f"{size} bytes at {address:#x} are not allocated memory"
         elif region.kind == BORROWED:
             why = f"{address:#x} is memory of a Python object; copy it to acl.rt.malloc's with acl.rt.memcpy"
@@ -191,8 +186,7 @@ class MachineMemory:
 
     def _candidates(self, address: int) -> Iterator[MemoryRegion]:
         """Yield the regions that begin at or before ``address``, the nearest first; only borrowed overlap."""
-        before = bisect_right(self._owned_order, address)
-        if before:
+        if before := bisect_right(self._owned_order, address):
             yield self._regions[self._owned_order[before - 1]]
         for index in range(bisect_right(self._borrowed_order, address) - 1, -1, -1):
             yield self._borrowed[self._borrowed_order[index]]

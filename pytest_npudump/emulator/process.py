@@ -137,8 +137,7 @@ class Process:
     @property
     def context_handle(self) -> int:
         """Handle of the calling thread's context; 0 if it has none."""
-        handle: int = getattr(self.thread, "context", 0)
-        return handle
+        return int(getattr(self.thread, "context", 0))
 
     @context_handle.setter
     def context_handle(self, handle: int) -> None:

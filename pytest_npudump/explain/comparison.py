@@ -441,8 +441,7 @@ def _same_shape(record: TensorRecord, shape: tuple[int, ...], count: int | None)
     if record.shape is None:
         return True
     if is_private(record):
-        known = record.original_shape
-        if known:
+        if known := record.original_shape:
             return squeezed(known) == squeezed(shape)
         return count is not None and count >= math.prod(shape)
     return squeezed(record.shape) == squeezed(shape)

@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from pytest_npudump.onnxmodels.tensor_types import Tensor
 
     Array = np.ndarray[Any, np.dtype[Any]]
-    TypeAndShape = tuple[str, tuple[int, ...]]
 
 _MATRIX = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 """Operators of the matrix unit."""
@@ -235,8 +234,7 @@ class DumpedOperator:
     def _run(self, session: Any, seed: int | None = None) -> dict[str, Array]:
         """Compute the outputs that are numbers; a seed moves floats by about a unit in the last place."""
         feeds = Varying(Variation(seed=seed)).feeds(self._tensors, 0)
-        found = sessions.run(session, feeds, self.node.operator.outputs)
-        return arrays_of(found)
+        return arrays_of(sessions.run(session, feeds, self.node.operator.outputs))
 
     def _session(self, dtype: str) -> Any:
         """Return a session of the operator, its weights rounded to a type of the device or as written."""
@@ -299,7 +297,7 @@ class OperatorDump:
     _at_hand: Mapping[tuple[TensorKey, str], TensorRecord]
     _dumped: Mapping[tuple[TensorKey, str, int], TensorRecord | None]
     _inputs: Mapping[tuple[TensorKey, str], Sequence[TensorRecord]]
-    _ports: Mapping[str, TypeAndShape] = field(default_factory=dict)
+    _ports: Mapping[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
 
     @classmethod
     def read(
@@ -643,8 +641,7 @@ class ModelBench:
         if operator.how == MAPPED:
             return ""
         names = Names(self.model, self.mapping, {})
-        follower = names.absorbed(operator.node, layers)
-        if follower is not None:
+        if (follower := names.absorbed(operator.node, layers)) is not None:
             return f"{follower.name}, which alone follows it, was not dumped and may be fused into it"
         counted = not self.model.written(operator.node).name
         if self.edges is not None and not self.converted and counted:

@@ -167,8 +167,7 @@ class Feeds:
                 f"in their order"
             )
         found = given[executions.index(execution)]
-        unknown = [name for name in found if name not in self.names]
-        if unknown:
+        if unknown := [name for name in found if name not in self.names]:
             raise RequestError(
                 f"npu_dump.reference_inputs(): {unknown[0]!r} is no input of the reference, which has "
                 f"{', '.join(map(repr, self.names))}"

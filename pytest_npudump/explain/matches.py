@@ -191,20 +191,16 @@ class Names:
 
         ``original`` is the operator before fusion and which of its outputs, by the dump's header.
         """
-        entry = self.mapping.deciding.get(record.key.layer)
-        if entry is not None:
+        if (entry := self.mapping.deciding.get(record.key.layer)) is not None:
             return self._mapped(entry.target, record)
         if record.op_type == GRAPH_INPUT:
             names = [n for n in self.model.inputs if sanitise(n) == sanitise(record.key.layer)]
             if record.key.io != "output" or record.key.slot or len(names) != 1:
                 return None
             return Counterpart(names[0], None, NAME, of_input=True)
-        if record.key.io == "output" and original is not None:
-            origin = self.node(original[0])
-            if origin is not None:
-                return _output(origin, original[1], HEADER)
-        node = self.node(record.key.layer)
-        if node is not None:
+        if record.key.io == "output" and original and (origin := self.node(original[0])) is not None:
+            return _output(origin, original[1], HEADER)
+        if (node := self.node(record.key.layer)) is not None:
             if record.key.io == "input":
                 return self._input(node, record)
             return _output(node, record.key.slot, NAME) if record.key.io == "output" else None
@@ -230,8 +226,7 @@ class Names:
     def _mapped(self, target: str, record: TensorRecord) -> Counterpart | None:
         if record.key.io != "output":
             return None
-        nodes = [node for node in self._by_name.get(target, []) if node.name == target]
-        if nodes:
+        if nodes := [node for node in self._by_name.get(target, []) if node.name == target]:
             return _output(nodes[0], record.key.slot, MAPPED)
         if record.key.slot:
             return None

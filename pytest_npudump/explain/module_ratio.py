@@ -136,8 +136,7 @@ def ratios(
     found: list[ModuleRatio] = []
     others, of_device = [_arrays(one) for one in sides], _arrays(own)
     if not any(isinstance(one, str | Path) for one in (device, rounded, exact)):
-        lost = [key for key in others[0] if key in others[1] and key not in of_device]
-        if lost:
+        if lost := [key for key in others[0] if key in others[1] and key not in of_device]:
             first = others[0][lost[0]][0]
             raise RequestError(
                 f"tensors of both references that the device lacks: {len(lost)}; first: {first}"

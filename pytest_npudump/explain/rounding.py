@@ -292,8 +292,7 @@ def by_rounding(
             reason if by_rule else after
             for reason, by_rule, (after, _) in zip(verdict.reasons, fixed, judged, strict=True)
         ]
-        kept = tuple(reason for reason in reasons if reason is not None)
-        if kept:
+        if kept := tuple(reason for reason in reasons if reason is not None):
             failing.append(replace(verdict, reasons=kept))
             if not any(fixed):
                 whose = DTYPE if all(explained for _, explained in judged) else DEVICE

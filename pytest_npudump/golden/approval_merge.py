@@ -206,8 +206,7 @@ def _places(text: str) -> dict[str, tuple[int, int]]:
     begins: dict[str, int] = {}
     last = 0
     for name in (_TABLE, *BLOCKS):
-        found = text.find(f"\n{name}: |\n", last)
-        if found >= 0:
+        if (found := text.find(f"\n{name}: |\n", last)) >= 0:
             begins[name] = last = found + len(name) + 5
     if _TABLE not in begins or not text.endswith("\n") or "\r" in text:
         return {}

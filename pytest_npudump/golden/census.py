@@ -376,8 +376,7 @@ def look(named: list[Named], store: TensorStore, steps: Steps, *, verify: bool =
     def state(one: Named) -> State:
         digest, size = one.pointer.digest, one.pointer.size
         cached = (store.cache.read(digest, size) is not None) if verify else store.cache.has(digest, size)
-        there = store.objects.size(digest)
-        if there != size:
+        if (there := store.objects.size(digest)) != size:
             return State(one, cached, stored=False, problem="" if there is None else f"only {there} bytes")
         if verify and _hash(store, digest) != digest:
             return State(one, cached, stored=False, problem="damaged")
@@ -513,8 +512,7 @@ def faults(files: Iterable[Path]) -> Iterator[Fault]:
         except GoldenError as error:
             yield Fault(path, str(error))
             continue
-        other = places.setdefault(golden.test, _place(path))
-        if other != _place(path):
+        if (other := places.setdefault(golden.test, _place(path))) != _place(path):
             yield Fault(
                 path,
                 f"{path}: claims the test {golden.test!r}, and so does {other}{SUFFIX}: remove the one whose "

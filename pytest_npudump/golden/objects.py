@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from pytest_npudump.storage.atomic import Chunk
 
-    Bytes = np.ndarray[Any, np.dtype[np.uint8]]
-
     Found = TypeVar("Found")
 
 
@@ -68,7 +66,7 @@ class ObjectCache:
         except OSError:
             return False
 
-    def read(self, digest: str, size: int) -> Bytes | None:
+    def read(self, digest: str, size: int) -> np.ndarray[Any, np.dtype[np.uint8]] | None:
         """Map an object, read-only, after its hash was found right; None where it is not there or damaged."""
         try:
             with open_regular(self.path(digest)) as file:

@@ -131,12 +131,10 @@ def _order(own: Record, base: Record, told: Mapping[str, Any]) -> list[str]:
         order += added.pop(key, ())
     if homeless := next((key for key, names in added.items() if names), ""):
         raise _unfit(own, base, f"has no tensor {homeless!r}, behind which tensors of this one stand")
-    lost = set(own.table.keys) - set(order)
-    if lost or len(set(order)) < len(order):
+    if (lost := set(own.table.keys) - set(order)) or len(set(order)) < len(order):
         some = min(lost) if lost else "a tensor"
         raise _unfit(own, base, f"does not tell where {some!r} of this one stands, or tells it twice")
-    unknown = set(order) - set(own.table.keys) - set(base.table.keys)
-    if unknown:
+    if unknown := set(order) - set(own.table.keys) - set(base.table.keys):
         raise _unfit(own, base, f"has no tensor {min(unknown)!r}, of which this one says that it is added")
     return order
 
@@ -491,8 +489,7 @@ def _content(golden: Record) -> bytes:
     Raises:
         GoldenError: it cannot be written, or what it is to differ from is another golden meanwhile.
     """
-    base = golden.base
-    if base is not None and not has_digest(base.path, base.digest):
+    if (base := golden.base) is not None and not has_digest(base.path, base.digest):
         raise GoldenError(
             f"{base.path}: was written meanwhile, and {golden.path.name} differs from it: run again"
         )

@@ -363,8 +363,7 @@ class KeptTensors:
         """
         sizes = {key: array.nbytes for key, (array, _) in self.tensors.items()}
         alike = copies_of(self.tensors)
-        total = sum(size for key, size in sizes.items() if key not in alike)
-        if total > budget:
+        if (total := sum(size for key, size in sizes.items() if key not in alike)) > budget:
             largest = sorted(sizes, key=lambda key: -sizes[key])
             words = first_of((f"{key} ({sizes[key]} bytes)" for key in largest), 3)
             raise GoldenError(

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    Array = np.ndarray[Any, np.dtype[Any]]
     Tensor = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -159,18 +158,6 @@ class TensorFile:
             raise _unreadable(self.path, error) from error
 
 
-def load_tensors(path: Path) -> dict[str, Tensor]:
-    """Return read-only views of the tensors in ``path`` by key text, of their own shape and type.
-
-    The types are numpy's and ml_dtypes'.
-
-    Raises:
-        GoldenError: as of :meth:`TensorFile.tensor`, or the file is not one that :func:`save_tensors` wrote.
-    """
-    file = TensorFile.read(path)
-    return {key: file.tensor(key) for key in file.entries}
-
-
 def _refuse_others(path: Path) -> None:
     """Refuse all but regular files: safetensors would wait for a pipe, and cannot name a directory.
 
@@ -294,8 +281,7 @@ def copies_of(tensors: Mapping[str, tuple[Tensor, str]]) -> dict[str, str]:
     for key, (array, name) in sorted(tensors.items()):
         if sizes[array.nbytes] > 1 and array.nbytes:
             content = (array.dtype.name, name, array.shape, _digest(array))
-            original = first.setdefault(content, key)
-            if original != key:
+            if (original := first.setdefault(content, key)) != key:
                 copies[key] = original
     return copies
 

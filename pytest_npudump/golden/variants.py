@@ -367,8 +367,7 @@ class Goldens:
         """
         if previous is not None:
             notes = self._shared(previous)
-            keys = ", ".join(map(repr, unwritable(previous)))
-            if keys:
+            if keys := ", ".join(map(repr, unwritable(previous))):
                 notes += (f"{previous.path}: its key {keys} cannot be written again, and is dropped",)
             return notes
         try:

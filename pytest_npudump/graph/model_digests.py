@@ -127,8 +127,7 @@ def _of_model(path: Path, digest: str) -> tuple[str, tuple[tuple[str, str], ...]
         except (OSError, ValueError, IndexError) as error:
             raise FormatError(path, f"cannot be read: {error}") from error
     else:
-        model = read_model(path)
-        graph, found = _OnnxContent(model, path.parent).digests()
+        graph, found = _OnnxContent(read_model(path), path.parent).digests()
     lines = [(name, _words(name, one)) for name, one in found]
     return graph, tuple((name, words) for name, words in lines if words)
 
@@ -330,8 +329,7 @@ class _OnnxContent:
             for one in sorted(node.attribute, key=lambda one: str(one.name), reverse=True)  # then, else
             for graph in ([one.g] if one.HasField("g") else one.graphs)
         ]
-        function = self._functions.get((_domain(node), node.op_type))
-        if function is not None:
+        if (function := self._functions.get((_domain(node), node.op_type))) is not None:
             held = self._constants(function)
             bodies.append(("", function.node, [*function.input], [*function.output], held))
         for attribute, nodes, ins, outs, known in bodies:
@@ -438,8 +436,7 @@ def _plain(attribute: Any, name: str = "") -> bytes:
     copy.CopyFrom(attribute)
     copy.ClearField("doc_string")
     copy.name = name or attribute.name
-    text: bytes = copy.SerializeToString(deterministic=True)
-    return text
+    return bytes(copy.SerializeToString(deterministic=True))
 
 
 def _constant(value: Any) -> Any:
@@ -466,8 +463,7 @@ def _elements(tensor: Any, folder: Path) -> Buffer:
     if tensor.data_location == _EXTERNAL:
         return _from_file({entry.key: entry.value for entry in tensor.external_data}, folder)
     if tensor.HasField("raw_data"):
-        raw: bytes = tensor.raw_data
-        return raw
+        return bytes(tensor.raw_data)
     if tensor.string_data:
         return b"".join(len(text).to_bytes(8, "little") + text for text in tensor.string_data)
     fields = {

@@ -84,25 +84,23 @@ def read_atc_json(path: Path) -> Edges:
     Raises:
         FormatError: it is no such file.
     """
+    found: list[list[GeOperator]] = []
     try:
-        data = json.loads(read_regular(path))
+        graphs = json.loads(read_regular(path))["graph"]
+        for graph in graphs if isinstance(graphs, list) else [graphs]:
+            operators = graph.get("op") or []
+            found.append([])
+            for one in operators if isinstance(operators, list) else [operators]:
+                name, inputs = str.__str__(one["name"]), list.copy(one.get("input") or [])
+                found[-1].append((name, str(one.get("type", "")), (*map(str.__str__, inputs),)))
     except (OSError, ValueError, RecursionError) as error:
         raise FormatError(path, f"cannot be read as the JSON of an om: {error}") from error
-    graphs = data.get("graph") if isinstance(data, dict) else None
-    graphs = [graphs] if isinstance(graphs, dict) else graphs
-    if not isinstance(graphs, list) or not all(isinstance(graph, dict) for graph in graphs):
-        raise FormatError(path, "holds no 'graph', expected what atc --mode=1 --om=... --json=... writes")
-    found: list[list[GeOperator]] = []
-    for graph in graphs:
-        found.append([])
-        operators = graph.get("op") or []
-        for operator in operators if isinstance(operators, list) else [operators]:
-            told = operator if isinstance(operator, dict) else {}
-            name, inputs = told.get("name"), told.get("input") or []
-            named = isinstance(name, str) and isinstance(inputs, list)
-            if not named or not all(isinstance(text, str) for text in inputs):
-                raise FormatError(path, "holds an operator without a name, or whose input is no text")
-            found[-1].append((str(name), str(told.get("type", "")), tuple(inputs)))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise FormatError(
+            path,
+            "holds no 'graph', or an operator without a name, or whose input is no text; expected what "
+            "atc --mode=1 --om=... --json=... writes",
+        ) from error
     return _ge_edges(found, path.name)
 
 
@@ -363,8 +361,7 @@ def fields(
     """Yield number, start and end of the wanted fields of a message: numbers, and what has a length."""
     while at < end:
         tag, at = varint(data, at, end, path)
-        kind = tag & 7
-        if kind == _VARINT:
+        if (kind := tag & 7) == _VARINT:
             start = at
             _, at = varint(data, at, end, path)
             if tag >> 3 in wanted:
@@ -408,8 +405,7 @@ def read_onnx(path: Path) -> Edges:
     """
     model = prepare(path)
     makers = {name: Port(name) for name in model.inputs}
-    for operator in model.operators:
-        makers |= {name: Port(operator.name, slot) for slot, name in enumerate(operator.outputs)}
+    makers |= {name: Port(one.name, slot) for one in model.operators for slot, name in enumerate(one.outputs)}
     nodes = [GraphNode(name, "Data", ()) for name in model.inputs]
     for operator in model.operators:
         ports = tuple(makers.get(name) for name in (*operator.inputs, *operator.captured))
@@ -481,8 +477,7 @@ def _of_model(path: Path, layers: Collection[str]) -> tuple[Edges, list[str]]:
             continue
         edges, failed = _read(read, file)
         notes += failed
-        here = len(layers & edges.feeds.keys())
-        if here > known:
+        if (here := len(layers & edges.feeds.keys())) > known:
             best, known = edges, here
     return best, [] if known else notes
 

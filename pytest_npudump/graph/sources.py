@@ -277,8 +277,7 @@ def explained(failing: Sequence[int], graph: TensorGraph, back: Callable[[int], 
             effects[cause].append(at)
         if not causes:
             free.append(at)
-    known = [at for at in free if graph.known[at] or at == failing[0]]
-    sources = known or free[:1]
+    sources = [at for at in free if graph.known[at] or at == failing[0]] or free[:1]
     unplaced = tuple(at for at in free if at not in sources)
     seen = _reached(free, effects)
     cycles = []

@@ -94,8 +94,7 @@ def within(outer: Any, bodies: Mapping[tuple[str, str], Any]) -> Iterator[Any]:
         node = nodes.pop()
         for branch in branches(node):
             nodes += branch.node
-        key = (node.domain, node.op_type)
-        if key in bodies and key not in entered:
+        if (key := (node.domain, node.op_type)) in bodies and key not in entered:
             entered.add(key)
             nodes += bodies[key]
         if node is not outer and node.op_type != _CONSTANT:
@@ -177,8 +176,7 @@ def every_name(model: Any) -> Iterator[str | bytes]:
         yield from (axis.dim_param for one in values for axis in one.type.tensor_type.shape.dim)
     for node in itertools.chain(*scopes):
         yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
-        for attribute in node.attribute:
-            yield attribute.name
+        yield from (attribute.name for attribute in node.attribute)
 
 
 def _with_branches(nodes: Iterable[Any]) -> Iterator[Any]:

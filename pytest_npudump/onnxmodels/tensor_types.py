@@ -101,9 +101,7 @@ def acl_number(dtype: DType) -> int:
 
 def nbytes(dtype: DType, shape: Sequence[int]) -> int:
     """Bytes of a tensor; 0 where a dimension is unknown (negative) or the type has no fixed size."""
-    if any(dim < 0 for dim in shape):
-        return 0
-    return (math.prod(shape) * dtype.bits + 7) // 8
+    return 0 if any(dim < 0 for dim in shape) else (math.prod(shape) * dtype.bits + 7) // 8
 
 
 def storage(dtype: DType) -> np.dtype[Any]:

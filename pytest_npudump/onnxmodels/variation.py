@@ -95,8 +95,7 @@ class Varying:
             return feeds
         changed = dict(feeds)
         for number, (name, tensor) in enumerate(feeds.items()):
-            moved = self.moved(name, tensor.data, (execution, number))
-            if moved is not None:
+            if (moved := self.moved(name, tensor.data, (execution, number))) is not None:
                 changed[name] = replace(tensor, data=moved)
         return changed
 

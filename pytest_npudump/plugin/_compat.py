@@ -129,8 +129,7 @@ def was_narrowed(config: pytest.Config) -> bool:
 def base_temp(config: pytest.Config) -> Path:
     """Return the folder below which pytest makes temporary folders in this session."""
     factory: Any = config._tmp_path_factory  # type: ignore[attr-defined]  # noqa: SLF001 - no fixture here
-    path: Path = factory.getbasetemp()
-    return path
+    return Path(factory.getbasetemp())
 
 
 def has_no_case(item: pytest.Item) -> bool:

@@ -130,8 +130,7 @@ def discarded_if_interrupted(item: pytest.Item) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        test = item.stash.get(TEST, None)
-        if test is not None:
+        if (test := item.stash.get(TEST, None)) is not None:
             test.discard()
         raise
 

@@ -324,8 +324,7 @@ class NpuDump:
             dtypes=dtypes,
             widen=widen,
         )
-        wrong = check_operator(case, self._test.attempt, question)
-        if wrong is not None:
+        if (wrong := check_operator(case, self._test.attempt, question)) is not None:
             from pytest_npudump.report.scenes import wrong_details, wrong_sentence  # noqa: PLC0415 - a failure
 
             raise OperatorMismatchError("\n".join([wrong_sentence(wrong), *wrong_details(wrong)]))
@@ -482,8 +481,7 @@ def _note_evidence(test: CaseSession, done: ExternalRun, place: Placed) -> None:
     """Keep the evidence that a program ran under the dump, where a healthy run leaves no file."""
     program, name = Path(done.command[0]).name, place.target.name
     evidence = test.case.runtime.activity.evidence
-    read = _has_dumped(test) or place.was_read()
-    if read is None:
+    if (read := _has_dumped(test) or place.was_read()) is None:
         why = place.unknown or f"{place.target} was replaced or changed while the program ran"
         evidence.missing.append(f"whether {program} read {name} cannot be known: {why}")
     elif not read:

@@ -165,8 +165,7 @@ def pytest_make_collect_report(
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     """Turn a marker's impossible request into a collection error."""
     report = yield
-    items = [node for node in report.result if isinstance(node, pytest.Item)]
-    marked = take_marks(items)
+    marked = take_marks([node for node in report.result if isinstance(node, pytest.Item)])
     problems = [problem for _, problem in _problems(marked, collector.config)]
     problems += [
         said("{test}: {problem}", test=collector.nodeid, problem=unread)

@@ -250,8 +250,7 @@ def number_of_devices(item: pytest.Item) -> int:
 
 def devices_of(item: pytest.Item) -> tuple[int, ...]:
     """Return the ids of a test's devices, its process's own first."""
-    held = item.stash.get(HELD_DEVICES, None)
-    if held is not None:
+    if (held := item.stash.get(HELD_DEVICES, None)) is not None:
         return held
     own = own_device()
     return tuple(range(own, own + max(1, number_of_devices(item))))

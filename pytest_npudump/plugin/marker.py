@@ -389,8 +389,7 @@ def _scene_problems(request: DumpRequest) -> list[str]:
         default = DumpRequest()
         asked = [one.name for one in fields(request)]
         given = [n for n in asked if getattr(request, n) != getattr(default, n)]
-        excess = [_NAMES.get(n, n) for n in given if n not in scene.takes | _ALWAYS]
-        if excess:
+        if excess := [_NAMES.get(n, n) for n in given if n not in scene.takes | _ALWAYS]:
             taken = ", ".join(n for n in asked if n in scene.takes)
             only = f"only {taken}" if taken else said("no other argument: CANN looks at every operator")
             problems.append(
@@ -457,8 +456,7 @@ def check_item(item: pytest.Item, settings: Settings) -> str:
                 "golden; use pytest.mark.parametrize, which gives each case a golden, or "
                 "scene='check_op', which needs none"
             )
-        rank = current_rank()
-        if rank is not None and hasattr(item.config, "workerinput"):
+        if (rank := current_rank()) is not None and hasattr(item.config, "workerinput"):
             return said(
                 "this is {rank}, and all ranks run one test at a time: leave out -n (pytest-xdist)", rank=rank
             )

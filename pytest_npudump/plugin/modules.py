@@ -11,7 +11,7 @@ from pytest_npudump.compare.judge import RUN, Terms, judge
 from pytest_npudump.compare.tolerances.rules import tolerances_for
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import ModuleMismatchError, RequestError
-from pytest_npudump.explain.module_ratio import ratios, records_of
+from pytest_npudump.explain.module_ratio import ModuleRatio, ratios, records_of
 from pytest_npudump.explain.rounding import DEVICE, DTYPE
 from pytest_npudump.language import mark
 from pytest_npudump.plugin.marker import parse_marker
@@ -20,7 +20,6 @@ from pytest_npudump.report.verdicts import number, row as row_of, sentence, tabl
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.correspondence import Correspondence
-    from pytest_npudump.explain.module_ratio import ModuleRatio
     from pytest_npudump.regression.session import CaseSession
     from pytest_npudump.runtime.modules.capture import Capture
 
@@ -82,8 +81,7 @@ def same(
     ]
     terms = Terms(tolerances, case.settings.bounds, RUN, names=names)
     comparison = judge(sides[0], sides[1], terms)
-    failing = comparison.failing
-    if failing:
+    if failing := comparison.failing:
         every = len(comparison.alignment.golden)
         words = (
             f"npu_dump.same(): {len(failing)} of {every} tensors differ; first: "

@@ -26,6 +26,7 @@ _CALIBRATE = "npudump_calibrate"
 _OURS = "--npudump-"
 _REPORT = f"{_OURS}report"
 _MISSPELT = "npudump_misspelt"
+_ALLOWED = "--npudump-allow-update-in-ci"
 _HELP = "pytest --help -v"
 _GONE = {
     "calibrate": "--npudump-update-golden=calibrate -o npudump_calibration_runs={value}",
@@ -55,7 +56,6 @@ class _Runtimes(tuple[str, ...]):
     __slots__ = ()
 
     def __contains__(self, name: object) -> bool:
-        """Return whether there is a runtime of this name."""
         if super().__contains__(name):
             return True
         from pytest_npudump.runtime.registry import offered  # noqa: PLC0415 - no session of ours asks
@@ -221,8 +221,8 @@ def _standing(config: pytest.Config) -> Iterator[tuple[str, str]]:
         said("the variable PYTEST_ADDOPTS"): shlex.split(os.environ.get("PYTEST_ADDOPTS", "")),
     }
     typed = {option.flag: option.flag for option in OPTIONS if option.typed and not option.standing}
-    typed |= {f"--npudump-{name}": _flag_now(name) for name in ("calibrate", "allow-update-in-ci")}
-    key, now = "npudump_allow_in_ci", _flag_now("allow-update-in-ci")
+    key, now = "npudump_allow_in_ci", "-o npudump_allow_in_ci=true"
+    typed |= {"--npudump-calibrate": f"--npudump-update-golden={CALIBRATE}", _ALLOWED: now}
     keys = {flag.removeprefix("--").replace("-", "_"): flag for flag in typed}
     for place, given in everywhere.items():
         words = _all(given)
@@ -237,10 +237,6 @@ def _standing(config: pytest.Config) -> Iterator[tuple[str, str]]:
     for dest, flag in keys.items():
         if dest not in _compat.overrides(config) and _text(config, dest):
             yield said("ini key {key}", key=dest), typed[flag]
-
-
-def _flag_now(name: str) -> str:
-    return _GONE[name].partition(" ")[0] if name == "calibrate" else _GONE[name]
 
 
 def _text(config: pytest.Config, key: str) -> str:
@@ -276,33 +272,21 @@ def _refuse_gone(config: pytest.Config) -> None:
     for name, now in _gone().items():
         flag, value = f"--npudump-{name}", config.getoption(_gone_dest(name), None)
         if value is not None:
-            if (name, value) == _LEFT_OUT:
-                raise RequestError(
-                    said("there is no {given} any more: leave it out", given=f"{flag}={value}")
-                )
-            typed = now.format(
-                value=shlex.quote(_VALUES.get(name, {}).get(value, value)) if value else "VALUE"
-            )
             given = f"{flag}={value}" if value and name not in _SWITCHES else flag
-            raise RequestError(
-                said("there is no {given} any more: give {typed} instead", given=given, typed=typed)
-            )
-    for name, now in _GONE.items():
-        key = _key(name)
-        if value := _text(config, key):
-            if (name, value) == _LEFT_OUT:
-                given = said("ini key {key}", key=key)
-                raise RequestError(said("there is no {given} any more: leave it out", given=given))
-            words = now.format(value=_VALUES.get(name, {}).get(value, value)).split(" ")[-1]
-            new, _, value = words.removeprefix("--").partition("=")
-            told = f"{new.replace('-', '_')} = {value}"
-            raise RequestError(
-                said(
-                    "there is no {given} any more: give {typed} instead",
-                    given=said("ini key {key}", key=key),
-                    typed=told,
-                )
-            )
+            raise RequestError(_told_gone(name, given, now, value))
+        if name in _GONE and (value := _text(config, _key(name))):
+            new, _, held = now.split(" ")[-1].removeprefix("--").partition("=")
+            written = f"{new.replace('-', '_')} = {held}"
+            raise RequestError(_told_gone(name, said("ini key {key}", key=_key(name)), written, value))
+
+
+def _told_gone(name: str, given: str, now: str, value: str) -> str:
+    """Name what is given in the place of a name that has gone."""
+    if (name, value) == _LEFT_OUT:
+        return said("there is no {given} any more: leave it out", given=given)
+    value = _VALUES.get(name, {}).get(value, value) or "VALUE"
+    typed = now.format(value=shlex.quote(value) if now.startswith("-") else value)
+    return said("there is no {given} any more: give {typed} instead", given=given, typed=typed)
 
 
 def _refuse_unknown(config: pytest.Config) -> None:
@@ -327,8 +311,7 @@ def _folder_of_report(config: pytest.Config) -> str:
         return str(word).partition("=")[2]
     if not config.getoption("npudump_report", None) or config.option.pyargs:
         return ""
-    words = [*map(str, config.invocation_params.args)]
-    for word, behind in pairwise(words):
+    for word, behind in pairwise(map(str, config.invocation_params.args)):
         path = config.invocation_params.dir / behind.partition("::")[0]
         if word == _REPORT and not behind.startswith(("-", "@")) and not path.exists():
             return behind
@@ -354,8 +337,7 @@ def _resolve(option: Option, config: pytest.Config) -> Any:
     if isinstance(option.default, bool):
         return given or _switch(option, config)
     value = config.getini(option.dest) if given is None else given
-    choices = _choices(option)
-    if choices and value not in choices:
+    if (choices := _choices(option)) and value not in choices:
         place = said("ini key {key}", key=option.dest) if given is None else option.flag
         raise RequestError(
             said("{place} is {value!r}{hint}", place=place, value=value, hint=hint(str(value), choices))
@@ -367,14 +349,7 @@ def _switch(option: Option, config: pytest.Config) -> bool:
     try:
         return bool(config.getini(option.dest))
     except (TypeError, ValueError, pytest.UsageError) as error:  # the last of pytest 9.2
+        words = said("ini key {key}: {error}, expected true or false", key=option.dest, error=str(error))
         if option.flag == _REPORT:
-            raise RequestError(
-                said(
-                    "ini key {key}: {error}, expected true or false: --npudump-output names the folder",
-                    key=option.dest,
-                    error=str(error),
-                )
-            ) from error
-        raise RequestError(
-            said("ini key {key}: {error}, expected true or false", key=option.dest, error=str(error))
-        ) from error
+            words += said(": --npudump-output names the folder")
+        raise RequestError(words) from error

@@ -178,8 +178,7 @@ class Reporter:
         """Cut a failure for which there is no room, and return whether it is one."""
         if self._lines_left is None:
             return False
-        lines = len(report.longreprtext.splitlines())
-        if lines <= self._lines_left:
+        if (lines := len(report.longreprtext.splitlines())) <= self._lines_left:
             self._lines_left -= lines
             return False
         self._lines_left = 0

@@ -139,8 +139,7 @@ class Runner:
             self.ended_in = item.nodeid
             raise
         finally:
-            test = item.stash.get(TEST, None)
-            if test is not None:
+            if (test := item.stash.get(TEST, None)) is not None:
                 if not test.case.isolated:  # else whoever is told of it cleans up
                     test.clean_up()
                 del item.stash[TEST]

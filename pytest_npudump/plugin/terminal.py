@@ -144,11 +144,9 @@ class _Failure:
         self.reprcrash = crash
 
     def __str__(self) -> str:
-        """Return all lines."""
         return self.message
 
     def toterminal(self, writer: Any) -> None:
-        """Write all lines."""
         for line in self._lines:
             writer.line(line)
 

@@ -47,8 +47,7 @@ def agree(exchange: Exchange, test: str, *, wants: bool) -> tuple[bool, str]:
         Whether all ranks run the test again; and why they cannot, "" if they can or nobody wants to. Every
         rank of this machine gets the same.
     """
-    rank = exchange.rank
-    if rank.spans_machines:
+    if exchange.rank.spans_machines:
         return False, _no(exchange, "they are on several machines, which share no files")
     _refuse_sharing(exchange, test, _NO_COMPARISON)
     name = f"again {test}"
@@ -138,8 +137,7 @@ def why_not_shared(exchange: Exchange, test: str, table: StatsTable, tolerances:
     Raises:
         GoldenError: the statistics cannot be written, or those of rank 0 cannot be read.
     """
-    settled = exchange.decided(f"share {test}")
-    if settled is not None:
+    if (settled := exchange.decided(f"share {test}")) is not None:
         return str(settled)
     if exchange.rank.number == _FIRST:
         path = exchange.folder / f"statistics-{blake2b(test.encode(), digest_size=10).hexdigest()}.yaml"

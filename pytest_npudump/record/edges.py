@@ -99,10 +99,9 @@ class Edges:
 
     def joined(self, other: Edges) -> Edges:
         """Return the edges of two graphs; where they disagree on an operator, nothing is known of it."""
-        feeds = dict(self.feeds)
-        for name, ports in other.feeds.items():
-            feeds[name] = ports if feeds.get(name, ports) == ports else (UNKNOWN,)
-        return Edges(feeds, ", ".join(dict.fromkeys(filter(None, (self.told_by, other.told_by)))))
+        own, found = self.feeds, other.feeds.items()
+        theirs = {name: ports if own.get(name, ports) == ports else (UNKNOWN,) for name, ports in found}
+        return Edges({**own, **theirs}, ", ".join(dict.fromkeys(filter(None, (self.told_by, other.told_by)))))
 
     def completed(self, other: Edges) -> Edges:
         """Return these edges, and those of operators that only the other graph has, with all their calls."""

@@ -282,8 +282,7 @@ def _plain_keys(keys: Sequence[str]) -> bool:
 
 
 def _check(pattern: re.Pattern[str], cells: Sequence[str], what: str) -> None:
-    bad = {cell for cell in set(cells) if not pattern.fullmatch(cell)}
-    if bad:
+    if bad := {cell for cell in set(cells) if not pattern.fullmatch(cell)}:
         row = next(index for index, cell in enumerate(cells) if cell in bad)
         raise RowError(row, f"{cells[row][:120]!r} is not a {what}")
 
@@ -336,8 +335,7 @@ def _read_counts(cells: list[str], name: str) -> tuple[NDArray[np.bool_], NDArra
 
 
 def _known(cells: list[str]) -> NDArray[np.bool_]:
-    unknown = cells.count(_ABSENT)
-    if unknown in {0, len(cells)}:
+    if (unknown := cells.count(_ABSENT)) in {0, len(cells)}:
         return np.full(len(cells), unknown == 0 and bool(cells), dtype=np.bool_)
     return np.fromiter(map(_ABSENT.__ne__, cells), np.bool_, len(cells))
 

@@ -47,8 +47,7 @@ def render(golden: Record) -> str:
         GoldenError: something in the golden cannot be written so that it is read back the same.
     """
     table = golden.table
-    clash = [key for key in golden.extra if key in (*_RESERVED, *BLOCKS)]
-    if clash:
+    if clash := [key for key in golden.extra if key in (*_RESERVED, *BLOCKS)]:
         raise GoldenError(
             f"{golden.path}: {clash[0]!r} is a key of the file itself, expected another name in extra"
         )

@@ -78,8 +78,7 @@ class WrongOperator:
             "dump": str(self.dump),
             "shape": None if self.shape is None else [*self.shape],
         }
-        values = [*found["inputs"], *([found["fault"]] if found["fault"] else [])]
-        for value in values:
+        for value in [*found["inputs"], *([found["fault"]] if found["fault"] else [])]:
             for name in ("there", "got", "expected"):
                 if isinstance(value.get(name), float):
                     number = value[name]
@@ -129,7 +128,6 @@ class Attempt:
     """One run of a test.
 
     Attributes:
-        number: 1 for the run that is judged, 2 for the one that explains.
         directory: where its configuration and dump lie; private to the user.
         request: what is dumped.
         dump_data: ``stats`` or ``tensor``, in place of the request's; None for the request's.
@@ -142,7 +140,6 @@ class Attempt:
         compared: tensors that the test itself has held against each other.
     """
 
-    number: int
     directory: Path
     request: DumpRequest
     dump_data: str | None = None

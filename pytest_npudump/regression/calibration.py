@@ -211,8 +211,7 @@ def measure(case: Case, first: Result, attempt: Attempt, member: int) -> Member 
 
 
 def _table(case: Case, first: Result, attempt: Attempt, golden: Record | None) -> StatsTable:
-    undumped = case.runtime.activity.evidence.undumped
-    if undumped:
+    if undumped := case.runtime.activity.evidence.undumped:
         raise DumpError(f"not all that it ran is in its dump: {'; '.join(undumped)}")
     dump = without_unwritten(case, collect(case, attempt, golden), golden)
     if problems := unreadable(dump):
@@ -344,11 +343,9 @@ def _not_varied(case: Case, members: Sequence[Member], varied: tuple[str, ...]) 
             f"only repetitions were measured, as {_why_only_repeated(case)}: of a device that repeats "
             f"exactly these bounds hold no noise"
         )
-    kept = sorted({name for member in members for name in member.unperturbed})
-    if kept:
+    if kept := sorted({name for member in members for name in member.unperturbed}):
         yield f"not perturbed, as they hold no floating-point values: inputs {', '.join(kept)}"
-    unreached = sorted({name for member in members for name in member.unreached})
-    if unreached:
+    if unreached := sorted({name for member in members for name in member.unreached}):
         yield f"not perturbed, as they cannot be changed where they lie: inputs {', '.join(unreached)}"
 
 

@@ -24,7 +24,7 @@ from pytest_npudump.golden.origin import changed_tensors
 from pytest_npudump.golden.store import source_layers
 from pytest_npudump.golden.stored_tensors import stored_tensors
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges, edges_of_lines, layer_at, lines_of
-from pytest_npudump.record.model_lines import is_typed, parted
+from pytest_npudump.record.model_lines import ModelChange, is_typed, parted
 from pytest_npudump.record.record import EDGES, MODELS, Record
 from pytest_npudump.regression.case import Case, digests_of_models, known_edges, terms_of
 from pytest_npudump.regression.result import KeptLayers, Result
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_npudump.graph.sources import Sources
-    from pytest_npudump.record.model_lines import ModelChange
 
 
 def edges_to_keep(

@@ -167,8 +167,7 @@ def _inside_words(request: DumpRequest, inside: Mapping[str, Sequence[tuple[str,
     """Count the requested operators of each model that the emulator does not see."""
     for model, held in inside.items():
         wanted = layers_meant(request.layers, (name for name, _ in held))
-        outside = [layer for name, layer in held if not request.layers or name in wanted]
-        if outside:
+        if outside := [layer for name, layer in held if not request.layers or name in wanted]:
             yield not_dumped_inside(len(outside), model, first_of(dict.fromkeys(outside), 3))
 
 

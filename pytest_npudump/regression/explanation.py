@@ -24,7 +24,7 @@ from pytest_npudump.compare.tensors.element_verdict import BYTES, ELEMENTS, SPEC
 from pytest_npudump.compare.tensors.picture import describe_tensor, draw, draw_alone
 from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.dump.arrays.decode import load
-from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
+from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.stats.compact_projections import as_printed
 from pytest_npudump.dump.stats.projections import project
 from pytest_npudump.dump.stats.tensor import tensor_stats
@@ -55,18 +55,16 @@ from pytest_npudump.regression.second_run import (
     read_again,
     unusable,
 )
-from pytest_npudump.runtime.aten.kept_calls import CallKeepingRuntime, WantedOutput
+from pytest_npudump.runtime.aten.kept_calls import CallKeepingRuntime, KeptRun, WantedOutput
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
-    from pytest_npudump.dump.records import Dump
     from pytest_npudump.explain.operator_alone import Changes
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.run_plan import Plan
-    from pytest_npudump.runtime.aten.kept_calls import KeptRun
 
 
 _OFF = "off"

@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.judge import seen_by
 from pytest_npudump.compare.stats.alignment import under_golden_keys
 from pytest_npudump.compare.stats.verdict import EXTRA
-from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError, said
-from pytest_npudump.golden.store import read_golden
 from pytest_npudump.golden.variants import (
     Goldens,
     names_variants,
@@ -60,7 +58,7 @@ from pytest_npudump.scene import SCENES
 from pytest_npudump.settings import ALL, FAILED, NEW
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import Dump
@@ -215,7 +213,6 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
         outcome = by_reference_alone(path, tensors=len(table), problems=problems, notes=notes)
     elif golden is None:
         outcome = without_golden(run)
-        outcome = replace(outcome, notes=(*outcome.notes, *_of_renamed(case, run.table)))
     else:
         at_hand = partial(known_edges, case, dump.root)
         terms = terms_of(case)
@@ -223,8 +220,7 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
         asked = outcome.failing_keys and terms.names is None and MODELS in golden.blocks
         if asked and case.runtime.activity.evidence.parameters:
             run = replace(run, blocks={**run.blocks, **models_to_keep(case, golden, dump)})
-            models = models_between(terms, golden, run)
-            outcome = replace(outcome, models=models)
+            outcome = replace(outcome, models=models_between(terms, golden, run))
     comparison, dump = outcome.comparison, without_unwritten(case, dump, golden)
     if comparison is not None and (comparison.count(EXTRA) or comparison.own_keys):
         dump = told_by_raw_names(case, golden, dump)  # the golden knows no raw names for what is new
@@ -233,36 +229,9 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
     return replace(outcome, run=Run(dump, run, golden, to_measure=further))
 
 
-_BESIDE = 100
-"""Most goldens that are looked at beside a missing one."""
-
-
-def _of_renamed(case: Case, table: StatsTable) -> Iterator[str]:
-    """Yield a note on each golden beside the missing one that has its tensors and has lost its test."""
-    file, keys = case.nodeid.partition("::")[0], {*map(sanitise, table.keys)}
-    with suppress(OSError, UnicodeError):
-        text = ((case.goldens.root or case.here) / file).read_text("utf-8")
-        for path in sorted(case.goldens.path.parent.glob("*.yaml"))[:_BESIDE]:
-            stem = path.stem.partition("@")[0].partition("[")[0].rpartition(".")[2]
-            if f"def {stem}(" in text:
-                continue
-            with suppress(GoldenError):
-                other = read_golden(path)
-                name = other.test.partition("[")[0].rpartition("::")[2]
-                if f"def {name}(" not in text and {*map(sanitise, other.table.keys)} == keys:
-                    yield said(
-                        "{golden} has the same tensors, and {file} has no {name}: if this test was renamed, "
-                        "see npudump golden status",
-                        golden=path.name,
-                        file=file,
-                        name=name,
-                    )
-
-
 def _record(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> Result:
     path, count = case.goldens.path, len(table)
-    problems = problems_of(terms_of(case), record_of_run(case, golden, dump, table))
-    if problems:
+    if problems := problems_of(terms_of(case), record_of_run(case, golden, dump, table)):
         return Result(status.ERROR, path, problems=problems, tensors=count, run=Run(dump))
     if (outcome := _shared(case, table)) is not None:
         return outcome.with_run(dump=dump)
@@ -357,8 +326,7 @@ def _unwritable(case: Case, mode: str, facts: Mapping[str, str]) -> str:
 
 
 def _why(outcome: Result) -> str:
-    comparison = outcome.comparison
-    if comparison is not None and comparison.first is not None:
+    if (comparison := outcome.comparison) is not None and comparison.first is not None:
         words = said(
             "{count} of {expected} tensors, first {key}",
             count=len(comparison.mismatches),

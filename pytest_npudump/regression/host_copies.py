@@ -11,11 +11,12 @@ have dumped has no row, and none is made for it: a test that selects layers is j
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,10 +26,6 @@ from pytest_npudump.dump.records import ARGMAX, Dump, Stats, TensorKey, TensorRe
 from pytest_npudump.dump.stats.projections import project
 from pytest_npudump.record.model_lines import fed_line
 from pytest_npudump.runtime.base import ModelSession, Port, PortedSession
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
 
 _BY_FAR = 0.5
 """The share of a tensor's magnitude by which a row's largest element is larger: no preset allows so much."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable, sanitised_key
 from pytest_npudump.errors import joined, said
 from pytest_npudump.language.text import first_of
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pytest_npudump.compare.stats.allowances import Deviations
-    from pytest_npudump.dump.records import Dump, TensorRecord
     from pytest_npudump.regression.case import Case
 
 

@@ -341,8 +341,7 @@ def _fitting(suspects: tuple[TensorKey, ...], edges: Edges, dump: Dump, case: Ca
     found = []
     for key in suspects:
         layers = {sanitise(layer) for layer in (key.layer, *feeders_of(edges, dump, (key,)))} - wanted
-        size = sum(sizes.get(layer, unknown) for layer in layers)
-        if size <= left:
+        if (size := sum(sizes.get(layer, unknown) for layer in layers)) <= left:
             left -= size
             wanted |= layers
             found.append(key)

@@ -152,15 +152,14 @@ class CaseSession:
 
     def _begin(self) -> None:
         """Add a run: the first, or one that dumps what is planned."""
-        number = len(self.attempts) + 1
-        directory, request = self.case.folder.run(number), self.case.request
+        directory, request = self.case.folder.run(len(self.attempts) + 1), self.case.request
         if self._trying:
-            attempt = Attempt(number, directory, request, "tensor")
+            attempt = Attempt(directory, request, "tensor")
         elif self.plan is None or self.plan.accompanies or self.plan.measures:
-            attempt = Attempt(number, directory, request)
+            attempt = Attempt(directory, request)
         else:
             request = replace(request, dump_mode="all") if self.plan.inputs else request
-            attempt = Attempt(number, directory, request, "tensor", self.plan.raw_layers)
+            attempt = Attempt(directory, request, "tensor", self.plan.raw_layers)
         self.attempts = (*self.attempts, attempt)
 
     def start(self) -> None:
@@ -305,8 +304,7 @@ class CaseSession:
 
     def judge_failed_body(self) -> bool:
         """Let the operators that failed on the device decide about a body that failed; False without any."""
-        found = self._examined()
-        if found is not None and not found.good:
+        if (found := self._examined()) is not None and not found.good:
             self.judged = found
         return self.judged is not None and not self.good
 

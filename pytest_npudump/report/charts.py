@@ -11,6 +11,7 @@ import base64
 import re
 import struct
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import pairwise
@@ -19,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.tensors.picture import HIGHEST as MOST, LOWEST as LEAST, NO_NUMBER, Picture
-from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language import mark
 from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.report.files import write_files
 from pytest_npudump.report.verdicts import number, plain
 from pytest_npudump.report.view import (
     CHANGED,
@@ -40,7 +41,6 @@ from pytest_npudump.report.view import (
     ViewedOperator,
     strip_columns,
 )
-from pytest_npudump.storage.atomic import write_whole
 
 if TYPE_CHECKING:
     from pytest_npudump.report.layer_names import LayerNames
@@ -287,9 +287,7 @@ def graph_svg(around: Neighbourhood, names: LayerNames) -> str:
     words = [_broken(names.short(plain(one.name))) for one in around.operators]
     tall = _TALL + _LINE * max(map(len, words))
     height = abreast * (tall + _BELOW) - _BELOW
-    counts = {one.column: 0 for one in around.operators}
-    for one in around.operators:
-        counts[one.column] += 1
+    counts = Counter(one.column for one in around.operators)
 
     def place(one: ViewedOperator) -> tuple[float, float]:
         spare = (abreast - counts[one.column]) * (tall + _BELOW) / 2
@@ -358,18 +356,11 @@ def write_figures(
     for file, (at, picture) in enumerate(pictures.items(), 1):
         tensor = tensors[at]
         texts[f"tensor-{file}"] = elements_svg(picture, str(tensor.key), tensor.shape.count("x") + 1)
-    paths = {folder / f"{name}.svg": text for name, text in texts.items()}
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for path, text in paths.items():
-            write_whole(path, [text.encode()])
-    except OSError as error:
-        raise NpudumpError(
-            _("{folder}: the pictures cannot be written: {error}").format(
-                folder=folder, error=error.strerror or error
-            )
-        ) from error
-    return [*paths]
+    failure = _("{folder}: the pictures cannot be written: {error}")
+    return write_files(
+        {folder / f"{name}.svg": text.encode() for name, text in texts.items()},
+        lambda error: failure.format(folder=folder, error=error),
+    )
 
 
 def write(view: SessionView, folder: Path, name: str = "", /) -> list[Path]:

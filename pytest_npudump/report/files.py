@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pytest_npudump.errors import NpudumpError
 from pytest_npudump.storage.atomic import write_whole
 
 
@@ -35,6 +36,25 @@ def _laid_out(data: Any, encode: Callable[[Any], str], newline: str) -> str:
         return f"[{inner}{f',{inner}'.join(map(encode, data))}{newline}]"
     lines = [f"{encode(str(name))}: {_laid_out(value, encode, inner)}" for name, value in data.items()]
     return f"{{{inner}{f',{inner}'.join(lines)}{newline}}}"
+
+
+def write_files(files: Mapping[Path, bytes], failure: Callable[[object], str]) -> list[Path]:
+    """Write files, and the folders that they are in; return their paths.
+
+    Args:
+        files: their content.
+        failure: makes words of the reason why one cannot be written.
+
+    Raises:
+        NpudumpError: one cannot be written.
+    """
+    try:
+        for path, content in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, [content])
+    except OSError as error:
+        raise NpudumpError(failure(error.strerror or error)) from error
+    return [*files]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_npudump.errors import NpudumpError
 from pytest_npudump.report.charts import COLOURS
-from pytest_npudump.report.files import json_text
+from pytest_npudump.report.files import json_text, write_files
 from pytest_npudump.report.view import HIGHEST, STATES, SessionView, TensorView
-from pytest_npudump.storage.atomic import write_whole
 
 _LIGHT = frozenset({"changed"})
 """States whose colour takes dark letters."""
@@ -31,8 +29,7 @@ def node_data(name: str, tensors: Sequence[TensorView]) -> dict[str, Any]:
     """
     worst: dict[str, TensorView] = {}
     for tensor in tensors:
-        before = worst.get(tensor.key.layer)
-        if before is None or _badness(tensor) < _badness(before):
+        if (before := worst.get(tensor.key.layer)) is None or _badness(tensor) < _badness(before):
             worst[tensor.key.layer] = tensor
     results = {
         layer: {
@@ -52,17 +49,12 @@ def write(view: SessionView, folder: Path, name: str = "", /) -> list[Path]:
         NpudumpError: a file cannot be written.
     """
     prefix = f"{name}-" if name else ""
-    written = []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for test in view.tests:
-            if test.tensors:
-                path = folder / f"{prefix}{test.file_name}.json"
-                write_whole(path, [json_text(node_data(test.name, test.tensors)).encode()])
-                written.append(path)
-    except OSError as error:
-        raise NpudumpError(f"{folder}: node data cannot be written: {error.strerror or error}") from error
-    return written
+    files = {
+        folder / f"{prefix}{test.file_name}.json": json_text(node_data(test.name, test.tensors)).encode()
+        for test in view.tests
+        if test.tensors
+    }
+    return write_files(files, lambda error: f"{folder}: node data cannot be written: {error}")
 
 
 def _badness(tensor: TensorView) -> tuple[int, float]:

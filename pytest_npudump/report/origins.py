@@ -17,7 +17,7 @@ from pytest_npudump.compare.stats.verdict import (
 from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.selection import layers_meant
-from pytest_npudump.dump.table import PROJECTIONS, layer_of, sanitised_key
+from pytest_npudump.dump.table import PROJECTIONS, StatsTable, layer_of, sanitised_key
 from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import joined
 from pytest_npudump.language.text import first_of
@@ -28,7 +28,6 @@ from pytest_npudump.report.verdicts import times
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.graph.sources import Source, Sources
     from pytest_npudump.regression.result import Result
 
@@ -134,8 +133,7 @@ def source_lines(
         lines.append(
             _("again:      out of tolerance again after tensors that pass: {named}").format(named=named)
         )
-    walked = [source for source, _count in alone if source.begins is not None]
-    if walked and traced:
+    if (walked := [source for source, _count in alone if source.begins is not None]) and traced:
         lines.append(_("traced to:  {words}").format(words=first_of(map(_traced, walked), limit)))
     if sources.unplaced:
         words = _("inputs:     not all known for {count} of {failing} mismatches; first: {unplaced}")

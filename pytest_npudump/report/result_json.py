@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING
+from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING, Comparison
 from pytest_npudump.errors import mapped
 from pytest_npudump.language.text import cut, terminal_columns
 from pytest_npudump.language.translation import speaking
@@ -17,7 +17,6 @@ from pytest_npudump.report.origins import small_sources
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.report.files import ReportFiles
 
 

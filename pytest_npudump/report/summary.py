@@ -42,16 +42,14 @@ def summary_line(results: Sequence[Mapping[str, Any]], *, approval: str = "", pa
             "{compared} of {expected} tensor compared", "{compared} of {expected} tensors compared", expected
         )
         parts.append(words.format(compared=compared, expected=expected))
-    against = [result["reference"] for result in results if result.get("reference")]
-    if against:
+    if against := [result["reference"] for result in results if result.get("reference")]:
         layers = [sum(found[name] for found in against) for name in ("compared", "layers")]
         parts.append(
             _("{compared} of {layers} layers compared with a reference").format(
                 compared=layers[0], layers=layers[1]
             )
         )
-    failing = next((result for result in results if result.get("first")), None)
-    if failing:
+    if failing := next((result for result in results if result.get("first")), None):
         parts.append(_("first mismatch {first}").format(first=_short(failing, "first")))
     runtimes = sorted({str(result["runtime"]) for result in results if result.get("runtime")})
     end = _("; this run updates goldens ({approval})").format(approval=approval) if approval else ""
@@ -107,8 +105,7 @@ def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
         found.append(told.format(count=count, layers=layers))
     expected = sum(result.get("expected", 0) for result in results)
     for name, words in _REMARKS:
-        having = [result for result in results if result.get(name)]
-        if having:
+        if having := [result for result in results if result.get(name)]:
             first = _short(having[0], "first_within")
             count = sum(result[name] for result in having)
             found.append(counted(count, *words, first=first, expected=expected))

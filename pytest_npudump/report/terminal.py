@@ -8,11 +8,11 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.stats.verdict import FAIL
+from pytest_npudump.compare.stats.verdict import FAIL, Verdict
 from pytest_npudump.compare.tolerances.presets import SAME
-from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.errors import joined
-from pytest_npudump.explain.operator_alone import CONVICTED, POSSIBLE
+from pytest_npudump.explain.operator_alone import CONVICTED, POSSIBLE, JudgedOperator
 from pytest_npudump.language.text import cut, first_of, hung, terminal_columns, typed
 from pytest_npudump.language.translation import carrying, gettext as _, ngettext, spoken
 from pytest_npudump.onnxmodels.graph import drawing_words, draws_random
@@ -46,9 +46,6 @@ from pytest_npudump.report.verdicts import COLUMNS, deciding_rule, plain, row, s
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_npudump.compare.stats.verdict import Verdict
-    from pytest_npudump.dump.records import TensorKey
-    from pytest_npudump.explain.operator_alone import JudgedOperator
     from pytest_npudump.regression.result import Escalation, Finding, Result, SceneFinding
     from pytest_npudump.report.files import ReportFiles
 
@@ -187,8 +184,7 @@ def hand_over(result: Result, details: ReportFiles) -> str:
         return ""
     if convicted[0].alone.why and convicted[0].key not in result.failing_keys:
         return ""
-    folder = shown(details.text.parent, result.origin.here)
-    return f"npudump repro {typed(folder)} -o DIR"
+    return f"npudump repro {typed(shown(details.text.parent, result.origin.here))} -o DIR"
 
 
 def failure_summary(result: Result) -> dict[str, Any]:

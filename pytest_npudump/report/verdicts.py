@@ -42,9 +42,7 @@ def number(value: object) -> str:
     """Return a statistic as people read it: 6 significant digits, integers in full, ``-`` for unknown."""
     if value is None:
         return "-"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return str(value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def numbers(one: object, other: object) -> tuple[str, str]:
@@ -100,8 +98,7 @@ def statistic(reason: Reason) -> str:
 
 def tensor(verdict: Verdict) -> str:
     """Return ``output.0`` with whatever else tells this tensor from others of the layer."""
-    text = str(verdict.key)
-    head, _, place = text.rpartition(":")
+    head, _, place = str(verdict.key).rpartition(":")
     _, sign, qualifiers = head.partition("#")
     return f"{place} ({qualifiers})" if sign else place
 

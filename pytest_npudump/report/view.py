@@ -49,7 +49,6 @@ class TensorView:
         state: one of :data:`STATES`.
         share: its largest difference by what that may be; infinite where nothing may differ or no number
             tells it, NaN where only one side has the tensor.
-        verdict: ``pass``, ``fail``, ``missing`` or ``extra``.
         dtype, shape: of the golden's side, where it has the tensor.
         golden, actual: the values of :data:`~pytest_npudump.dump.table.STATISTICS`, None where a side does
             not tell one; no values where it lacks the tensor.
@@ -64,7 +63,6 @@ class TensorView:
     op_type: str
     state: str
     share: float
-    verdict: str
     dtype: str
     shape: str
     golden: tuple[Value, ...]
@@ -103,7 +101,6 @@ def tensor_views(
                 op_type=verdict.op_type,
                 state=state,
                 share=share,
-                verdict=verdict.status,
                 dtype=table.dtypes[row],
                 shape=table.shapes[row],
                 golden=both[0],
@@ -146,9 +143,7 @@ def _state(verdict: Verdict, sources: Collection[TensorKey]) -> str:
 
 
 def _values(table: StatsTable, row: int) -> tuple[Value, ...]:
-    if row == ABSENT:
-        return ()
-    return tuple(table.statistics(row))
+    return () if row == ABSENT else tuple(table.statistics(row))
 
 
 def magnitude(share: float) -> float:

@@ -44,8 +44,7 @@ def read_expected(given: str, root: Path, option: str = "npudump_expect") -> int
     path = root / given
     try:
         with path.open("rb") as file:
-            content = file.read(_MOST)
-            text = content.decode("utf-8")
+            text = file.read(_MOST).decode("utf-8")
     except (OSError, ValueError) as error:
         typed_file = typed(given)
         raise RequestError(

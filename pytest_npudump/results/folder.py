@@ -56,13 +56,11 @@ class Results:
     """Content of a results folder.
 
     Attributes:
-        folder: where it lies.
         entries: what each test came to in its last session, in the order of the lines.
         problems: what cannot be read, in words; tests may be missing because of each.
         session: the last session that wrote to it; "" where that is not known.
     """
 
-    folder: Path
     entries: tuple[Entry, ...]
     problems: tuple[str, ...] = ()
     session: str = ""
@@ -159,7 +157,7 @@ class ResultsFolder:
             )
         problems += _missing(lines, self._lines)
         session = next((str(line["session"]) for line in reversed(lines) if line["kind"] == SESSION), "")
-        return Results(self.path, tuple(tests), tuple(problems), session)
+        return Results(tuple(tests), tuple(problems), session)
 
     def record(self, entry: Entry) -> bytes:
         """Return the record of an entry that has one.

@@ -107,8 +107,7 @@ class CapturedGraphs:
         self._replaced.put_back()
         captured, self._captured = self._captured, []
         for graph in captured:
-            operators = graph.operators
-            if operators is not None:
+            if (operators := graph.operators) is not None:
                 operators.stop()
                 if operators.first and not graph.replays:
                     self._tell(f"{graph.name}: {GRAPH_NOT_REPLAYED}")
@@ -187,8 +186,7 @@ def _place() -> str:
     for frame, line in walk_stack(None):
         file = frame.f_code.co_filename
         if not file.startswith(libraries):
-            here = str(Path.cwd()) + os.sep
-            return f"at {file.removeprefix(here)}:{line}"
+            return f"at {file.removeprefix(str(Path.cwd()) + os.sep)}:{line}"
     return "in code of torch"
 
 

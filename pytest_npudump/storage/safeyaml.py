@@ -113,8 +113,7 @@ def load_mapping(text: str) -> Document:
         YamlError: the text is not YAML, not a mapping, larger or deeper than anything that is read here, or
             uses tags, anchors, aliases, directives, merge keys or a key twice.
     """
-    found = _MARKER.search(text)
-    if found:
+    if found := _MARKER.search(text):
         raise YamlError(
             _line_of(text, found.start()),
             "the conflict markers of a git merge are still in the file, resolve them",
@@ -329,8 +328,7 @@ def _refuse_breaks(text: str) -> None:
     if text.isascii():
         return
     for character in _BREAKS:
-        at = text.find(character, 1)
-        if at >= 0:
+        if (at := text.find(character, 1)) >= 0:
             code = f"{ord(character):04X}"
             reason = f"the character U+{code}, which readers of YAML disagree about: "
             raise YamlError(_line_of(text, at), f"{reason}remove it, or write \\u{code} in double quotes")

@@ -129,7 +129,7 @@ def test_a_place_that_cannot_be_judged_is_no_place_for_a_dump(machine: Machine, 
     def broken(*_: Any) -> bool:
         raise PermissionError("no")
 
-    assert not examine(replace(machine.system(), access=broken), tmp_path).can_write
+    assert not examine(replace(machine.system(), free=broken), tmp_path).can_write
 
 
 def test_json_holds_every_line(machine: Machine, tmp_path: Path) -> None:

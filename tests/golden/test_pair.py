@@ -26,10 +26,11 @@ from pytest_npudump.golden.store import (
     write_golden,
 )
 from pytest_npudump.golden.stored_tensors import KeptTensors, stored_tensors
-from pytest_npudump.golden.tensors import load_tensors, save_tensors
+from pytest_npudump.golden.tensors import save_tensors
 from pytest_npudump.record.record import Record
 from pytest_npudump.storage import atomic
 from pytest_npudump.storage.atomic import move_file
+from tests.golden.tensor_files import load_tensors
 
 Make = Any
 
@@ -62,7 +63,7 @@ from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.golden.store import recorded_tensors, stage_pair
 from pytest_npudump.golden.store import read_golden
-from pytest_npudump.golden.tensors import load_tensors
+from pytest_npudump.golden.tensors import TensorFile
 from pytest_npudump.record.record import Record
 
 folder = Path(sys.argv[1])
@@ -77,7 +78,7 @@ def read(path):
     golden = read_golden(path)
     tensors = recorded_tensors(golden)
     return [golden.table.value(0, 0), None if tensors is None else
-            float(load_tensors(tensors)["conv:output.0"][0])]
+            float(TensorFile.read(tensors).tensor("conv:output.0")[0])]
 
 states = []
 for step in range(1, 100):

@@ -12,7 +12,8 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.tensors import TensorFile, load_tensors, read_metadata, save_tensors
+from pytest_npudump.golden.tensors import TensorFile, read_metadata, save_tensors
+from tests.golden.tensor_files import load_tensors
 
 KEY = "net/conv.1:output.0"
 NUMPY = ["float64", "float32", "float16", "int64", "int32", "int16", "int8"]

@@ -17,7 +17,7 @@ from onnx import helper
 from pytest_npudump.cli import main
 from pytest_npudump.golden.store import read_golden, waiting_path
 from pytest_npudump.golden.stored_tensors import TensorStore, read_tensors
-from pytest_npudump.golden.tensors import load_tensors
+from tests.golden.tensor_files import load_tensors
 from tests.onnxmodels.models import onnx_model
 from tests.plugin.conftest import Project, held
 

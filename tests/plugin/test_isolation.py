@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from onnx import helper
 
-from pytest_npudump.golden.tensors import load_tensors
+from tests.golden.tensor_files import load_tensors
 from tests.onnxmodels.models import onnx_file
 from tests.plugin.conftest import Project, is_gone, wait_for
 

@@ -12,7 +12,7 @@ import yaml
 from onnx import TensorProto, helper
 
 from pytest_npudump.cli import main
-from pytest_npudump.golden.tensors import load_tensors
+from tests.golden.tensor_files import load_tensors
 from tests.onnxmodels.models import onnx_model
 from tests.plugin.conftest import Project
 

@@ -254,13 +254,3 @@ def test_kept_results_are_judged_and_accepted_by_the_variant(
     split.run("--npudump-output=.").assert_outcomes(passed=1)
     split.run("--npudump-output=.", "--npudump-update-golden").assert_outcomes(passed=1)
     assert main(["check", "results"]) == 0
-
-
-def test_a_renamed_test_is_told_which_golden_may_be_its_own(project: Project) -> None:
-    project.recorded()
-    path, note = project.path / "test_small.py", "note:       test_small.yaml has the same tensors, and *"
-    source = path.read_text("utf-8")
-    path.write_text(source.replace("def test_small(", "def test_other("), "utf-8")
-    project.run(failed=1, shows=f"{note}test_small.py has no test_small: if this test was renamed, *")
-    path.write_text(f"{path.read_text('utf-8')}\n\ndef test_small():\n    pass\n", "utf-8")
-    project.run(passed=1, failed=1, shows="npudump: no golden file *", hides=note)

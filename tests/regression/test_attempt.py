@@ -59,7 +59,7 @@ def run(tmp_path: Path, recorder: Any) -> Attempt:
 
 
 def attempt(tmp_path: Path, **arguments: Any) -> Attempt:
-    return Attempt(1, tmp_path / "run1", DumpRequest(), **arguments)
+    return Attempt(tmp_path / "run1", DumpRequest(), **arguments)
 
 
 def layers(run: Attempt) -> list[tuple[str, str]]:
@@ -103,7 +103,7 @@ def test_directory_that_exists_is_never_used_again(tmp_path: Path, recorder: Any
 
 
 def test_path_that_cann_would_not_use_starts_no_dump(tmp_path: Path, recorder: Any) -> None:
-    run = Attempt(1, tmp_path / "run 1", DumpRequest())
+    run = Attempt(tmp_path / "run 1", DumpRequest())
     with pytest.raises(ConfigError, match="spaces"):
         run.start(recorder)
     assert recorder.calls == []

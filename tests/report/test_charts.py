@@ -285,7 +285,7 @@ TITLE = "a & <script>层"
 def tensor(at: int) -> TensorView:
     state, share = (SOURCE, 100.0) if at == 3 else (IDENTICAL, 0.0)
     key = TensorKey(f"layer{at}<", "output", 0)
-    return TensorView(key, "Conv", state, share, "pass", "", "6x9", (), ())
+    return TensorView(key, "Conv", state, share, "", "6x9", (), ())
 
 
 def texts(path: Path) -> list[str]:

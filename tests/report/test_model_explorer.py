@@ -30,7 +30,7 @@ RESULT_FIELDS = {"value", "bgColor", "textColor"}
 
 
 def tensor(layer: str, state: str, share: float, slot: int = 0) -> TensorView:
-    return TensorView(TensorKey(layer, "output", slot), "Conv", state, share, "pass", "float32", "4", (), ())
+    return TensorView(TensorKey(layer, "output", slot), "Conv", state, share, "float32", "4", (), ())
 
 
 TENSORS = (

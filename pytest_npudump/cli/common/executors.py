@@ -126,8 +126,7 @@ def _follow_parent() -> None:
     from multiprocessing import parent_process  # noqa: PLC0415 - as above
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = parent_process()
-    if parent is not None:
+    if (parent := parent_process()) is not None:
         Thread(target=_end_after, args=(parent,), daemon=True).start()
 
 

@@ -49,8 +49,7 @@ def collect(option: str, words: Sequence[str], test: str | None = None) -> dict[
     if problems := found.get("problems"):
         where, text = problems[0]
         raise RequestError(f"{test or where or 'the tests'} cannot be collected: {_cause(text, test or '')}")
-    usage = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
-    if usage:
+    if usage := [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]:
         raise RequestError(f"pytest collects nothing: {usage[0].removeprefix('ERROR: ')}")
     if not found:
         last = _last_words(done.stdout + done.stderr)
@@ -109,8 +108,7 @@ def last_if_any() -> Path | None:
             places.append(Path((folder / _CACHED.parent / LAST).read_text("utf-8")))
         if configured is not None and folder in {configured.parent, start}:
             places.append(results_in(configured))
-        written = [place for place in places if (place / LINES).is_file()]
-        if written:
+        if written := [place for place in places if (place / LINES).is_file()]:
             newest = max(written, key=lambda place: (place / LINES).stat().st_mtime)
             if (count := len({place.resolve() for place in written})) > 1:
                 words = _("results: {path}, the newest of {count} folders")

@@ -79,8 +79,7 @@ class SpokenParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End with what is wrong with a call; Python 3.10 begins in English, whatever the rest is in."""
-        found = re.fullmatch(r"argument (.+?): (.*)", message, re.DOTALL)
-        if found:
+        if found := re.fullmatch(r"argument (.+?): (.*)", message, re.DOTALL):
             name, reason = found.groups()
             words = gettext("argument %(argument_name)s: %(message)s")
             message = words % {"argument_name": name, "message": reason}

@@ -146,8 +146,7 @@ def _first(evidence: PlaceEvidence, layout: str, others: Mapping[str, NDArray[An
         if _likely(evidence, place, change)
     )
     for place, change in itertools.islice(proposed, _CHECKS):
-        share = _explained(evidence, place, change)
-        if share:
+        if share := _explained(evidence, place, change):
             return Pattern(change.kind, place_words(place, layout), change.words, share)
     return None
 
@@ -162,8 +161,7 @@ def _proposed(
         families += [partial(permuted_lines, layout=layout, origins={}), moves, shuffled]
     for family in (*families, unwritten):
         for place in chosen:
-            for change in family(evidence, place):
-                yield place, change
+            yield from ((place, change) for change in family(evidence, place))
     yield from ((place, ANYTHING) for place in chosen if not place.everywhere)
 
 
@@ -231,8 +229,7 @@ def find_patterns(pairs: Iterable[tuple[int, Pair, PairElements]]) -> Mapping[in
         searched += 1
         if searched > SEARCHED:
             break
-        pattern = _pattern_in_files(pair, elements.difference)
-        if pattern is not None:
+        if (pattern := _pattern_in_files(pair, elements.difference)) is not None:
             found[position] = pattern
     return found
 

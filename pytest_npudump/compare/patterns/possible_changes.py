@@ -161,13 +161,11 @@ def arithmetic(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[Possible
     if not _distinct(golden, _FEW):
         return
     yield _predicted("sign", said("the sign is flipped"), lambda _, values: -values)
-    factor = _middle(_ratios, golden, actual, 1.0)
-    if factor not in (0.0, 1.0):
+    if (factor := _middle(_ratios, golden, actual, 1.0)) not in (0.0, 1.0):
         yield _predicted(
             "factor", said("multiplied by {factor:.6g}", factor=factor), lambda _, values: factor * values
         )
-    offset = _middle(np.subtract, actual, golden, 0.0)
-    if offset:
+    if offset := _middle(np.subtract, actual, golden, 0.0):
         yield _predicted(
             "offset", said("{offset:+.6g} was added", offset=offset), lambda _, values: values + offset
         )
@@ -303,8 +301,7 @@ def _slots(values: NDArray[Any]) -> NDArray[Any]:
 
 def moves(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleChange]:
     """A shift in memory, then each other order of the axes."""
-    distance = _common_distance(evidence, place.holds(evidence.at))
-    if distance:
+    if distance := _common_distance(evidence, place.holds(evidence.at)):
         start, stop = place.run or (0, evidence.tensors.golden.size)
         number, size = abs(distance), stop - start
         shifted = (
@@ -383,8 +380,7 @@ def permuted_lines(
             continue
         if axis not in origins:
             origins[axis] = _origins(evidence.tensors, axis) if _line_recurs(evidence, axis) else None
-        origin = origins[axis]
-        if origin is not None:
+        if (origin := origins[axis]) is not None:
             words = _order_words(origin, noun(layout, shape, axis).several_lines)
             inner = math.prod(shape[axis + 1 :])
             yield _moved(evidence, words, partial(_line_source, origin=origin, inner=inner))

@@ -127,8 +127,7 @@ def _group(key: str) -> TensorKey:
 def _members(keys: Sequence[str], groups: set[TensorKey]) -> defaultdict[TensorKey, dict[int, TensorKey]]:
     members: defaultdict[TensorKey, dict[int, TensorKey]] = defaultdict(dict)
     for row, key in enumerate(keys):
-        group = _group(key)
-        if group in groups:
+        if (group := _group(key)) in groups:
             members[group][row] = TensorKey.parse(key)
     return members
 
@@ -357,8 +356,7 @@ def _calls(table: StatsTable) -> dict[_Group, list[_Call]]:
             if (new := calls[name]) is not None:
                 group = (key.step, key.model, key.load, key.device, key.rank, key.capture)
                 sequences[group].append(new)
-        call = calls[name]
-        if call is not None:
+        if (call := calls[name]) is not None:
             call.rows[tensor] = row
     return sequences
 

@@ -46,7 +46,6 @@ class Allowance:
         allowed: greatest difference that passes, by ``rule``.
         printed: half a unit of the last digit that the golden prints, which is allowed on top; 0 where it
             prints all.
-        scale: what its ``rtol`` is a share of; 0 where the golden has none.
         magnitude: the greatest finite magnitude of the tensor's extremes; 0 where none is known. For
             projections, whose allowance is of all elements, times the root of their number. For counts the
             number of elements.
@@ -59,7 +58,6 @@ class Allowance:
     value: float
     allowed: float
     printed: float
-    scale: float
     magnitude: float
     rule: Rule
 
@@ -121,7 +119,6 @@ def allowances(table: StatsTable, tolerances: Tolerances, layers: Container[str]
                 float(values[index]),
                 float(rule.atol + rule.rtol * scale[index]),
                 float(printed[index]),
-                float(scale[index]),
                 float(table.counts[row] or 0 if counts[index] else extremes[row]),
                 rule,
             )
@@ -136,7 +133,6 @@ def allowances(table: StatsTable, tolerances: Tolerances, layers: Container[str]
                 float(lengths[row]),
                 float(rule.atol * root + rule.rtol * lengths[row]),
                 float(halves[row]),
-                float(lengths[row]),
                 float(extremes[row]) * root,
                 rule,
             )
@@ -334,8 +330,7 @@ def bounds_by_measurement(comparison: Comparison, tolerances: Tolerances) -> int
     if measured is None or not measured.noise:
         return 0
     pairs = Pairs.of(comparison.golden, comparison.actual, comparison.alignment)
-    every = np.arange(len(pairs.here), dtype=np.intp)
-    dtypes = pairs.types(every)
+    dtypes = pairs.types(np.arange(len(pairs.here), dtype=np.intp))
     presets = tolerances.having(lambda _rule: False)
     lowest = {dtype: min(_floors(presets, "", dtype, "")) for dtype in set(dtypes)}
     keys, noise, factor = comparison.golden.keys, measured.noise, measured.factor

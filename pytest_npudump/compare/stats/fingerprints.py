@@ -223,9 +223,7 @@ def apart(
 
 
 def _sums(table: StatsTable, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-    if table.projections is None:
-        return np.zeros((len(rows), 1))
-    return table.projections[rows]
+    return np.zeros((len(rows), 1)) if table.projections is None else table.projections[rows]
 
 
 def printed_distance(table: StatsTable) -> NDArray[np.float64]:

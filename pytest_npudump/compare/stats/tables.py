@@ -160,8 +160,7 @@ def _beyond_noise(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerance
     Projections say so only where theirs were measured, which a golden may have without.
     """
     found = np.zeros(len(pairs.here), dtype=np.bool_)
-    measured = tolerances.measured
-    if measured is not None and measured.noise:
+    if (measured := tolerances.measured) is not None and measured.noise:
         alone = replace(tolerances, preset=EXACT, rules=(), measured=replace(measured, widens=True))
         found[[row for row, *_ in differing(pairs, judged, alone)]] = True
         apart = compare_projections(pairs, alone).reasons
@@ -432,8 +431,7 @@ def blind_bounds(
     rows, columns = np.nonzero(cells)
     allowed, rules = allowed_differences(pairs, rows, columns, tolerances)
     seen = np.abs(golden[rows, columns]) > allowed
-    of_noise = [tolerances.is_measured(rule) for rule in rules]
-    found[rows[of_noise]] = True
+    found[rows[[tolerances.is_measured(rule) for rule in rules]]] = True
     found[rows[seen]] = False
     for row in np.flatnonzero(found & projected).tolist():
         found[row] = pairs.rule(row, PROJECTIONS, tolerances).rtol >= 1

@@ -166,7 +166,6 @@ class CodePairs:
 
 
 def _places(joint: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return the positions of the ``wanted`` pairs."""
     chosen = np.zeros(_PAIRS, np.bool_)
     chosen[wanted] = True
     return np.flatnonzero(chosen[joint])
@@ -179,7 +178,6 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import Stats
 
     Values = np.ndarray | PackedTensor | CodedTensor | JoinedTensor
-    Pair = tuple[np.ndarray, np.ndarray]
 else:
     from pytest_npudump.dump.unguarded import dataclass
 
@@ -321,8 +319,7 @@ def examine_tensors(
         DecodeError: the values of an array have no numeric meaning.
     """
     _check(golden, actual, rtol, atol)
-    small = small_pair(golden, actual)
-    if small is not None:
+    if (small := small_pair(golden, actual)) is not None:
         return examine_small([small], [golden.shape], [(rtol, atol)], worst=worst)[0]
     results, offset, tolerances = (Measures(), Worst(worst, golden.shape)), 0, np.array([(rtol, atol)])
     with np.errstate(all="ignore"):
@@ -428,7 +425,7 @@ def _native(dtype: np.dtype) -> np.dtype:
     return native
 
 
-def small_pair(golden: Values, actual: Values) -> Pair | None:
+def small_pair(golden: Values, actual: Values) -> tuple[np.ndarray, np.ndarray] | None:
     """Two tensors of one shape as :func:`examine_small` takes them, decoded; None where it does not."""
     dtype = golden.dtype
     if not 0 < golden.size <= ROW or dtype != actual.dtype or not dtype.isnative:
@@ -453,7 +450,7 @@ def _is_exact(values: np.ndarray) -> bool:
 
 
 def examine_small(
-    pairs: Sequence[Pair],
+    pairs: Sequence[tuple[np.ndarray, np.ndarray]],
     shapes: Sequence[tuple[int, ...]],
     tolerances: Sequence[tuple[float, float]],
     *,
@@ -478,8 +475,7 @@ def examine_small(
         differ = np.logical_or.reduce(golden.view(unit) != actual.view(unit), axis=1)
         for row in np.flatnonzero(~differ).tolist():
             results[row][0].take_equal(first[row])
-        rows = np.flatnonzero(differ).tolist()
-        if rows:
+        if rows := np.flatnonzero(differ).tolist():
             if len(rows) < len(pairs):
                 golden, actual = golden[rows], actual[rows]
             others = row_totals(widened(actual, np.float64), whole=whole)

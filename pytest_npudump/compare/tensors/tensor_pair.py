@@ -202,8 +202,7 @@ def _open(pair: Pair) -> _Open | PairElements:
     if not isinstance(golden, TensorRecord):
         stored, other = golden.array(), _array(actual)
         return _difference(pair, stored, other, PairElements(actual=_alone(actual, pair), layout="device"))
-    why = _why_bytes(golden) or _why_bytes(actual)
-    if why:
+    if why := _why_bytes(golden) or _why_bytes(actual):
         return _bytes(golden, actual, why)
     layout = _layout(pair, golden, actual)
     found = PairElements(golden, actual)
@@ -259,8 +258,7 @@ def _host_pair(golden: TensorRecord, actual: TensorRecord, layout: str) -> tuple
 
 def _why_bytes(record: TensorRecord) -> str:
     """Return why only the bytes of a tensor can be compared; "" where it has values."""
-    why = why_opaque(record.dtype)
-    if why or record.shape is not None:
+    if (why := why_opaque(record.dtype)) or record.shape is not None:
         return why
     return record.note or said("its header has no shape")
 

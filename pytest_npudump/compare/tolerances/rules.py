@@ -179,8 +179,7 @@ def load_tolerances(path: Path, *, against: str = GOLDEN) -> Tolerances:
     from pytest_npudump.storage import safeyaml  # noqa: PLC0415 - only for a file of rules
 
     data = safeyaml.read_mapping(path, f"{path}: the tolerance file").data
-    unknown = [key for key in data if key not in _FILE_KEYS]
-    if unknown:
+    if unknown := [key for key in data if key not in _FILE_KEYS]:
         raise RequestError(f"{path}: unknown key {unknown[0]!r}, expected {' or '.join(_FILE_KEYS)}")
     preset = data.get("preset", "default")
     rules = data.get("rules", [])
@@ -200,8 +199,7 @@ def load_tolerances(path: Path, *, against: str = GOLDEN) -> Tolerances:
 
 def _rule(item: Mapping[str, Any], preset: str, source: str, number: int) -> Rule:
     where = f"{source}, rule {number}"
-    unknown = [key for key in item if key not in _KEYS]
-    if unknown:
+    if unknown := [key for key in item if key not in _KEYS]:
         raise RequestError(f"{where}: unknown key {unknown[0]!r}, expected {', '.join(_KEYS)}")
     rule = Rule(
         rtol=_bound(item, "rtol", where),

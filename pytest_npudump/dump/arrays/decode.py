@@ -121,8 +121,7 @@ def npy_header(
         FormatError: as there.
     """
     end = file.size if size is None else begin + size
-    magic = file.read(begin, len(MAGIC), "the magic")
-    if magic != MAGIC:
+    if (magic := file.read(begin, len(MAGIC), "the magic")) != MAGIC:
         raise file.error(begin, f"begins with {magic!r}, expected {MAGIC!r}: this is no npy file")
     major, minor = _VERSION.unpack(file.read(begin + len(MAGIC), _VERSION.size, "the version"))
     if major not in _LENGTHS or minor:
@@ -300,8 +299,7 @@ def load(payload: Payload, dtype: str, shape: tuple[int, ...] | None) -> np.ndar
         if shape is not None and array.size != math.prod(shape):
             raise FormatError(payload.path, f"the array has shape {array.shape}, the record says {shape}")
         return array if shape is None else array.reshape(shape)
-    why = why_opaque(dtype)
-    if why:
+    if why := why_opaque(dtype):
         raise DecodeError(f"{payload.path}: no values: {why}; the bytes are readable as they are")
     data = raw_bytes(payload)
     if payload.kind == "strided":
@@ -417,8 +415,7 @@ class PackedTensor:
 
     def pieces(self, limit: int) -> Iterator[np.ndarray]:
         """All values in C order, in pieces of shape (n,), n at most ``limit``, which is a multiple of 8."""
-        for octets, count in self.octets(limit):
-            yield decode(octets, self.name, count)
+        yield from (decode(octets, self.name, count) for octets, count in self.octets(limit))
 
     def octets(self, limit: int) -> Iterator[tuple[np.ndarray, int]]:
         """The bytes of each of these pieces, uint8 of one axis, and how many values they hold."""
@@ -445,13 +442,11 @@ class CodedTensor:
 
     def pieces(self, limit: int) -> Iterator[np.ndarray]:
         """All values in C order, cut as :func:`c_order_chunks` cuts an array of this shape."""
-        for octets, count in self.octets(limit):
-            yield decode(octets, self.name, count)
+        yield from (decode(octets, self.name, count) for octets, count in self.octets(limit))
 
     def octets(self, limit: int) -> Iterator[tuple[np.ndarray, int]]:
         """The bytes of each of these pieces, uint8 of one axis, and how many values they hold."""
-        for part in pieces_of(self._codes, limit):
-            yield part.view(np.uint8), part.size
+        yield from ((part.view(np.uint8), part.size) for part in pieces_of(self._codes, limit))
 
 
 def coded_tensor(record: TensorRecord, layout: str) -> CodedTensor | None:

@@ -363,7 +363,6 @@ def _from_fractal_z(
 
 
 def _nonzero(values: np.ndarray | JoinedTensor) -> int:
-    """Count the elements that are not 0."""
     pieces = values.pieces(_PIECE) if isinstance(values, JoinedTensor) else iter([values])
     # E8M0 has no zero: padding is bytes of 0, which mean 2**-127.
     codes = values.dtype.name == "float8_e8m0fnu"

@@ -181,9 +181,7 @@ _BY_FILE_NAME = {format_.file_name: format_ for format_ in FORMATS if format_.fi
 
 def format_of_name(file_name: str, name: DumpName | None) -> Format | None:
     """Return the format of a file by what it is called, and what the grammars of names make of that."""
-    if name is None:
-        return _BY_FILE_NAME.get(file_name)
-    return _format_of_kind(name.kind, name.suffix)
+    return _BY_FILE_NAME.get(file_name) if name is None else _format_of_kind(name.kind, name.suffix)
 
 
 @lru_cache(maxsize=64)

@@ -85,8 +85,7 @@ class OverflowUnit:
         if self.name not in _CORE_UNITS:
             return (f"{self.name} overflow (status {self.status[0]:#x})",) if self.overflowed else ()
         texts = [text for bit, text in STATUS_BITS if self.status[0] & bit]
-        rest = self.status[0] & ~sum(bit for bit, _ in STATUS_BITS)
-        if rest:
+        if rest := self.status[0] & ~sum(bit for bit, _ in STATUS_BITS):
             texts.append(f"undocumented status bits {rest:#x}")
         texts += [f"status word {i} is {word:#x}" for i, word in enumerate(self.status[1:], 1) if word]
         return tuple(texts)
@@ -161,8 +160,7 @@ def parse_overflow(data: bytes, path: Path | str, offset: int = 0) -> OverflowRe
             offset=offset,
         )
     record = OverflowRecord(tuple(_old_unit(data, *unit) for unit in _OLD_UNITS))
-    damaged = next((offset + at for at in _not_old(data, record)), None)
-    if damaged is not None:
+    if (damaged := next((offset + at for at in _not_old(data, record)), None)) is not None:
         raise FormatError(
             path,
             f"no overflow record of either layout: the new one begins with {MAGIC:#x}, and the old one has "
@@ -176,9 +174,7 @@ def parse_overflow(data: bytes, path: Path | str, offset: int = 0) -> OverflowRe
 def _not_old(data: bytes, record: OverflowRecord) -> Iterator[int]:
     """Yield the bytes that a record of the old layout does not have: wide ids, data without overflow."""
     for unit, (_, info, _, _) in zip(record.units, _OLD_UNITS, strict=True):
-        for number, name in enumerate(_IDS):
-            if unit.fields[name] >> 32:
-                yield info + 8 * number
+        yield from (info + 8 * number for number, name in enumerate(_IDS) if unit.fields[name] >> 32)
     if not record.overflowed:
         rest = bytearray(data)
         for _, info, status, names in _OLD_UNITS:

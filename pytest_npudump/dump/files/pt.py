@@ -11,17 +11,15 @@ import math
 import pickle
 import struct
 import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from pytest_npudump.dump.dtypes import BY_NAME, dtype_name
 from pytest_npudump.dump.filebytes import RawFile, open_raw
 from pytest_npudump.dump.records import Payload
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 
 class Stored(NamedTuple):
@@ -140,10 +138,9 @@ def read_pt(path: Path) -> list[Stored]:
                 None, f"{len(pickles)} members data.pkl, expected one: torch.save did not write it"
             )
         root = pickles[0].removesuffix("data.pkl")
-        if f"{root}byteorder" in held:
-            order = file.read(*held[f"{root}byteorder"], "the byte order")
-            if order != b"little":
-                raise file.error(held[f"{root}byteorder"][0], f"byte order {order[:20]!r}, expected 'little'")
+        place = held.get(f"{root}byteorder")
+        if place and (order := file.read(*place, "the byte order")) != b"little":
+            raise file.error(place[0], f"byte order {order[:20]!r}, expected 'little'")
         at, size = held[pickles[0]]
         if size > _PICKLE_LIMIT:
             raise file.error(at, f"a pickle of {size} bytes, expected at most {_PICKLE_LIMIT}")

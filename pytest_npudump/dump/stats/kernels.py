@@ -230,8 +230,7 @@ class Float64:
         kept = _cleared(chunk, _LARGEST_64 + 1)
         self.totals.add_special(kept.nan, kept.neg_inf, kept.pos_inf)
         low, high = float(np.minimum.reduce(kept.values)), float(np.maximum.reduce(kept.values))
-        ends = kept.ends(low, high)
-        if ends is None:
+        if (ends := kept.ends(low, high)) is None:
             self.totals.count += chunk.size
         else:
             self._add_finite(kept.values, *ends, zero=kept.zero)

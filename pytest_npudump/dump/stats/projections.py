@@ -227,8 +227,7 @@ def _looked_up(table: np.ndarray) -> Elements:
 def _pairs(table: bytes) -> np.ndarray:
     """The float32 of each two codes, as one number of 64 bits: of shape (65536,)."""
     values = np.frombuffer(table, np.float32)
-    codes = np.arange(1 << 16, dtype=np.uint16).view(np.uint8)
-    return values.take(codes).view(np.uint64)
+    return values.take(np.arange(1 << 16, dtype=np.uint16).view(np.uint8)).view(np.uint64)
 
 
 _NAN = 2.0

@@ -71,9 +71,7 @@ def block_dot(one: np.ndarray, other: np.ndarray) -> float:
         return float(np.dot(*_wide(one, other)))
     dots = row_dots(one[:whole].reshape(-1, length), other[:whole].reshape(-1, length))
     total = float(np.add.reduce(dots, dtype=np.float64))
-    if whole == one.size:
-        return total
-    return total + float(np.dot(*_wide(one[whole:], other[whole:])))
+    return total if whole == one.size else total + float(np.dot(*_wide(one[whole:], other[whole:])))
 
 
 def _wide(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -94,10 +92,7 @@ def row_length(most: int) -> int:
 
     In rows of ``most + 1`` terms none does, whatever the order.
     """
-    for length in _LENGTHS:
-        if _row_additions(length) <= most:
-            return length
-    return most + 1
+    return next((length for length in _LENGTHS if _row_additions(length) <= most), most + 1)
 
 
 @lru_cache(maxsize=len(_LENGTHS))

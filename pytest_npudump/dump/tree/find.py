@@ -83,8 +83,7 @@ def format_by_content(path: Path, start: bytes | None) -> Format | FormatError |
         return FormatError(path, _UNCONVERTED)
     if start is None:
         return FormatError(path, "cannot be read")
-    found = format_of_content(path, start)
-    if found is not None and not found.needs_name:
+    if (found := format_of_content(path, start)) is not None and not found.needs_name:
         return found
     if is_short_name(path) or any(format_.needs_name and format_.begins(path, start) for format_ in FORMATS):
         return nameless(path)

@@ -164,7 +164,6 @@ def init(path: str | None = None) -> int:
 
 
 def _content(path: str) -> bytes:
-    """Return the content of a configuration."""
     file = read_config_file(path)
     if file.code:
         raise RefusedError(file.code, str(file.reason))
@@ -242,8 +241,7 @@ def finalize_dump() -> None:
     _check_running()
     state = process()
     state.lifecycle.dump_flag = False
-    exception = state.dumping.exception
-    if exception is not None and exception.kind != DETAIL:
+    if (exception := state.dumping.exception) is not None and exception.kind != DETAIL:
         state.dumping.exception = None
     _switch_off()
 

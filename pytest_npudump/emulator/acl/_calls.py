@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     Kind = str | type | Callable[[int], object]
-    Row = tuple[tuple[Kind, ...] | Kind, Any, Callable[..., Any]]
 
 T = TypeVar("T")
 
@@ -150,7 +149,7 @@ class Face:
         """Make a call of the function that follows, under its name."""
         return lambda body: self._define(body.__name__, kinds, refused, body)
 
-    def table(self, rows: Mapping[str, Row]) -> None:
+    def table(self, rows: Mapping[str, tuple[tuple[Kind, ...] | Kind, Any, Callable[..., Any]]]) -> None:
         """Make calls, each of its kinds (or its only one), what it answers where refused, and a function."""
         for name, (kinds, refused, body) in rows.items():
             self._define(name, kinds if isinstance(kinds, tuple) else (kinds,), refused, body)

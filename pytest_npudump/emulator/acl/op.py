@@ -313,8 +313,7 @@ def _run(handle: OperatorHandle, inputs: Sequence[_Place], outputs: Sequence[_Pl
         call = OperatorRun(
             handle.operator.op_type, next(state.operator_tasks), stream.id, stream.context.device
         )
-        settings = state.dumping.settings
-        if settings is not None and settings.operators:
+        if (settings := state.dumping.settings) is not None and settings.operators:
             record_operator(settings, call, after, results, state.clock)
     except OSError as error:
         raise RefusedError(codes.INTERNAL_ERROR, f"the dump cannot be written: {error}") from error

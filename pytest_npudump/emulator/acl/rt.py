@@ -76,8 +76,7 @@ def own_stream(handle: int) -> Stream:
 
 def drain(stream: Stream, milliseconds: int = FOR_EVER) -> None:
     """Wait until a stream is empty; 507046 where CANN waits for ever, as it never goes on."""
-    reason = process().streams.wait_until(stream, lambda: not stream.steps, milliseconds)
-    if reason:
+    if reason := process().streams.wait_until(stream, lambda: not stream.steps, milliseconds):
         raise RefusedError(codes.RT_STREAM_SYNC_TIMEOUT, f"the stream does not go on: {reason}")
 
 
@@ -200,8 +199,7 @@ def _synchronize(awaited: Event, milliseconds: int = FOR_EVER) -> None:
     record = awaited.mark
     if record is None:
         return
-    reason = process().streams.wait_until(record.stream, lambda: record.done, milliseconds)
-    if reason:
+    if reason := process().streams.wait_until(record.stream, lambda: record.done, milliseconds):
         raise RefusedError(codes.RT_EVENT_SYNC_TIMEOUT, reason)
 
 

@@ -125,8 +125,7 @@ def exception_header(
                 field.data_type, field.format = tensor.dtype.proto, argument.format
     for field in header.input:
         field.input_type = _INPUT
-    encoded: bytes = header.SerializeToString(deterministic=True)
-    return encoded
+    return bytes(header.SerializeToString(deterministic=True))
 
 
 def container(header: bytes, operator: FailedTask) -> list[bytes]:
@@ -257,8 +256,7 @@ def from_environment(environ: Mapping[str, str]) -> ExceptionDump | None:
 
     ``ASCEND_DUMP_SCENE``, else ``NPU_COLLECT_PATH``, whose directory has to be usable.
     """
-    scene = environ.get("ASCEND_DUMP_SCENE", "")
-    if scene in _SCENES:
+    if (scene := environ.get("ASCEND_DUMP_SCENE", "")) in _SCENES:
         return ExceptionDump(SCENE_TYPES[scene], exception_path({}, Path.cwd(), environ) or _HERE)
     collect = environ.get("NPU_COLLECT_PATH", "")
     usable = exception_path({}, Path.cwd(), {"ASCEND_DUMP_PATH": collect}) if collect else ""

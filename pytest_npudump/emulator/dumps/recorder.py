@@ -211,9 +211,8 @@ def selected(settings: DumpSettings, models: Sequence[str], operators: Sequence[
     if settings.all_models:
         return every
     ranged = next((name for name in models if name in settings.ranges), None)
-    in_range: set[str] = set()
-    for first, last in settings.ranges[ranged] if ranged is not None else ():
-        in_range |= _in_range(first, last, operators)
+    ranges = settings.ranges[ranged] if ranged is not None else ()
+    in_range = set[str]().union(*(_in_range(first, last, operators) for first, last in ranges))
     if EVERY_MODEL in settings.layers:
         listed = settings.layers[EVERY_MODEL]
         return (set(listed) & every if listed else every) | in_range
@@ -221,9 +220,7 @@ def selected(settings: DumpSettings, models: Sequence[str], operators: Sequence[
     if model is None:
         return in_range
     listed = settings.layers[model]
-    if not listed and ranged is None:
-        return every
-    return set(listed) & every | in_range
+    return every if not listed and ranged is None else set(listed) & every | in_range
 
 
 def _in_range(first: str, last: str, operators: Sequence[Operator]) -> set[str]:
@@ -302,8 +299,6 @@ _FEATURE_MAP, _OPERATOR_ADDRESS, _RECORD_ADDRESS = 0x1240_4000_0000, 0x1240_C000
 """Addresses on the device: of a model's first tensor, of a single operator's, and of the record."""
 _ALIGNMENT = 512
 
-Shape = tuple[int, ...]
-
 
 def first_overflow(tasks: Sequence[DumpTask], tensors: Mapping[str, Tensor]) -> DumpTask | None:
     """Return the first task with an infinite float16 output and finite inputs, or None."""
@@ -317,9 +312,7 @@ def first_overflow(tasks: Sequence[DumpTask], tensors: Mapping[str, Tensor]) -> 
 
 
 def _infinite(tensor: Tensor) -> bool:
-    if tensor.dtype.kind != "float":
-        return False
-    return bool(np.isinf(tensor.data).any())
+    return tensor.dtype.kind == "float" and bool(np.isinf(tensor.data).any())
 
 
 def record_file(task: DumpTask, model_id: int, stream: int, own_task: int) -> TaskFile:
@@ -384,7 +377,7 @@ class DumpedExecution:
 
     directory: str
     place: DumpedRun
-    silent: Mapping[str, tuple[Shape, ...]]
+    silent: Mapping[str, tuple[tuple[int, ...], ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,7 +427,7 @@ def record(
     if settings.overflow:
         found = first_overflow(plan.tasks, tensors)
         tasks = () if found is None else (found,)
-    silent: dict[str, tuple[Shape, ...]] = {}
+    silent: dict[str, tuple[tuple[int, ...], ...]] = {}
     for task in tasks:
         file = TaskFile(
             task.op_type,

@@ -97,8 +97,7 @@ def _default_cells(tensor: Tensor) -> str:
     if tensor.dtype.name not in _COMPUTED or not tensor.nbytes:
         return "," * 6
     values = _as_numbers(tensor)
-    bounds = _finite_bounds(values)
-    if bounds is not None:
+    if (bounds := _finite_bounds(values)) is not None:
         largest, smallest = bounds
         nans = negative = positive = 0
         mean = running_mean(values, *bounds)
@@ -174,8 +173,7 @@ def _specials(values: Array) -> tuple[int, int, int]:
 
 def _extremes(values: Array) -> tuple[Any, Any]:
     """Maximum and minimum by ordinary comparisons from element 0: a NaN counts only there."""
-    bounds = _finite_bounds(values)
-    if bounds is not None:
+    if (bounds := _finite_bounds(values)) is not None:
         return bounds
     first = values[0]
     missing = np.isnan(values)
@@ -297,8 +295,7 @@ def _rest(op_name: str, inputs: tuple[_Described, ...], outputs: tuple[_Describe
             for written, dims in zip((field.shape, field.original_shape), shapes, strict=True):
                 written.SetInParent()
                 written.dim.extend(dims)
-    encoded: bytes = message.SerializeToString(deterministic=True)
-    return encoded
+    return bytes(message.SerializeToString(deterministic=True))
 
 
 def prefix(header: bytes) -> bytes:

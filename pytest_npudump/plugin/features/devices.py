@@ -156,15 +156,13 @@ class DeviceTurns:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Remember the devices of a worker."""
-        told = getattr(node, "workeroutput", {}).get(_KEY)
-        if told is not None:
+        if (told := getattr(node, "workeroutput", {}).get(_KEY)) is not None:
             self._workers.append(told)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Report how processes shared the devices, where that took time."""
         used = [told for told in self._workers if told["own"] is not None]
-        waited = sum(told["waited"] for told in used)
-        if waited >= 1:
+        if (waited := sum(told["waited"] for told in used)) >= 1:
             ids = ", ".join(map(str, sorted({told["own"] for told in used})))
             processes = "process" if len(used) == 1 else "processes"
             terminalreporter.write_line(
@@ -413,8 +411,7 @@ class DevicePool:
     def _wait(self, taken: Callable[[], bool], devices: Sequence[int]) -> None:
         started, told = time.monotonic(), _PATIENCE
         while not taken():
-            waited = time.monotonic() - started
-            if waited >= told:
+            if (waited := time.monotonic() - started) >= told:
                 told = waited + _AGAIN
                 turns = [(i, self._turns[i]) for i in devices]
                 held = [f"device {i}, held by {turn.holder()}" for i, turn in turns if not turn.is_ours]

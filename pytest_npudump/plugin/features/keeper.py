@@ -289,7 +289,6 @@ def _outcome(reports: Sequence[pytest.TestReport]) -> str:
     """Return pytest's outcome of the test."""
     if any(report.failed for report in reports):
         return FAILED
-    expected = [report for report in reports if hasattr(report, "wasxfail")]
-    if expected:
+    if expected := [report for report in reports if hasattr(report, "wasxfail")]:
         return XFAILED if any(report.skipped for report in expected) else XPASSED
     return SKIPPED if any(report.skipped for report in reports) else PASSED

@@ -332,11 +332,9 @@ def _bases(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     named = [(variable, environ.get(variable, "")) for variable in _PATHS]
     switched = (_SWITCH, ".") if environ.get(_SWITCH) else (ANOTHER, ".")
     for variable, value in [*named, switched]:
-        if value:
-            base = Path(value).resolve()
-            if base not in seen:
-                seen.add(base)
-                yield variable, base
+        if value and (base := Path(value).resolve()) not in seen:
+            seen.add(base)
+            yield variable, base
 
 
 def _since(tree: Tree, root: Path, began: int) -> Tree:

@@ -158,8 +158,7 @@ def _with_models(dump: Dump, tree: Tree, activity: Activity) -> Dump:
 def _notes(
     found: Sequence[Overflow], new: Sequence[Overflow], known: Mapping[str, Sequence[str]]
 ) -> Iterator[str]:
-    approved = [one.name for one in found if one not in new]
-    if approved:
+    if approved := [one.name for one in found if one not in new]:
         yield (
             f"CANN keeps only the first overflow of an execution: behind {', '.join(approved)}, which the "
             f"golden lists, others may have overflowed unseen"
@@ -168,8 +167,7 @@ def _notes(
     absent = [name for name in known if name not in overflowed]
     if absent:
         yield f"the golden lists {', '.join(absent)}, which did not overflow this time"
-    elsewhere = [one.name for one in new if one.layer in absent]
-    if elsewhere:
+    if elsewhere := [one.name for one in new if one.layer in absent]:
         yield (
             f"{', '.join(elsewhere)}: the golden lists the operator without this capture, rank, device or "
             f"model; it accepts an overflow only where it lists it"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_npudump.dump.table import STATISTICS
-from pytest_npudump.errors import MissingExtraError, NpudumpError
+from pytest_npudump.errors import MissingExtraError
 from pytest_npudump.language.translation import gettext as _, is_english, ngettext, spoken
 from pytest_npudump.report.charts import (
     IN_BOX,
@@ -29,6 +29,7 @@ from pytest_npudump.report.charts import (
     strip_svg,
     values_svg,
 )
+from pytest_npudump.report.files import write_files
 from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.verdicts import number, numbers, plain, times
 from pytest_npudump.report.view import (
@@ -46,7 +47,6 @@ from pytest_npudump.report.view import (
     TensorView,
     TestView,
 )
-from pytest_npudump.storage.atomic import write_whole
 
 INFINITE, ABSENT = -1, -2
 """Stand for a share that is infinite, and for none."""
@@ -133,13 +133,9 @@ def write(view: SessionView, folder: Path, name: str = "", /) -> list[Path]:
         MissingExtraError: jinja2 is not installed.
         NpudumpError: it cannot be written.
     """
-    text, target = page(view), folder / (f"{name}.html" if name else INDEX)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(target, [text.encode("utf-8", "backslashreplace")])
-    except OSError as error:
-        raise NpudumpError(f"{target}: the report cannot be written: {error.strerror or error}") from error
-    return [target]
+    target = folder / (f"{name}.html" if name else INDEX)
+    content = page(view).encode("utf-8", "backslashreplace")
+    return write_files({target: content}, lambda error: f"{target}: the report cannot be written: {error}")
 
 
 _ENDS = re.compile(r"(?<=[\w.][/_])(?=[^\W\d])|(?<=::)")
@@ -242,7 +238,6 @@ def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str,
 
 
 def _counted(state: str, count: int) -> str:
-    """Return how many tensors have a state."""
     if state == SOURCE:
         return ngettext("{count} source", "{count} sources", count).format(count=count)
     if state == OUTSIDE:  # a source is one, too

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from pytest_npudump.runtime.aten.recompute import Array, Reading
 
-    Copy = HostCopy | str
     """The arguments of a call, or why there is no copy of them."""
 
 _ALIKE = 1e-3
@@ -208,7 +207,7 @@ class KeptCalls:
         if self._recording():
             self._why_none = "it may have been captured into a graph, in which nothing can be kept"
             return function(*arguments, **named)
-        before: Copy | None = None
+        before: HostCopy | str | None = None
         try:
             written = written_by(function, arguments, named) if writes(function) else []
             if writes(function) and (makes_new(function) or self._fitting(wanted, written)):
@@ -242,12 +241,11 @@ class KeptCalls:
             and tensor.device.type == self._device
         ]
 
-    def _copy(self, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Copy:
+    def _copy(self, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> HostCopy | str:
         """Copy a call's arguments; those that it writes to have to be copied before."""
         if why := why_random(function, arguments, named):
             return why
-        size = size_of(arguments, named)
-        if size > self._left:
+        if (size := size_of(arguments, named)) > self._left:
             return (
                 f"its arguments ({size} bytes) are beyond what is left of npudump_dump_limit ({self._left})"
             )

@@ -58,9 +58,7 @@ def why_random(function: Any, arguments: Arguments, named: Named) -> str:
     schema = function._schema.arguments  # noqa: SLF001 - torch's only name for it
     given = {argument.name: argument.default_value for argument in schema if argument.has_default_value()}
     given |= given_by_name(function, arguments, named)
-    if given.get("dropout_p") == 0.0:
-        return ""
-    return f"{function} draws random numbers"
+    return "" if given.get("dropout_p") == 0.0 else f"{function} draws random numbers"
 
 
 def given_by_name(function: Any, arguments: Arguments, named: Named) -> Iterator[tuple[str, Any]]:

@@ -155,8 +155,7 @@ def has_compiled() -> bool:
     for name in _COMPILERS:
         compiler = sys.modules.get(name)
         functions = getattr(compiler, "ms_compile_cache", ())
-        cells = getattr(compiler, "cells_compile_cache", {})
-        if functions or any(cells.values()):
+        if functions or any(getattr(compiler, "cells_compile_cache", {}).values()):
             return True
     return False
 

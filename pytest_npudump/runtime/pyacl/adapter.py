@@ -79,8 +79,7 @@ class PyAclRuntime(VariedRuntime, AclJson):
     def producer(self) -> Mapping[str, str]:
         """Return runtime, SoC name and what variables switch, as a golden records them."""
         facts = {"runtime": self.name}
-        soc = self.acl.get_soc_name()
-        if soc:
+        if soc := self.acl.get_soc_name():
             facts["soc"] = str(soc)
         if self.name != "emulator":
             facts |= variable_facts()
@@ -300,8 +299,7 @@ class DumpSwitch:
             AclError: ACL cannot be initialised, or refuses the configuration.
         """
         __tracebackhide__ = True
-        code = self._init()
-        if code == SUCCESS:
+        if (code := self._init()) == SUCCESS:
             self.initialised_here = True
         elif code != REPEAT_INITIALIZE:
             check(self.acl, "acl.init()", code)
@@ -358,8 +356,7 @@ class DumpSwitch:
 
     def _set_dump(self) -> None:
         path = str(self.config)
-        code = self.acl.mdl.set_dump(path)
-        if code != SUCCESS:
+        if (code := self.acl.mdl.set_dump(path)) != SUCCESS:
             error = AclError.of(self.acl, f"acl.mdl.set_dump({path!r})", code)
             self.acl.mdl.finalize_dump()
             raise error

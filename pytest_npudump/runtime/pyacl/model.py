@@ -286,8 +286,7 @@ def read(acl: Any, address: int, size: int) -> bytes:
     try:
         code = acl.rt.memcpy(host, size, address, size, _DEVICE_TO_HOST)
         check(acl, "acl.rt.memcpy(device to host)", code)
-        data: bytes = acl.util.ptr_to_bytes(host, size)
-        return data
+        return bytes(acl.util.ptr_to_bytes(host, size))
     finally:
         acl.rt.free_host(host)
 
@@ -311,8 +310,7 @@ def output_buffer(acl: Any, stack: ExitStack, dataset: int, size: int) -> int:
 
 
 def _free_buffer(acl: Any, buffer: int) -> None:
-    address = acl.get_data_buffer_addr(buffer)
-    if address:
+    if address := acl.get_data_buffer_addr(buffer):
         acl.rt.free(address)
 
 

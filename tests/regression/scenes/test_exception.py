@@ -84,7 +84,7 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def run(tmp_path: Path) -> Any:
     request = DumpRequest(scene="exception")
-    found = Run(Attempt(1, tmp_path / "run1", request), request)
+    found = Run(Attempt(tmp_path / "run1", request), request)
     found.attempt.dump_path.mkdir(parents=True)
     (found.attempt.directory / "acl.json").write_text("{}")
     return found

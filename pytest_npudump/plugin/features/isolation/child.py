@@ -11,7 +11,7 @@ import pytest
 
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.conclusion import INTERRUPTIONS
-from pytest_npudump.plugin.features.isolation.task import needed
+from pytest_npudump.plugin.features.isolation.task import Task, needed
 from pytest_npudump.plugin.item_case import BAD, KEPT, TEST, case_of, may_run_again
 from pytest_npudump.plugin.marker import Identity, indices_of
 from pytest_npudump.plugin.marks import is_marked
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import warnings
     from collections.abc import Generator, Mapping
 
-    from pytest_npudump.plugin.features.isolation.task import Task
     from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.settings import Settings
 
@@ -134,8 +133,7 @@ class Child:
 
     def _called(self, item: pytest.Item) -> None:
         """Hand over what the body came to, should the process not live to the end of the teardown."""
-        test = item.stash.get(TEST, None)
-        if test is not None and test.judged is not None:
+        if (test := item.stash.get(TEST, None)) is not None and test.judged is not None:
             self._told = test.handed_over()
             self.task.called.write_bytes(dump_bytes(self._told))
 
