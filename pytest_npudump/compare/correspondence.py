@@ -57,7 +57,7 @@ from pytest_npudump.errors import RequestError, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, edge_lines_under
 from pytest_npudump.record.model_lines import FILE, TYPED, implied_type, is_typed, model_lines_under
-from pytest_npudump.record.record import EDGES, MODELS, Record, rows_of
+from pytest_npudump.record.record import EDGES, MODELS, SHARDS, Record, rows_of
 from pytest_npudump.record.rows import by_name
 from pytest_npudump.storage import safeyaml
 
@@ -255,6 +255,35 @@ class Correspondence:
     def renamed(self, golden: Record, run: Record) -> Record:
         """Return a golden whose blocks of edges and models have the run's names."""
         return _with_names(golden, self._by_names(golden, run)[0])
+
+    def shards(self, golden: Record, run: Record) -> list[dict[str, dict[str, str]]]:
+        """Return the digests of parameters of both by rank, under the run's names.
+
+        Those within layers whose number counts on from rank to rank are left out.
+        """
+        sides = []
+        for side, names in ((golden, self._by_names(golden, run)[0]), (run, dict[str, str]())):
+            texts: dict[str, dict[str, str]] = side.extra[SHARDS]
+            held = [(rank, *name.rpartition(".")) for rank, some in texts.items() for name in some]
+            layers = [names.get(layer, layer) for _, layer, *_ in held]
+            rows = [
+                _Row(TensorKey(layer, "output", 0, rank=int(rank)), at)
+                for at, ((rank, *_), layer) in enumerate(zip(held, layers, strict=True))
+            ]
+            for one in (one for one in self.layouts if one.counted[0]):
+                found = [_groups_of(one.layers, row.key.layer) for row in rows]
+                rows = [
+                    row
+                    for row, it in zip(rows, found, strict=True)
+                    if not it or it[one.counted[0] - 1].isdigit()
+                ]
+                rows = self._counted_on(one, rows, len(texts))
+            told: dict[str, dict[str, str]] = {rank: {} for rank in texts}
+            for row in rows:
+                rank, layer, dot, leaf = held[row.first]
+                told[rank][row.key.layer + dot + leaf] = texts[rank][layer + dot + leaf]
+            sides.append(told)
+        return sides
 
     def _by_names(
         self, golden: Record, run: Record

@@ -25,7 +25,9 @@ REASON = "reason"
 """Key of a golden file: why it was last changed, as the person who accepted it says."""
 RECORDED = "recorded"
 """Key of a golden file: when its producer recorded it, and from which revision."""
-OF_A_RUN = (EMPTY, OVERFLOW, RECORDED, UNWRITTEN)
+SHARDS = "shards"
+"""Key of a golden file: digests of the parameters that each rank holds."""
+OF_A_RUN = (EMPTY, OVERFLOW, RECORDED, SHARDS, UNWRITTEN)
 """Keys of a golden file that each recording says anew."""
 MODELS = "models"
 """Key of a block with digests of the models that ran, and of what their operators compute with."""

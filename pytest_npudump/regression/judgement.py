@@ -26,7 +26,7 @@ from pytest_npudump.golden.variants import foreign, unsaid
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, layer_at
 from pytest_npudump.record.model_lines import FILE, NOTHING, ModelChange, change_of_models, types_between
-from pytest_npudump.record.record import EMPTY, MODELS, Record, left_out_of
+from pytest_npudump.record.record import EMPTY, MODELS, SHARDS, Record, left_out_of
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, known_edges
 from pytest_npudump.regression.dataflow import edges_kept, edges_of, sources_of
@@ -135,6 +135,7 @@ def judge_run(
     problems = (
         *foreign(golden, run.test, run.facts, off=bool(comparison.count(FAIL))),
         *changed(golden, run.extra.get(EMPTY)),
+        *_weights_of_ranks(terms, golden, run),
         *problems_of(terms, judged, known),
         *_not_approved(terms, comparison),
         *lost,
@@ -175,6 +176,20 @@ def judge_run(
 
 _REWIRED = said("the model's graph changed: connections, types or versions of operators")
 """A problem where the run is to fail for any change: outputs may have changed places, and no value."""
+
+
+def _weights_of_ranks(terms: Terms, golden: Record, run: Record) -> tuple[str, ...]:
+    """Name the parameters of which ranks have others than the golden's."""
+    if SHARDS not in golden.extra or SHARDS not in run.extra:
+        return ()
+    from pytest_npudump.compare.correspondence import Correspondence  # noqa: PLC0415 - of ranks only
+    from pytest_npudump.compare.shared_weights import other_weights  # noqa: PLC0415 - the same
+
+    found = other_weights(*(terms.names or Correspondence()).shards(golden, run))
+    many = first_of(
+        (f"{name} (rank {', '.join(ranks)})" if ranks else name for name, ranks in found.items()), 3
+    )
+    return (said("weights differ from the golden's: {names}", names=many),) if found else ()
 
 
 def models_between(terms: Terms, golden: Record, run: Record) -> ModelChange | None:

@@ -36,6 +36,7 @@ from pytest_npudump.record.record import (
     OP_TYPES,
     POINTERS,
     REASON,
+    SHARDS,
     UNWRITTEN,
     Record,
     left_out_of,
@@ -287,7 +288,7 @@ def _approved(
 
 def _successor(goldens: Goldens, record: Record, before: Record | None) -> Record:
     """Return a run in the place of a golden, with what people have written into that."""
-    known = {EMPTY: record.extra[EMPTY]} if EMPTY in record.extra else {}
+    known = {key: record.extra[key] for key in (EMPTY, SHARDS) if key in record.extra}
     edges = record.blocks.get(EDGES, "")
     if before is not None:
         left_out = left_out_of(before, record.facts)

@@ -121,6 +121,9 @@ def tell(capture: Capture | worker.Answer, runtime: Runtime) -> None:
     """Note an ended capture, for whatever runtime it was beside."""
     evidence = runtime.activity.evidence
     evidence.answered.update(capture.processes)
+    for rank, texts in getattr(capture, "shards", {}).items():
+        held = evidence.shards.setdefault(rank, {})
+        held |= {name if name not in held else f"{capture.name} {name}": text for name, text in texts.items()}
     model, fed = getattr(capture, "model", None), getattr(capture, "fed", None)
     if model is not None and capture.steps:
         path: Path | None = getattr(capture, "path", None)  # an engine's are many

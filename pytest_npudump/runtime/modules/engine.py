@@ -37,6 +37,7 @@ from pytest_npudump.dump.records import Stats
 from pytest_npudump.errors import RuntimeUnavailableError, joined, said
 from pytest_npudump.runtime.modules.capture import ENTER, LEAVE, Capture
 from pytest_npudump.runtime.modules.seen import OUTPUT, WIDE, Seen, Value, decoded
+from pytest_npudump.runtime.modules.shard_digests import shard_digests
 from pytest_npudump.runtime.modules.worker import WORKERS
 
 if TYPE_CHECKING:
@@ -304,6 +305,7 @@ class WorkerExtension:
             "processes": [os.getpid(), os.getppid()],
             "name": capture.name,
             "steps": len(capture.steps),
+            "shards": shard_digests(capture.model),
             "problems": [*map(_plain, capture.problems)],
             "notes": [*map(_plain, capture.notes)],
             "facts": {**capture.facts, "vllm": str(sys.modules["vllm"].__version__)},
@@ -354,6 +356,7 @@ class EngineCapture:
         problems: why what was recorded cannot be trusted.
         notes: what was not seen.
         facts: what runs the model.
+        shards: digests of the parameters of each worker, by its rank.
         processes: the workers, and who started them.
     """
 
@@ -388,6 +391,7 @@ class EngineCapture:
         self.problems: list[str] = []
         self.notes: tuple[str, ...] = ()
         self.facts: dict[str, str] = {}
+        self.shards: dict[str, dict[str, str]] = {}
         self.stopped = True
 
     def __enter__(self) -> Self:
@@ -433,6 +437,7 @@ class EngineCapture:
         answers = self._call(_STOP)
         for told in answers:
             self.name, self.facts = told["name"], {**told["facts"], "ranks": str(len(answers))}
+            self.shards[str(told["rank"])] = told["shards"]
             self.processes |= {*told["processes"]}
             self.steps += [None] * told["steps"]
             of_rank = "" if len(self.steps) == told["steps"] else f"rank {told['rank']}: "

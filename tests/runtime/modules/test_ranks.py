@@ -54,6 +54,8 @@ def main(rank, ranks, fault, store):
         model[1].up.weight.data *= 1.01
     if rank and fault == "copy":
         model[2].norm.weight.data *= 1.01
+    if rank and fault == "element":
+        model[1].up.weight.data[3, 2] *= 1.0001
     with torch.no_grad(), watch(model, rank=rank):
         model(torch.linspace(-1, 1, 5 * 8).reshape(5, 8))
     if ranks > 1:
@@ -96,6 +98,15 @@ def test_one_rank_and_two_have_one_golden_and_a_wrong_part_or_copy_is_named(
         failed = pytester.runpytest_inprocess()
         failed.assert_outcomes(failed=1)
         failed.stdout.fnmatch_lines([f"npudump: {named} *"])
+    monkeypatch.setenv("FAULT", "element")
+    failed = pytester.runpytest_inprocess()
+    failed.assert_outcomes(failed=1)
+    failed.stdout.fnmatch_lines(["npudump: weights differ from the golden's: 1.up.weight (rank 1)"])
+    pytester.runpytest_inprocess("--npudump-update-golden").assert_outcomes(passed=1)
+    pytester.runpytest_inprocess().assert_outcomes(passed=1)
+    monkeypatch.setenv("FAULT", "")
+    failed = pytester.runpytest_inprocess()
+    failed.stdout.fnmatch_lines(["npudump: weights differ from the golden's: 1.up.weight (rank 1)"])
 
 
 EXPERTS = """
