@@ -75,14 +75,18 @@ def _hashes(array: NDArray[Any]) -> list[Hashes]:
 
 
 def _factors(begin: int, count: int) -> Hashes:
-    return _mixed(np.arange(begin + 1, begin + count + 1, dtype=np.uint64)) | np.uint64(1)
+    found = _mixed(np.arange(begin + 1, begin + count + 1, dtype=np.uint64))
+    found |= np.uint64(1)
+    return found
 
 
 def _mixed(numbers: Hashes) -> Hashes:
     """Return numbers whose every bit depends on all bits of those given, by MurmurHash3's last step."""
+    found: Hashes = numbers.copy()
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53, 1):
-        numbers = np.multiply(numbers ^ (numbers >> np.uint64(33)), np.uint64(factor), dtype=np.uint64)
-    return numbers
+        found ^= found >> np.uint64(33)
+        found *= np.uint64(factor)
+    return found
 
 
 def _word(hashes: Hashes) -> str:
