@@ -57,7 +57,7 @@ from pytest_npudump.errors import RequestError, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, edge_lines_under
 from pytest_npudump.record.model_lines import FILE, TYPED, implied_type, is_typed, model_lines_under
-from pytest_npudump.record.record import EDGES, MODELS, SHARDS, Record, rows_of
+from pytest_npudump.record.record import EDGES, MODELS, Record, rows_of, shards_of
 from pytest_npudump.record.rows import by_name
 from pytest_npudump.storage import safeyaml
 
@@ -256,34 +256,39 @@ class Correspondence:
         """Return a golden whose blocks of edges and models have the run's names."""
         return _with_names(golden, self._by_names(golden, run)[0])
 
-    def shards(self, golden: Record, run: Record) -> list[dict[str, dict[str, str]]]:
-        """Return the digests of parameters of both by rank, under the run's names.
+    def weights(self, golden: Record, run: Record) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+        """Return the digests of a golden's weights, and by rank those of a run, under the run's names."""
+        renamed = self._by_names(golden, run)[0]
+        (whole,) = (_flat(layers, renamed) for layers in shards_of(golden).values())
+        held = {rank: _flat(layers, {}) for rank, layers in shards_of(run).items()}
+        counted = [one for one in self.layouts if one.counted[0]]
+        if not counted:
+            return whole, held
+        layers = [(rank, name, self._counted(name)) for rank, some in held.items() for name in some]
+        rows = [
+            _Row(TensorKey(layer, "output", 0, rank=int(rank)), at)
+            for at, (rank, _, layer) in enumerate(layers)
+        ]
+        for one in counted:
+            rows = self._counted_on(one, rows, len(held))
+        parts: dict[str, dict[str, str]] = {rank: {} for rank in held}
+        for row, (rank, name, layer) in zip(rows, layers, strict=True):
+            parts[rank][row.key.layer + name.removeprefix(layer)] = held[rank][name]
+        return whole, parts
 
-        Those within layers whose number counts on from rank to rank are left out.
-        """
-        sides = []
-        for side, names in ((golden, self._by_names(golden, run)[0]), (run, dict[str, str]())):
-            texts: dict[str, dict[str, str]] = side.extra[SHARDS]
-            held = [(rank, *name.rpartition(".")) for rank, some in texts.items() for name in some]
-            layers = [names.get(layer, layer) for _, layer, *_ in held]
-            rows = [
-                _Row(TensorKey(layer, "output", 0, rank=int(rank)), at)
-                for at, ((rank, *_), layer) in enumerate(zip(held, layers, strict=True))
-            ]
-            for one in (one for one in self.layouts if one.counted[0]):
-                found = [_groups_of(one.layers, row.key.layer) for row in rows]
-                rows = [
-                    row
-                    for row, it in zip(rows, found, strict=True)
-                    if not it or it[one.counted[0] - 1].isdigit()
-                ]
-                rows = self._counted_on(one, rows, len(texts))
-            told: dict[str, dict[str, str]] = {rank: {} for rank in texts}
-            for row in rows:
-                rank, layer, dot, leaf = held[row.first]
-                told[rank][row.key.layer + dot + leaf] = texts[rank][layer + dot + leaf]
-            sides.append(told)
-        return sides
+    def _counted(self, name: str) -> str:
+        """Return the layer around a parameter whose number counts on from rank to rank; else its name."""
+        around = (name[: dot.start()] for dot in re.finditer(r"\.", name))
+        return next(
+            (
+                layer
+                for layer in around
+                for one in self.layouts
+                if one.counted[0] and (found := _groups_of(one.layers, layer))
+                if found[one.counted[0] - 1].isdigit()
+            ),
+            name,
+        )
 
     def _by_names(
         self, golden: Record, run: Record
@@ -593,6 +598,15 @@ def _filled(pattern: str, groups: Sequence[str]) -> str:
     return re.sub(
         r"\*|\{(\d+)\}", lambda found: groups[int(found[1]) - 1] if found[1] else next(following), pattern
     )
+
+
+def _flat(layers: Mapping[str, Mapping[str, str]], renamed: Mapping[str, str]) -> dict[str, str]:
+    """Return the digests of parameters by their paths."""
+    return {
+        f"{renamed.get(layer, layer)}.{name}".removeprefix("."): text
+        for layer, texts in layers.items()
+        for name, text in texts.items()
+    }
 
 
 def _names(pattern: str, layer: str) -> bool:

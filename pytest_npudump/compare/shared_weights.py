@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64decode
-from collections import defaultdict
+from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    Texts = Mapping[str, str]
-    Sides = Mapping[str, Texts]
+    from collections.abc import Mapping
 
 _SUM, _DIGEST = 6, 2
 """Characters of a sum, and of a digest."""
@@ -24,107 +21,78 @@ _BEGIN = {2: 8, 4: 12, 8: 20}
 """Where in a word the digests of so many parts begin."""
 
 
-def without_parts(shards: Sides) -> dict[str, dict[str, str]]:
-    """Return the texts of several ranks without digests of parts, which only one of all is compared by."""
-    if len(shards) < 2:  # noqa: PLR2004 - one rank has all
-        return {rank: {**texts} for rank, texts in shards.items()}
-    return {rank: {name: _own(text) for name, text in texts.items()} for rank, texts in shards.items()}
-
-
-def _own(text: str) -> str:
-    dtype, shape, *words = text.split(" ")
-    return " ".join((dtype, shape, *(word[: _SUM + _DIGEST] for word in words)))
-
-
 class _Fit(NamedTuple):
-    """How the parts of a parameter fit the whole: whether they add up, and the ranks out of order."""
+    """How the parts of a parameter fit the whole.
 
+    Attributes:
+        kind: what those of other layers have in common with it.
+        whole: whether parts add up to it, or copies are equal.
+        out: ranks whose part is not the one that is theirs in order; all where no order is known.
+        ordered: whether the parts are surely in order.
+    """
+
+    kind: tuple[str, str, int]
     whole: bool
     out: list[str]
-    ranks: int
+    ordered: bool
 
 
-def other_weights(golden: Sides, run: Sides) -> dict[str, list[str]]:
-    """Return the parameters of which some rank has not its part of the golden's, with these ranks.
+def other_weights(
+    golden: Mapping[str, str], run: Mapping[str, Mapping[str, str]]
+) -> tuple[dict[str, list[str]], list[str]]:
+    """Return the parameters of which some rank has not its part, and those that are not compared.
 
-    Of a parameter that layers have in an order of their own, ranks are not known, and none is in the result.
+    The first by name, with these ranks: with none where layers have their parts in an order of their own. Not
+    compared are what no rank has, other types, shapes that do not add up along one axis, and layers with
+    weights in 8-bit floats, which ranks may scale by their own extremes.
 
     Args:
-        golden: by rank, the texts of parameters by their names.
-        run: the same of the run; nothing is compared where both are of one rank, or of other numbers.
+        golden: the text of each parameter by its name, of one rank.
+        run: by rank, the same of its parameters.
     """
-    sides = [_by_name(side) for side in (golden, run)]
-    fits = dict[str, _Fit]()
-    ranks = sorted(map(len, (golden, run)))
-    for name, here in sides[0].items():
-        there = sides[1].get(name)
-        if there is None or ranks[1] == 1:
-            continue
-        if golden.keys() == run.keys():
-            out = [rank for rank, text in there.items() if rank in here and _own(here[rank]) != _own(text)]
-            fits[name] = _Fit(not out, out, len(there) + 1)
-        elif ranks[0] == 1:
-            whole, parts = (here, there) if len(golden) == 1 else (there, here)
-            if (fit := _fit(next(iter(whole.values())), parts)) is not None:
-                fits[name] = fit
-    kinds = defaultdict[str, list[str]](list)
-    for name in fits:
-        kinds[re.sub(r"\d+", "0", name)].append(name)
-    found = {}
-    for names in kinds.values():
-        in_order = any(fits[name].whole and not fits[name].out for name in names)
-        for name in names:
-            fit = fits[name]
-            if not fit.whole or (fit.out and in_order):
-                found[name] = fit.out if in_order or len(fit.out) < fit.ranks else []
-    return {name: found[name] for name in fits if name in found}
+    scaled = {name.rpartition(".")[0] for name, text in golden.items() if text.startswith("float8")}
+    known = {name: text for name, text in golden.items() if text and name.rpartition(".")[0] not in scaled}
+    found = {
+        name: _fit(name, text, {rank: texts[name] for rank, texts in run.items() if texts.get(name)})
+        for name, text in known.items()
+    }
+    fits = {name: fit for name, fit in found.items() if fit is not None}
+    ordered = {fit.kind for fit in fits.values() if fit.ordered}
+    return {
+        name: fit.out if fit.kind in ordered or len(fit.out) < len(run) else []
+        for name, fit in fits.items()
+        if not fit.whole or (fit.out and fit.kind in ordered)
+    }, [name for name in golden if name not in fits]
 
 
-def _by_name(side: Sides) -> dict[str, dict[str, str]]:
-    found = defaultdict[str, dict[str, str]](dict)
-    for rank, texts in side.items():
-        for name, text in texts.items():
-            found[name][rank] = text
-    return found
-
-
-def _fit(text: str, parts: Mapping[str, str]) -> _Fit | None:
+def _fit(name: str, text: str, parts: Mapping[str, str]) -> _Fit | None:
     """Return how the parts that ranks have fit a whole; None where types or shapes are of something else."""
     dtype, shape, *words = text.split(" ")
     held = [part.split(" ") for part in parts.values()]
-    shapes = [tuple(map(int, part[1].split("x"))) for part in held]
-    size = tuple(map(int, shape.split("x")))
+    size, *shapes = [tuple(map(int, one.split("x"))) for one in (shape, *(part[1] for part in held))]
     if {part[0] for part in held} != {dtype} or {*map(len, shapes)} != {len(size)}:
         return None
     axes = [axis for axis, count in enumerate(size) if {one[axis] for one in shapes} != {count}]
+    kind = re.sub(r"\d+(?![]\d])", "0", name), shape, axes[0] if axes else -1
     if not axes:
-        out = [rank for rank, part in parts.items() if _own(part) != _own(text)]
-        return _Fit(not out, out, len(parts) + 1)
-    axis = axes[0]
-    copies, rest = divmod(sum(one[axis] for one in shapes), size[axis])
-    if rest or len(axes) > 1 or axis >= len(words):
+        out = [rank for rank, part in parts.items() if part != text]
+        return _Fit(kind, not out, out, ordered=True)
+    copies, rest = divmod(sum(one[axes[0]] for one in shapes), size[axes[0]])
+    if rest or len(axes) > 1 or axes[0] >= len(words):
         return None
-    own = [part[2 + axis] for part in held]
-    every = 1 << 6 * _SUM
-    return _Fit(
-        sum(map(_sum, own)) % every == copies * _sum(words[axis]) % every,
-        _out_of_order(words[axis], [*zip(parts, own, strict=True)], copies),
-        len(parts),
-    )
+    word, own = words[axes[0]], [part[2 + axes[0]] for part in held]
+    count = len(own) // copies
+    begin = _BEGIN.get(count, len(word))
+    told = [word[at : at + _DIGEST] for at in range(begin, begin + count * _DIGEST, _DIGEST)]
+    # Copies follow each other so many in a row, as those of heads do, and groups of ranks in turns.
+    rows = [row for row in range(1, copies + 1) if not copies % row]
+    orders = [[told[at % (count * row) // row] for at in range(len(own))] for row in rows]
+    digests = [one[_SUM : _SUM + _DIGEST] for one in own]
+    wrong = ([*map(str.__ne__, digests, order)] for order in orders)
+    out = [*compress(parts, min(wrong, key=sum))]
+    whole = not (sum(map(_sum, own)) - copies * _sum(word)) % (1 << 6 * _SUM)
+    return _Fit(kind, whole, out, ordered=whole and not out and len({*told}) == count)
 
 
 def _sum(word: str) -> int:
     return int.from_bytes(urlsafe_b64decode(word[: _SUM + _DIGEST]), "big") >> 6 * _DIGEST
-
-
-def _out_of_order(whole: str, own: Sequence[tuple[str, str]], copies: int) -> list[str]:
-    """Return the ranks that have not their part, copies in a row or in turns; all where no order is."""
-    count = len(own) // copies
-    begin = _BEGIN.get(count, len(whole))
-    told = [whole[at : at + _DIGEST] for at in range(begin, begin + count * _DIGEST, _DIGEST)]
-    orders = [[at // copies for at in range(len(own))], [at % count for at in range(len(own))]]
-    found = [
-        [rank for (rank, word), at in zip(own, order, strict=True) if word[_SUM : _SUM + _DIGEST] != told[at]]
-        for order in orders
-    ]
-    return min(found, key=len)

@@ -26,7 +26,7 @@ from pytest_npudump.golden.variants import foreign, unsaid
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, layer_at
 from pytest_npudump.record.model_lines import FILE, NOTHING, ModelChange, change_of_models, types_between
-from pytest_npudump.record.record import EMPTY, MODELS, SHARDS, Record, left_out_of
+from pytest_npudump.record.record import EMPTY, MODELS, Record, left_out_of, shards_of
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, known_edges
 from pytest_npudump.regression.dataflow import edges_kept, edges_of, sources_of
@@ -132,10 +132,11 @@ def judge_run(
     others = first_of(f"{layer} -> {name}" for layer, name in renamed.items())
     models = models_between(terms, golden, run)
     rewired = terms.fail_on == CHANGE and models is not None and models.graph
+    weights, uncompared = _weights_of_ranks(terms, golden, run)
     problems = (
         *foreign(golden, run.test, run.facts, off=bool(comparison.count(FAIL))),
         *changed(golden, run.extra.get(EMPTY)),
-        *_weights_of_ranks(terms, golden, run),
+        *weights,
         *problems_of(terms, judged, known),
         *_not_approved(terms, comparison),
         *lost,
@@ -157,7 +158,7 @@ def judge_run(
         models = _named_changes(models, golden, run, comparison, at_hand)
     sources, unread = sources_of(golden, comparison, at_hand, models)
     why = (terms.why,) if terms.why else ()
-    notes = (why, run.notes, unsaid(golden), notes_on(golden, run.extra.get(EMPTY)))
+    notes = (why, run.notes, uncompared, unsaid(golden), notes_on(golden, run.extra.get(EMPTY)))
     return Result(
         verdict,
         golden.path,
@@ -178,18 +179,23 @@ _REWIRED = said("the model's graph changed: connections, types or versions of op
 """A problem where the run is to fail for any change: outputs may have changed places, and no value."""
 
 
-def _weights_of_ranks(terms: Terms, golden: Record, run: Record) -> tuple[str, ...]:
-    """Name the parameters of which ranks have others than the golden's."""
-    if SHARDS not in golden.extra or SHARDS not in run.extra:
-        return ()
+def _weights_of_ranks(terms: Terms, golden: Record, run: Record) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Name the parameters of which ranks have others than a golden of one rank, and those not compared."""
+    try:
+        if len(shards_of(golden)) != 1 or len(shards_of(run)) < 2:  # noqa: PLR2004 - one rank has all
+            return (), ()
+    except GoldenError as error:
+        return (str(error),), ()
     from pytest_npudump.compare.correspondence import Correspondence  # noqa: PLC0415 - of ranks only
     from pytest_npudump.compare.shared_weights import other_weights  # noqa: PLC0415 - the same
 
-    found = other_weights(*(terms.names or Correspondence()).shards(golden, run))
+    found, untold = other_weights(*(terms.names or Correspondence()).weights(golden, run))
     many = first_of(
         (f"{name} (rank {', '.join(ranks)})" if ranks else name for name, ranks in found.items()), 3
     )
-    return (said("weights differ from the golden's: {names}", names=many),) if found else ()
+    note = said("weights not compared: {names}", names=first_of(untold))
+    problem = said("weights differ from the golden's: {names}", names=many)
+    return (problem,) * bool(found), (note,) * bool(untold)
 
 
 def models_between(terms: Terms, golden: Record, run: Record) -> ModelChange | None:

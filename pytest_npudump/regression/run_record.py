@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.shared_weights import without_parts
 from pytest_npudump.compare.stats.tables import describe_not_finite
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.config.cann import STATISTICS, default_statistics
@@ -199,13 +198,12 @@ def record_of_run(case: Case, golden: Record | None, dump: Dump, table: StatsTab
     # What parameters are takes time, and only a failure asks for it.
     if golden is None or (MODELS in golden.blocks and not case.runtime.activity.evidence.parameters):
         blocks = {**blocks, **models_to_keep(case, golden, dump)}
-    shards = without_parts(evidence.shards)
     return Record(
         case.goldens.test,
         case.goldens.facts(case.runtime.producer()),
         table,
         case.goldens.path,
-        {key: told for key, told in ((EMPTY, empty), (SHARDS, shards or None)) if told is not None},
+        {key: told for key, told in ((EMPTY, empty), (SHARDS, evidence.shards or None)) if told is not None},
         blocks,
         tensors=dump.records if elements and any(one.payload is not None for one in dump.records) else (),
         file_names=not dump.raw_names,
@@ -411,8 +409,8 @@ def record(
         known = dict(measured.head)
         empty = empty_operators(case, first.run.dump) if first.run.dump is not None else None
         known |= {} if empty is None else {EMPTY: empty}
-        shards = without_parts(case.runtime.activity.evidence.shards)
-        known |= {SHARDS: shards} if shards else {}
+        shards = case.runtime.activity.evidence.shards
+        known |= {SHARDS: shards} if len(shards) == 1 else {}
         entries = new_entries(golden, unwritten)
         known |= {UNWRITTEN: by_layer(entries)} if entries else {}
         known |= {REASON: case.settings.reason} if case.settings.reason else {}

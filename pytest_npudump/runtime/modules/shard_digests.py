@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from contextlib import suppress
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pytest_npudump.errors import said
 from pytest_npudump.runtime.modules.seen import bytes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     Hashes = NDArray[np.uint64]
@@ -31,32 +31,38 @@ _AT_ONCE = 1 << 20
 _SUM, _DIGEST = 36, 12
 """Bits of a sum, and of a digest."""
 _PARTS = (1, 2, 4, 8)
-_SIZES = frozenset({1, 2, 4, 8})
 
 
-def shard_digests(model: Any) -> dict[str, str]:
-    """Return a text for each parameter of a model by its path; of what a layer has joined, for each piece.
+def shard_digests(model: Any) -> tuple[dict[str, dict[str, str]], list[str]]:
+    """Return by layer a text for each parameter by its name; of what a layer has joined, for each piece.
 
-    None for more than 4 GiB of them, nor for those whose bytes cannot be had.
+    There is none of parameters whose bytes cannot be had, and none at all of those that training has changed,
+    which ranks round otherwise, and of more than 4 GiB, which a note says.
     """
-    if not hasattr(model, "named_parameters"):
-        return {}
-    named = [one for one in model.named_parameters() if not hasattr(one[1], "materialize")]
-    modules, found = dict(model.named_modules()), dict[str, str]()
-    for path, one in named if sum(int(one.nbytes) for _, one in named) <= _MOST else ():
+    named = [one for one in getattr(model, "named_parameters", list)() if not hasattr(one[1], "materialize")]
+    if any(one.grad is not None for _, one in named):
+        return {}, []
+    if (size := sum(int(one.nbytes) for _, one in named)) > _MOST:
+        return {}, [said("weights not compared: {size}, limit 4 GiB", size=f"{size / (1 << 30):.3g} GiB")]
+    modules, found = dict(model.named_modules()) if named else {}, dict[str, dict[str, str]]()
+    for path, one in named:
+        layer, _, leaf = path.rpartition(".")
         with suppress(
             RuntimeError, TypeError, ValueError, AttributeError
         ):  # of tensors that stand for others
-            size = one.element_size()
-            array = np.frombuffer(bytes_of(one), f"u{size}").reshape(tuple(one.shape) or (1,))
-            sizes = getattr(modules.get(path.rpartition(".")[0]), "output_partition_sizes", ())  # vLLM's
+            held = one.to_local() if hasattr(one, "to_local") else one  # torch's DTensor
+            array = np.frombuffer(bytes_of(held), f"u{held.element_size()}").reshape(
+                tuple(held.shape) or (1,)
+            )
+            sizes = getattr(modules[layer], "output_partition_sizes", ())  # vLLM's
             cut = len(sizes) > 1 and sum(sizes) == len(array)
             parts = np.split(array, np.cumsum(sizes)[:-1]) if cut else [array]
             dtype = str(one.dtype).removeprefix("torch.")
-            for at, part in enumerate(parts if size in _SIZES and array.size else ()):
+            for at, part in enumerate(parts if array.size else ()):
                 words = (dtype, "x".join(map(str, part.shape)), *map(_word, _hashes(part)))
-                found[path.replace("_orig_mod.", "") + f"[{at}]" * cut] = " ".join(words)
-    return found
+                held = found.setdefault(layer.replace("_orig_mod.", ""), {})
+                held[leaf + f"[{at}]" * cut] = " ".join(words)
+    return found, []
 
 
 def _hashes(array: NDArray[Any]) -> list[Hashes]:
@@ -75,28 +81,22 @@ def _hashes(array: NDArray[Any]) -> list[Hashes]:
 
 
 def _factors(begin: int, count: int) -> Hashes:
-    found = _mixed(np.arange(begin + 1, begin + count + 1, dtype=np.uint64))
-    found |= np.uint64(1)
-    return found
+    return np.asarray(_mixed(np.arange(begin + 1, begin + count + 1, dtype=np.uint64)) | np.uint64(1))
 
 
 def _mixed(numbers: Hashes) -> Hashes:
     """Return numbers whose every bit depends on all bits of those given, by MurmurHash3's last step."""
-    found: Hashes = numbers.copy()
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53, 1):
-        found ^= found >> np.uint64(33)
-        found *= np.uint64(factor)
-    return found
+        numbers = (numbers ^ (numbers >> np.uint64(33))) * np.uint64(factor)
+    return numbers
 
 
 def _word(hashes: Hashes) -> str:
-    number, bits = int(hashes.sum()) % (1 << _SUM), _SUM
-    for digest in _digests(hashes):
-        number, bits = number << _DIGEST | digest, bits + _DIGEST
-    return urlsafe_b64encode(number.to_bytes(bits // 8, "big")).decode()
-
-
-def _digests(hashes: Hashes) -> Iterator[int]:
-    for count in _PARTS:
-        for part in np.split(hashes, count) if not len(hashes) % count else ():
-            yield int((part * _factors(0, len(part))).sum()) >> (64 - _DIGEST)
+    digests = [
+        int((part * _factors(0, len(part))).sum()) >> (64 - _DIGEST)
+        for count in _PARTS
+        if not len(hashes) % count
+        for part in np.split(hashes, count)
+    ]
+    number = reduce(lambda told, one: told << _DIGEST | one, digests, int(hashes.sum()) % (1 << _SUM))
+    return urlsafe_b64encode(number.to_bytes((_SUM + _DIGEST * len(digests)) // 8, "big")).decode()

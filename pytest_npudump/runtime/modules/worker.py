@@ -60,7 +60,7 @@ class Answer(NamedTuple):
     facts: dict[str, str]
     processes: list[int]
     launcher: int = 0
-    shards: dict[str, dict[str, str]] = {}  # noqa: RUF012 - nobody adds to it
+    shards: dict[str, dict[str, dict[str, str]]] = {}  # noqa: RUF012 - nobody adds to it
 
     @property
     def steps(self) -> range:
@@ -109,6 +109,8 @@ def watch(model: Any, *, rank: int | None = None, **asked: Any) -> Iterator[Capt
         refused = json.dumps(answer._replace(problems=[f"rank {rank}: {error}"]))
         (folder / f"{rank}-refused-{os.getpid()}.json").write_text(refused, encoding="utf-8")
         raise
+    # Before the block, which may train the model.
+    shards, unsaid = shard_digests(capture.model) if ranked and not capture.number else ({}, [])
     try:
         with capture:
             yield capture
@@ -117,10 +119,9 @@ def watch(model: Any, *, rank: int | None = None, **asked: Any) -> Iterator[Capt
         capture.problems.append(words)
         raise
     finally:
-        told = [*capture.problems], [*capture.notes]
-        shards = {ranked: shard_digests(capture.model)} if ranked and not capture.number else {}
-        done = capture.name, len(capture.steps), *told, capture.facts, answer.processes, 0, shards
-        answer = Answer(*done)
+        told = [*capture.problems], [*capture.notes, *unsaid]
+        done = capture.name, len(capture.steps), *told, capture.facts, answer.processes, 0
+        answer = Answer(*done, {ranked: shards} if shards else {})
         file.write_text(json.dumps(answer), encoding="utf-8")
 
 
