@@ -935,6 +935,8 @@ def _made(record: Record, key: TensorKey, parts: _Parts) -> TensorRecord | None:
     None where statistics do not make any.
     """
     table, first = record.table, parts.rows[0]
+    if len(dtypes := dict.fromkeys(table.dtypes[row] for row in parts.rows)) > 1:
+        raise RequestError(f"{key}: parts of different types: {', '.join(dtypes)}")
     kind = table.op_types[first].partition("[")[0]
     found = TensorRecord(key, kind, table.dtypes[first], _shape(table, parts), path=record.path)
     elements = _elements(parts, record.tensors) if record.tensors else None

@@ -137,9 +137,13 @@ def judge(
     names = terms.names
     keys = golden.table.keys, run.table.keys
     if names is None and keys[0] != keys[1] and any("rank=" in key for key in chain(*keys)):
-        from pytest_npudump.compare.correspondence import implied  # noqa: PLC0415 - where ranks hold parts
+        from pytest_npudump.compare.correspondence import implied, ranks_of  # noqa: PLC0415 - where ranks hold parts
 
         names = implied(golden, run)
+        if names is None and ranks_of(golden.table) != ranks_of(run.table):
+            layouts = 'layouts: {"*": "t h[tp]"}'
+            words = said("ranks differ; state in a map how they share tensors, as {layouts}", layouts=layouts)
+            paired = (words,)
     own_ranks = True
     if names is not None:
         from pytest_npudump.compare.correspondence import ranks_of  # noqa: PLC0415 - where there is a file
