@@ -141,9 +141,7 @@ def judge(
 
         names = implied(golden, run)
         if names is None and ranks_of(golden.table) != ranks_of(run.table):
-            layouts = 'layouts: {"*": "t h[tp]"}'
-            words = said("ranks differ; state in a map how they share tensors, as {layouts}", layouts=layouts)
-            paired = (words,)
+            paired = (said("ranks differ; state how they share tensors in a map, as {text}", text=_LAYOUTS),)
     own_ranks = True
     if names is not None:
         from pytest_npudump.compare.correspondence import ranks_of  # noqa: PLC0415 - where there is a file
@@ -269,6 +267,7 @@ def fed_as_before(
     )
 
 
+_LAYOUTS = 'layouts: {"*": "t h[tp]"}'
 _CURVED = frozenset({"Exp", "Log", "LogSoftmax", "Pow", "Softmax", "SoftmaxV2"})
 _ADDING = frozenset({"Add", "Sub", "Sum"})
 _SCALING = {"Mul": 0, "Muls": 0, "Div": 1, "RealDiv": 1}

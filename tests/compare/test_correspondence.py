@@ -492,7 +492,7 @@ def test_a_layout_that_does_not_fit_is_refused(text: str, message: str, compared
 def test_parts_of_other_types_are_refused(compared: Any) -> None:
     x = normal(4, 6)
     parts = side({"up": x[:, :3]}, {"up": x[:, 3:].astype(np.float16)})
-    with pytest.raises(RequestError, match="up:output.0: parts of different types: float32, float16"):
+    with pytest.raises(RequestError, match="parts of different types: float32, float16"):
         compared(side({"up": x}), parts, 'layouts: {up: "t h[tp]"}')
 
 
@@ -500,7 +500,7 @@ def test_other_ranks_without_a_layout_are_told_and_fail() -> None:
     x = normal(4, 6)
     comparison = judge(side({"up": x}), side({"up": x[:, :3]}, {"up": x[:, 3:]}), Terms(against=RUN))
     assert comparison.failing
-    assert any("state in a map how they share tensors" in note for note in comparison.notes)
+    assert any("state how they share tensors in a map" in note for note in comparison.notes)
 
 
 @pytest.mark.each("swap", [False, True])

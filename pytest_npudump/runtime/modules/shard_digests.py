@@ -47,14 +47,11 @@ def shard_digests(model: Any) -> tuple[dict[str, dict[str, str]], list[str]]:
     modules, found = dict(model.named_modules()) if named else {}, dict[str, dict[str, str]]()
     for path, one in named:
         layer, _, leaf = path.rpartition(".")
-        with suppress(
-            RuntimeError, TypeError, ValueError, AttributeError
-        ):  # of tensors that stand for others
-            held = one.to_local() if hasattr(one, "to_local") else one  # torch's DTensor
-            array = np.frombuffer(bytes_of(held), f"u{held.element_size()}").reshape(
-                tuple(held.shape) or (1,)
-            )
-            sizes = getattr(modules[layer], "output_partition_sizes", ())  # vLLM's
+        with suppress(AttributeError, RuntimeError, TypeError, ValueError):  # of stand-ins
+            own = one.to_local() if hasattr(one, "to_local") else one  # torch's DTensor
+            flat = np.frombuffer(bytes_of(own), f"u{own.element_size()}")
+            array = flat.reshape(tuple(own.shape) or (1,))
+            sizes = getattr(modules.get(layer), "output_partition_sizes", ())  # vLLM's
             cut = len(sizes) > 1 and sum(sizes) == len(array)
             parts = np.split(array, np.cumsum(sizes)[:-1]) if cut else [array]
             dtype = str(one.dtype).removeprefix("torch.")
