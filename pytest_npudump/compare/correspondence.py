@@ -260,7 +260,8 @@ class Correspondence:
         """Return the digests of a golden's weights, and by rank those of a run, under the run's names."""
         renamed = self._by_names(golden, run)[0]
         (whole,) = (_flat(layers, renamed) for layers in shards_of(golden).values())
-        held = {rank: _flat(layers, {}) for rank, layers in shards_of(run).items()}
+        ranks = sorted(shards_of(run).items(), key=lambda one: int(one[0]))
+        held = {rank: _flat(layers, {}) for rank, layers in ranks}
         counted = [one for one in self.layouts if one.counted[0]]
         if not counted:
             return whole, held

@@ -26,7 +26,7 @@ from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import RequestError
 from pytest_npudump.record.edges import Edges, GraphNode as Node, Port, lines_of
-from pytest_npudump.record.record import EDGES, Record
+from pytest_npudump.record.record import EDGES, SHARDS, Record
 from pytest_npudump.regression.dataflow import sources_of
 
 Arrays = Mapping[str, np.ndarray]
@@ -416,6 +416,27 @@ def test_numbers_of_experts_count_on_from_rank_to_rank(compared: Any) -> None:
         assert failing(compared(side(every), side(*held), text)) == [
             ("layers.1.experts.2.up:output.0", "fail")
         ]
+
+
+@pytest.mark.each("pattern", ["*.experts.*", "*.experts.*.*"])
+def test_weights_of_layers_that_are_renamed_and_that_count_on(pattern: str, tmp_path: Path) -> None:
+    path = tmp_path / "names.yaml"
+    path.write_text(f"gate: router\nlayouts: {{'{pattern}': '{{2}}[ep] t h'}}")
+    texts = [f"float32 {at + 1} AAAAAAAA" for at in range(5)]
+    whole = {"router": {"weight": texts[4]}} | {
+        f"0.experts.{at}.up": {"weight": texts[at]} for at in range(4)
+    }
+    ranks = {
+        str(rank): {"gate": {"weight": texts[4]}}
+        | {f"0.experts.{at}.up": {"weight": texts[2 * rank + at]} for at in range(2)}
+        for rank in (1, 0)
+    }
+    golden, run = side({"router": normal(2)}), side({"gate": normal(2)}, {"gate": normal(2)})
+    golden, run = replace(golden, extra={SHARDS: {"0": whole}}), replace(run, extra={SHARDS: ranks})
+    found, parts = Correspondence.read(path).weights(golden, run)
+    assert found == {"gate.weight": texts[4]} | {f"0.experts.{at}.up.weight": texts[at] for at in range(4)}
+    assert {name: text for one in parts.values() for name, text in one.items()} == found
+    assert [*parts] == ["0", "1"]
 
 
 def write(root: Path, ranks: list[Arrays], dtype: str = "Float32") -> Path:

@@ -175,7 +175,7 @@ def main(rank, ranks, fault, store):
         dist.init_process_group("gloo", f"file://{store}", rank=rank, world_size=ranks)
     model = torch.nn.Sequential(*(Moe(number, rank, ranks) for number in range(2)))
     if rank and fault:
-        model[1].experts[1].weight.data *= 1.01
+        model[1].experts[1].weight.data *= 1.01 if fault == "expert" else 1.00001
     x = torch.linspace(-1, 1, 6 * 8).reshape(6, 8).chunk(ranks, 0)[rank]
     with torch.no_grad(), watch(model, rank=rank):
         model(x)
@@ -200,3 +200,6 @@ def test_tokens_and_experts_that_two_ranks_share_have_the_golden_of_one(
     monkeypatch.setenv("FAULT", "expert")
     failed = pytester.runpytest_inprocess()
     failed.stdout.fnmatch_lines(["*1.experts.3:output.0 *"])
+    monkeypatch.setenv("FAULT", "weight")
+    failed = pytester.runpytest_inprocess()
+    failed.stdout.fnmatch_lines(["npudump: weights differ from the golden's: 1.experts.3.weight (rank 1)"])
