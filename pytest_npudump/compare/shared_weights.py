@@ -76,6 +76,13 @@ def _fit(name: str, text: str, parts: Mapping[str, str]) -> _Fit | None:
     kind = re.sub(r"\d+(?![]\d])", "0", name), shape, axes[0] if axes else -1
     if not axes:
         out = [rank for rank, part in parts.items() if part != text]
+        # Where ranks add up what they give, one of them adds a bias.
+        if (
+            name.endswith("bias")
+            and len(out) == len(parts) - 1
+            and not any(_sum(parts[one].split(" ")[2]) for one in out)
+        ):
+            out = []
         return _Fit(kind, not out, out, ordered=True)
     copies, rest = divmod(sum(one[axes[0]] for one in shapes), size[axes[0]])
     if rest or len(axes) > 1 or axes[0] >= len(words):

@@ -137,7 +137,9 @@ def _layers(*weights: Any, sizes: Sequence[int] = ()) -> Any:
     for weight in weights:
         layer = Qkv(1, 1, bias=False)
         layer.output_partition_sizes = tuple(sizes)
-        layer.weight = torch.nn.Parameter(weight, requires_grad=False)
+        name = "bias" if weight.ndim == 1 else "weight"
+        layer.weight = None
+        layer.register_parameter(name, torch.nn.Parameter(weight, requires_grad=False))
         layers.append(layer)
     return torch.nn.Sequential(*layers)
 
@@ -217,6 +219,18 @@ LAYOUTS: dict[str, tuple[Any, list[Any], dict[str, list[str]], list[str]]] = {
         [_layers(one) for one in torch.cat([SMALL, 0 * SMALL[:6]]).chunk(4)],
         {},
         ["0.weight"],
+    ),
+    "a bias that one rank adds": (
+        _layers(W[0]),
+        [_layers(W[0] if r == 1 else ZERO[0]) for r in range(3)],
+        {},
+        [],
+    ),
+    "a bias that is half of it": (
+        _layers(W[0]),
+        [_layers(W[0]), _layers(W[0] / 2)],
+        {"0.bias": ["1"]},
+        [],
     ),
     "half precision": (_layers(W), [_layers(one.half()) for one in W.chunk(2)], {}, ["0.weight"]),
     "fewer ranks than parts": (_layers(W), [_layers(one) for one in W.chunk(4)[:3]], {}, ["0.weight"]),
