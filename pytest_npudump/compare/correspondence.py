@@ -57,7 +57,7 @@ from pytest_npudump.errors import RequestError, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, edge_lines_under
 from pytest_npudump.record.model_lines import FILE, TYPED, implied_type, is_typed, model_lines_under
-from pytest_npudump.record.record import EDGES, MODELS, Record, rows_of
+from pytest_npudump.record.record import EDGES, MODELS, Record, rows_of, shards_of
 from pytest_npudump.record.rows import by_name
 from pytest_npudump.storage import safeyaml
 
@@ -255,6 +255,41 @@ class Correspondence:
     def renamed(self, golden: Record, run: Record) -> Record:
         """Return a golden whose blocks of edges and models have the run's names."""
         return _with_names(golden, self._by_names(golden, run)[0])
+
+    def weights(self, golden: Record, run: Record) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+        """Return the digests of a golden's weights, and by rank those of a run, under the run's names."""
+        renamed = self._by_names(golden, run)[0]
+        (whole,) = (_flat(layers, renamed) for layers in shards_of(golden).values())
+        ranks = sorted(shards_of(run).items(), key=lambda one: int(one[0]))
+        held = {rank: _flat(layers, {}) for rank, layers in ranks}
+        counted = [one for one in self.layouts if one.counted[0]]
+        if not counted:
+            return whole, held
+        layers = [(rank, name, self._counted(name)) for rank, some in held.items() for name in some]
+        rows = [
+            _Row(TensorKey(layer, "output", 0, rank=int(rank)), at)
+            for at, (rank, _, layer) in enumerate(layers)
+        ]
+        for one in counted:
+            rows = self._counted_on(one, rows, len(held))
+        parts: dict[str, dict[str, str]] = {rank: {} for rank in held}
+        for row, (rank, name, layer) in zip(rows, layers, strict=True):
+            parts[rank][row.key.layer + name.removeprefix(layer)] = held[rank][name]
+        return whole, parts
+
+    def _counted(self, name: str) -> str:
+        """Return the layer around a parameter whose number counts on from rank to rank; else its name."""
+        around = (name[: dot.start()] for dot in re.finditer(r"\.", name))
+        return next(
+            (
+                layer
+                for layer in around
+                for one in self.layouts
+                if one.counted[0] and (found := _groups_of(one.layers, layer))
+                if found[one.counted[0] - 1].isdigit()
+            ),
+            name,
+        )
 
     def _by_names(
         self, golden: Record, run: Record
@@ -564,6 +599,15 @@ def _filled(pattern: str, groups: Sequence[str]) -> str:
     return re.sub(
         r"\*|\{(\d+)\}", lambda found: groups[int(found[1]) - 1] if found[1] else next(following), pattern
     )
+
+
+def _flat(layers: Mapping[str, Mapping[str, str]], renamed: Mapping[str, str]) -> dict[str, str]:
+    """Return the digests of parameters by their paths."""
+    return {
+        f"{renamed.get(layer, layer)}.{name}".removeprefix("."): text
+        for layer, texts in layers.items()
+        for name, text in texts.items()
+    }
 
 
 def _names(pattern: str, layer: str) -> bool:
@@ -892,6 +936,8 @@ def _made(record: Record, key: TensorKey, parts: _Parts) -> TensorRecord | None:
     None where statistics do not make any.
     """
     table, first = record.table, parts.rows[0]
+    if len(dtypes := dict.fromkeys(table.dtypes[row] for row in parts.rows)) > 1:
+        raise RequestError(f"{key}: parts of different types: {', '.join(dtypes)}")
     kind = table.op_types[first].partition("[")[0]
     found = TensorRecord(key, kind, table.dtypes[first], _shape(table, parts), path=record.path)
     elements = _elements(parts, record.tensors) if record.tensors else None

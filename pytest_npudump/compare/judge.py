@@ -136,9 +136,11 @@ def judge(
     names = terms.names
     keys = golden.table.keys, run.table.keys
     if names is None and keys[0] != keys[1] and any("rank=" in key for key in chain(*keys)):
-        from pytest_npudump.compare.correspondence import implied  # noqa: PLC0415 - where ranks hold parts
+        from pytest_npudump.compare.correspondence import implied, ranks_of  # noqa: PLC0415 - where ranks hold parts
 
         names = implied(golden, run)
+        if names is None and ranks_of(golden.table) != ranks_of(run.table):
+            paired = (said("ranks differ; state how they share tensors in a map, as {text}", text=_LAYOUTS),)
     own_ranks = True
     if names is not None:
         from pytest_npudump.compare.correspondence import ranks_of  # noqa: PLC0415 - where there is a file
@@ -264,6 +266,7 @@ def fed_as_before(
     )
 
 
+_LAYOUTS = 'layouts: {"*": "t h[tp]"}'
 _CURVED = frozenset({"Exp", "Log", "LogSoftmax", "Pow", "Softmax", "SoftmaxV2"})
 _ADDING = frozenset({"Add", "Sub", "Sum"})
 _SCALING = {"Mul": 0, "Muls": 0, "Div": 1, "RealDiv": 1}

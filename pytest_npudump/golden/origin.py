@@ -16,7 +16,7 @@ from pytest_npudump.golden.store import KEY
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.model_lines import change_of_models
 from pytest_npudump.record.noise import CALIBRATION, REPEATS
-from pytest_npudump.record.record import MODELS, POINTERS, REASON, RECORDED, Record
+from pytest_npudump.record.record import MODELS, POINTERS, REASON, RECORDED, SHARDS, Record
 from pytest_npudump.record.rows import differing_keys, render_projections
 
 _CPUINFO = Path("/proc/cpuinfo")
@@ -170,7 +170,7 @@ def changed_tensors(table: StatsTable, previous: StatsTable) -> list[str]:
 
 _BY_TENSOR = (PROJECTIONS, POINTERS)
 """Blocks with a line each tensor, which are told with it."""
-_QUIET = (REASON, REPEATS, CALIBRATION, KEY)
+_QUIET = (REASON, REPEATS, CALIBRATION, KEY, SHARDS)
 """Keys whose values say nothing in a line: they are named."""
 _UNTOLD = (REASON, RECORDED)
 """Keys that are told with the revision itself."""

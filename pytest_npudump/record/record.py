@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -25,7 +26,9 @@ REASON = "reason"
 """Key of a golden file: why it was last changed, as the person who accepted it says."""
 RECORDED = "recorded"
 """Key of a golden file: when its producer recorded it, and from which revision."""
-OF_A_RUN = (EMPTY, OVERFLOW, RECORDED, UNWRITTEN)
+SHARDS = "shards"
+"""Key of a golden file: by rank, digests of the parameters that it holds; see ``compare.shared_weights``."""
+OF_A_RUN = (EMPTY, OVERFLOW, RECORDED, SHARDS, UNWRITTEN)
 """Keys of a golden file that each recording says anew."""
 MODELS = "models"
 """Key of a block with digests of the models that ran, and of what their operators compute with."""
@@ -168,6 +171,26 @@ def entries_of(golden: Record | None) -> dict[str, str]:
             f"--npudump-update-golden"
         )
     return words
+
+
+_SHARD = re.compile(r"(\w+ [1-9]\d*(x[1-9]\d*)*( [A-Za-z0-9_-]{8,36})+)?")
+
+
+def shards_of(record: Record) -> dict[str, dict[str, dict[str, str]]]:
+    """Return the digests of parameters by rank, layer and name; "" for one that is not to be compared.
+
+    Raises:
+        GoldenError: they are not as they are written.
+    """
+    held: Any = record.extra.get(SHARDS, {})
+    try:
+        texts = [text for some in held.values() for one in some.values() for text in one.values()]
+        damaged = not all(map(_SHARD.fullmatch, texts))
+    except (AttributeError, TypeError):
+        damaged = True
+    if damaged:
+        raise GoldenError(f"{record.path}: {SHARDS} is damaged: accept anew with --npudump-update-golden")
+    return dict(held)
 
 
 def left_out_of(golden: Record | None, facts: Mapping[str, str]) -> dict[str, str]:

@@ -26,7 +26,7 @@ from pytest_npudump.golden.variants import foreign, unsaid
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, layer_at
 from pytest_npudump.record.model_lines import FILE, NOTHING, ModelChange, change_of_models, types_between
-from pytest_npudump.record.record import EMPTY, MODELS, Record, left_out_of
+from pytest_npudump.record.record import EMPTY, MODELS, Record, left_out_of, shards_of
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, known_edges
 from pytest_npudump.regression.dataflow import edges_kept, edges_of, sources_of
@@ -77,7 +77,7 @@ def judge_run(
         at_hand: returns which tensor feeds which in the run, and notes; None for a run that is kept.
 
     Raises:
-        GoldenError: the golden's tensors cannot be read.
+        GoldenError: the golden's tensors or weights cannot be read.
     """
     kept = terms.tensors if terms.kept else ()
     stored: Mapping[str, GoldenTensor] = stored_tensors(golden, store=store) if kept else {}
@@ -132,9 +132,11 @@ def judge_run(
     others = first_of(f"{layer} -> {name}" for layer, name in renamed.items())
     models = models_between(terms, golden, run)
     rewired = terms.fail_on == CHANGE and models is not None and models.graph
+    weights, uncompared = _weights_of_ranks(terms, golden, run)
     problems = (
         *foreign(golden, run.test, run.facts, off=bool(comparison.count(FAIL))),
         *changed(golden, run.extra.get(EMPTY)),
+        *weights,
         *problems_of(terms, judged, known),
         *_not_approved(terms, comparison),
         *lost,
@@ -156,7 +158,7 @@ def judge_run(
         models = _named_changes(models, golden, run, comparison, at_hand)
     sources, unread = sources_of(golden, comparison, at_hand, models)
     why = (terms.why,) if terms.why else ()
-    notes = (why, run.notes, unsaid(golden), notes_on(golden, run.extra.get(EMPTY)))
+    notes = (why, run.notes, uncompared, unsaid(golden), notes_on(golden, run.extra.get(EMPTY)))
     return Result(
         verdict,
         golden.path,
@@ -175,6 +177,22 @@ def judge_run(
 
 _REWIRED = said("the model's graph changed: connections, types or versions of operators")
 """A problem where the run is to fail for any change: outputs may have changed places, and no value."""
+
+
+def _weights_of_ranks(terms: Terms, golden: Record, run: Record) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Name the parameters of which ranks have others than a golden of one rank, and those not compared."""
+    if len(shards_of(golden)) != 1 or len(shards_of(run)) < 2:  # noqa: PLR2004 - one rank has all
+        return (), ()
+    from pytest_npudump.compare.correspondence import Correspondence  # noqa: PLC0415 - of ranks only
+    from pytest_npudump.compare.shared_weights import other_weights  # noqa: PLC0415 - the same
+
+    found, untold = other_weights(*(terms.names or Correspondence()).weights(golden, run))
+    many = first_of(
+        (f"{name} (rank {', '.join(ranks)})" if ranks else name for name, ranks in found.items()), 3
+    )
+    note = said("weights not compared: {names}", names=first_of(untold))
+    problem = said("weights differ from the golden's: {names}", names=many)
+    return (problem,) * bool(found), (note,) * bool(untold)
 
 
 def models_between(terms: Terms, golden: Record, run: Record) -> ModelChange | None:

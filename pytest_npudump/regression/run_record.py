@@ -39,6 +39,7 @@ from pytest_npudump.record.record import (
     JUDGED,
     MODELS,
     REASON,
+    SHARDS,
     UNWRITTEN,
     Record,
     entries_of,
@@ -202,7 +203,7 @@ def record_of_run(case: Case, golden: Record | None, dump: Dump, table: StatsTab
         case.goldens.facts(case.runtime.producer()),
         table,
         case.goldens.path,
-        {} if empty is None else {EMPTY: empty},
+        {key: told for key, told in ((EMPTY, empty), (SHARDS, evidence.shards or None)) if told is not None},
         blocks,
         tensors=dump.records if elements and any(one.payload is not None for one in dump.records) else (),
         file_names=not dump.raw_names,
@@ -408,6 +409,8 @@ def record(
         known = dict(measured.head)
         empty = empty_operators(case, first.run.dump) if first.run.dump is not None else None
         known |= {} if empty is None else {EMPTY: empty}
+        shards = case.runtime.activity.evidence.shards
+        known |= {SHARDS: shards} if len(shards) == 1 else {}
         entries = new_entries(golden, unwritten)
         known |= {UNWRITTEN: by_layer(entries)} if entries else {}
         known |= {REASON: case.settings.reason} if case.settings.reason else {}

@@ -36,10 +36,12 @@ from pytest_npudump.record.record import (
     OP_TYPES,
     POINTERS,
     REASON,
+    SHARDS,
     UNWRITTEN,
     Record,
     left_out_of,
     rows_of,
+    shards_of,
 )
 from pytest_npudump.record.rows import differing_keys
 from pytest_npudump.regression.calibration import fed_words
@@ -272,6 +274,9 @@ def _approved(
         rows = _chosen_rows(pending, before, record, layers)
         table = rows_of((before.table, record.table), rows)
         golden = replace(before, table=table, path=pending.path, blocks=_blocks(before, record, table, rows))
+        if SHARDS in before.extra:
+            weights = _weights(before, record, pending.layers_named(layers))
+            golden = replace(golden, extra={**golden.extra, SHARDS: weights})
         taken = {key for key, row in zip(table.keys, rows, strict=True) if row[0]}
         golden, notes = after_rows(golden, before, taken if _changed_facts(before, record) else ())
     else:
@@ -288,6 +293,8 @@ def _approved(
 def _successor(goldens: Goldens, record: Record, before: Record | None) -> Record:
     """Return a run in the place of a golden, with what people have written into that."""
     known = {EMPTY: record.extra[EMPTY]} if EMPTY in record.extra else {}
+    weights = _weights(before, record)
+    known |= {SHARDS: weights} if weights else {}
     edges = record.blocks.get(EDGES, "")
     if before is not None:
         left_out = left_out_of(before, record.facts)
@@ -297,6 +304,23 @@ def _successor(goldens: Goldens, record: Record, before: Record | None) -> Recor
             edges = before.blocks.get(EDGES, "")
     blocks = {name: text for name, text in ((EDGES, edges), (MODELS, record.blocks.get(MODELS))) if text}
     return goldens.successor(before, record.table, record.facts, known, blocks)
+
+
+def _weights(golden: Record | None, record: Record, wanted: Collection[str] | None = None) -> dict[str, Any]:
+    """Return the digests of weights for a golden with a run's layers: "" where several ranks had parts."""
+    told = shards_of(record)
+    new, held = told if len(told) == 1 else {}, shards_of(golden) if golden is not None else {}
+    if wanted is None and new:
+        return new
+    return {
+        rank: {
+            layer: texts
+            if wanted is not None and layer not in wanted
+            else new.get(rank, {}).get(layer) or dict.fromkeys(texts, "")
+            for layer, texts in layers.items()
+        }
+        for rank, layers in held.items()
+    }
 
 
 def _blocks(

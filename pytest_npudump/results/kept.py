@@ -21,7 +21,7 @@ from pytest_npudump.errors import GoldenError, NpudumpError, said
 from pytest_npudump.golden.store import HASH, STORED, VARIANT, facts_of, read_golden
 from pytest_npudump.golden.stored_tensors import KeptTensors, content_of, naming
 from pytest_npudump.language.text import first_of
-from pytest_npudump.record.record import EMPTY, OP_TYPES, UNTOLD, Record
+from pytest_npudump.record.record import EMPTY, OP_TYPES, SHARDS, UNTOLD, Record
 from pytest_npudump.record.text import render
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, terms_of
@@ -229,7 +229,7 @@ def record_text(
     run = left.record
     if run is None:
         return None, ()
-    extra = {EMPTY: run.extra[EMPTY]} if EMPTY in run.extra else {}
+    extra = {key: run.extra[key] for key in (EMPTY, SHARDS) if key in run.extra}
     golden = Record(run.test, run.facts, run.table, run.path, extra, run.blocks)
     golden = golden if name_tensors is None else name_tensors(golden)
     lines = "".join([f"{_line(name)}\n" for name in run.table.op_types])

@@ -62,6 +62,7 @@ class Evidence:
         answered: numbers of the processes that left what they ran in the dump.
         parameters: by the name in keys of a model that no file has, what gives a golden's lines for its
             parameters, by that name, or "" where there is one model.
+        shards: by rank, digests of the parameters that it holds, by layer and name.
     """
 
     shown: list[str] = field(default_factory=list)
@@ -80,6 +81,7 @@ class Evidence:
     others: list[Started] = field(default_factory=list)
     answered: set[int] = field(default_factory=set)
     parameters: dict[str, Callable[[str], str]] = field(default_factory=dict)
+    shards: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
 
     @property
     def gaps(self) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import RequestError
 from pytest_npudump.record.edges import Edges, GraphNode as Node, Port, lines_of
-from pytest_npudump.record.record import EDGES, Record
+from pytest_npudump.record.record import EDGES, SHARDS, Record
 from pytest_npudump.regression.dataflow import sources_of
 
 Arrays = Mapping[str, np.ndarray]
@@ -418,6 +418,27 @@ def test_numbers_of_experts_count_on_from_rank_to_rank(compared: Any) -> None:
         ]
 
 
+@pytest.mark.each("pattern", ["*.experts.*", "*.experts.*.*"])
+def test_weights_of_layers_that_are_renamed_and_that_count_on(pattern: str, tmp_path: Path) -> None:
+    path = tmp_path / "names.yaml"
+    path.write_text(f"gate: router\nlayouts: {{'{pattern}': '{{2}}[ep] t h'}}")
+    texts = [f"float32 {at + 1} AAAAAAAA" for at in range(5)]
+    whole = {"router": {"weight": texts[4]}} | {
+        f"0.experts.{at}.up": {"weight": texts[at]} for at in range(4)
+    }
+    ranks = {
+        str(rank): {"gate": {"weight": texts[4]}}
+        | {f"0.experts.{at}.up": {"weight": texts[2 * rank + at]} for at in range(2)}
+        for rank in (1, 0)
+    }
+    golden, run = side({"router": normal(2)}), side({"gate": normal(2)}, {"gate": normal(2)})
+    golden, run = replace(golden, extra={SHARDS: {"0": whole}}), replace(run, extra={SHARDS: ranks})
+    found, parts = Correspondence.read(path).weights(golden, run)
+    assert found == {"gate.weight": texts[4]} | {f"0.experts.{at}.up.weight": texts[at] for at in range(4)}
+    assert {name: text for one in parts.values() for name, text in one.items()} == found
+    assert [*parts] == ["0", "1"]
+
+
 def write(root: Path, ranks: list[Arrays], dtype: str = "Float32") -> Path:
     """Write the arrays as MindSpore does, a folder a rank."""
     for rank, arrays in enumerate(ranks):
@@ -487,6 +508,20 @@ def test_a_layout_that_does_not_fit_is_refused(text: str, message: str, compared
     with pytest.raises(RequestError) as caught:
         compared(side({"x": normal(6, 8)}), side({"x": normal(6, 4)}, {"x": normal(6, 4)}), text)
     assert message in str(caught.value)
+
+
+def test_parts_of_other_types_are_refused(compared: Any) -> None:
+    x = normal(4, 6)
+    parts = side({"up": x[:, :3]}, {"up": x[:, 3:].astype(np.float16)})
+    with pytest.raises(RequestError, match="parts of different types: float32, float16"):
+        compared(side({"up": x}), parts, 'layouts: {up: "t h[tp]"}')
+
+
+def test_other_ranks_without_a_layout_are_told_and_fail() -> None:
+    x = normal(4, 6)
+    comparison = judge(side({"up": x}), side({"up": x[:, :3]}, {"up": x[:, 3:]}), Terms(against=RUN))
+    assert comparison.failing
+    assert any("state how they share tensors in a map" in note for note in comparison.notes)
 
 
 @pytest.mark.each("swap", [False, True])

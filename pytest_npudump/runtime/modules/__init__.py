@@ -4,7 +4,8 @@
 and files of tensors; ``engine`` what the workers of vLLM do; ``worker`` is for other processes that a test
 starts; ``adapter`` is the runtime of tests that dump nothing else. ``module_edges`` sees what feeds each
 module, ``parameters`` has digests of what models compute with, ``shards`` tells which part of a tensor a rank
-has, by the class of a layer, and ``strangers`` are modules that run while nothing watches them.
+has, by the class of a layer, ``shard_digests`` has digests of the parameters of ranks, and ``strangers`` are
+modules that run while nothing watches them.
 """
 
 from __future__ import annotations

@@ -121,6 +121,12 @@ def tell(capture: Capture | worker.Answer, runtime: Runtime) -> None:
     """Note an ended capture, for whatever runtime it was beside."""
     evidence = runtime.activity.evidence
     evidence.answered.update(capture.processes)
+    for rank, layers in getattr(capture, "shards", {}).items():
+        held = evidence.shards.setdefault(rank, {})
+        for layer, texts in layers.items():
+            # A name that models have in common, or whose weights change between captures, says nothing.
+            same = held.get(layer, texts) == texts
+            held[layer] = texts if same else dict.fromkeys(texts, "")
     model, fed = getattr(capture, "model", None), getattr(capture, "fed", None)
     if model is not None and capture.steps:
         path: Path | None = getattr(capture, "path", None)  # an engine's are many

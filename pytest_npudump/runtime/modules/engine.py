@@ -37,6 +37,7 @@ from pytest_npudump.dump.records import Stats
 from pytest_npudump.errors import RuntimeUnavailableError, joined, said
 from pytest_npudump.runtime.modules.capture import ENTER, LEAVE, Capture
 from pytest_npudump.runtime.modules.seen import OUTPUT, WIDE, Seen, Value, decoded
+from pytest_npudump.runtime.modules.shard_digests import shard_digests
 from pytest_npudump.runtime.modules.worker import WORKERS
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class TokenCapture(Capture):
         force: tokens to go on with, by the hash of the prompt.
         idle: whether what hooks see is forgotten.
         stands_in: the capture whose hooks, in compiled code, tell this one; None for its own.
+        shards: digests of the parameters, and notes on them.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class TokenCapture(Capture):
             self.began = earlier.name
         self.idle = False
         self.stands_in: TokenCapture | None = None
+        self.shards: tuple[dict[str, dict[str, str]], list[str]] = {}, []
         self._asked: TokenCapture | None = None
         self._batch: list[_Rows] = []
         self._last_rows: list[_Rows] = []
@@ -287,6 +290,7 @@ class WorkerExtension:
         asked = {**asked}
         rank = int(self.rank) if int(asked.pop("ranks")) > 1 else None  # type: ignore[attr-defined]
         capture = TokenCapture(runner, Path(folder), force=force, rank=rank, **asked)
+        capture.shards = shard_digests(capture.model)
         kept: TokenCapture | None = getattr(runner, _KEPT, None)
         if kept is None:
             capture.start()
@@ -304,8 +308,9 @@ class WorkerExtension:
             "processes": [os.getpid(), os.getppid()],
             "name": capture.name,
             "steps": len(capture.steps),
+            "shards": capture.shards[0],
             "problems": [*map(_plain, capture.problems)],
-            "notes": [*map(_plain, capture.notes)],
+            "notes": [*map(_plain, (*capture.notes, *capture.shards[1]))],
             "facts": {**capture.facts, "vllm": str(sys.modules["vllm"].__version__)},
         }
 
@@ -354,6 +359,7 @@ class EngineCapture:
         problems: why what was recorded cannot be trusted.
         notes: what was not seen.
         facts: what runs the model.
+        shards: digests of the parameters of each worker, by its rank.
         processes: the workers, and who started them.
     """
 
@@ -388,6 +394,7 @@ class EngineCapture:
         self.problems: list[str] = []
         self.notes: tuple[str, ...] = ()
         self.facts: dict[str, str] = {}
+        self.shards: dict[str, dict[str, dict[str, str]]] = {}
         self.stopped = True
 
     def __enter__(self) -> Self:
@@ -433,6 +440,7 @@ class EngineCapture:
         answers = self._call(_STOP)
         for told in answers:
             self.name, self.facts = told["name"], {**told["facts"], "ranks": str(len(answers))}
+            self.shards |= {str(told["rank"]): told["shards"]} if told["shards"] else {}
             self.processes |= {*told["processes"]}
             self.steps += [None] * told["steps"]
             of_rank = "" if len(self.steps) == told["steps"] else f"rank {told['rank']}: "

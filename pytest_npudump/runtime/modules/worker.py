@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_npudump.errors import RequestError, said
 from pytest_npudump.runtime.modules.capture import Capture
+from pytest_npudump.runtime.modules.shard_digests import shard_digests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +50,7 @@ class Answer(NamedTuple):
         facts: what ran the model.
         processes: its own, and the one that started it if all answered that this one starts.
         launcher: the process that started it.
+        shards: digests of the parameters of its model, by its rank.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Answer(NamedTuple):
     facts: dict[str, str]
     processes: list[int]
     launcher: int = 0
+    shards: dict[str, dict[str, dict[str, str]]] = {}  # noqa: RUF012 - nobody adds to it
 
     @property
     def steps(self) -> range:
@@ -83,8 +86,8 @@ def watch(model: Any, *, rank: int | None = None, **asked: Any) -> Iterator[Capt
         yield None
         return
     told = json.loads(config.read_text(encoding="utf-8"))
-    if rank is None:
-        rank = int(os.environ.get("RANK") or os.environ.get("RANK_ID") or 0)
+    ranked = str(os.environ.get("RANK") or os.environ.get("RANK_ID") or "") if rank is None else str(rank)
+    rank = int(ranked or 0)
     kind: type[Capture] = Capture
     if isinstance(model, getattr(getattr(sys.modules.get("mindspore"), "nn", None), "Cell", ())):
         from pytest_npudump.runtime.modules.cells import CellCapture  # noqa: PLC0415 - where there is one
@@ -106,6 +109,8 @@ def watch(model: Any, *, rank: int | None = None, **asked: Any) -> Iterator[Capt
         refused = json.dumps(answer._replace(problems=[f"rank {rank}: {error}"]))
         (folder / f"{rank}-refused-{os.getpid()}.json").write_text(refused, encoding="utf-8")
         raise
+    # Before the block, which may train the model.
+    shards, unsaid = shard_digests(capture.model) if ranked and not capture.number else ({}, [])
     try:
         with capture:
             yield capture
@@ -114,8 +119,9 @@ def watch(model: Any, *, rank: int | None = None, **asked: Any) -> Iterator[Capt
         capture.problems.append(words)
         raise
     finally:
-        told = [*capture.problems], [*capture.notes]
-        answer = Answer(capture.name, len(capture.steps), *told, capture.facts, answer.processes)
+        told = [*capture.problems], [*capture.notes, *unsaid]
+        done = capture.name, len(capture.steps), *told, capture.facts, answer.processes, 0
+        answer = Answer(*done, {ranked: shards} if shards else {})
         file.write_text(json.dumps(answer), encoding="utf-8")
 
 

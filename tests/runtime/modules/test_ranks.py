@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from pytest_npudump.cli import main
 from pytest_npudump.golden import store
+from pytest_npudump.record.record import shards_of
 
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
 torch: Any = pytest.importorskip("torch")
@@ -54,6 +56,8 @@ def main(rank, ranks, fault, store):
         model[1].up.weight.data *= 1.01
     if rank and fault == "copy":
         model[2].norm.weight.data *= 1.01
+    if rank and fault == "element":
+        model[1].up.weight.data[3, 2] *= 1.0001
     with torch.no_grad(), watch(model, rank=rank):
         model(torch.linspace(-1, 1, 5 * 8).reshape(5, 8))
     if ranks > 1:
@@ -96,6 +100,45 @@ def test_one_rank_and_two_have_one_golden_and_a_wrong_part_or_copy_is_named(
         failed = pytester.runpytest_inprocess()
         failed.assert_outcomes(failed=1)
         failed.stdout.fnmatch_lines([f"npudump: {named} *"])
+    monkeypatch.setenv("FAULT", "element")
+    failed = pytester.runpytest_inprocess()
+    failed.assert_outcomes(failed=1)
+    failed.stdout.fnmatch_lines(["npudump: weights differ from the golden's: 1.up.weight (rank 1)"])
+    assert main(["check"]) == 1
+    path = pytester.path / "golden/test_model/test_model.yaml"
+    path.write_text(golden.replace("1.up: {weight: ", "1.up: {weights: "))
+    passed = pytester.runpytest_inprocess("-v")
+    passed.assert_outcomes(passed=1)
+    passed.stdout.fnmatch_lines(["npudump: note: *: weights not compared: 1.up.weights"])
+    path.write_text(golden.replace("1.up: {weight: ", "1.up: {weight: !"))
+    pytester.runpytest_inprocess().assert_outcomes(failed=1)
+    path.write_text(golden.replace("1.up: {weight: ", "1.up: {weight: none, bias: "))
+    failed = pytester.runpytest_inprocess()
+    failed.assert_outcomes(failed=1)
+    failed.stdout.fnmatch_lines(["npudump: *test_model.yaml: shards is damaged: accept anew with *"])
+
+
+@pytest.mark.parametrize(
+    ("ranks", "layers", "left"), [("2", (), 0), ("2", ("1.up",), 11), ("1", ("1.up",), 12)]
+)
+def test_accepted_layers_have_weights_of_one_rank_or_none(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, ranks: str, layers: tuple[str, ...], left: int
+) -> None:
+    pytester.makepyfile(parallel=PARALLEL.replace("if rank and", "if"), test_model=TEST)
+    pytester.path.joinpath("names.yaml").write_text("{}")
+    pytester.makeini("[pytest]\nfilterwarnings = ignore\npythonpath = .")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(pytester.path), *sys.path]))
+    pytester.runpytest_inprocess("--npudump-update-golden").assert_outcomes(passed=1)
+    path = pytester.path / "golden/test_model/test_model.yaml"
+    before = shards_of(store.read_golden(path))["0"]
+    monkeypatch.setenv("RANKS", ranks)
+    monkeypatch.setenv("FAULT", "part")
+    pytester.runpytest_inprocess().assert_outcomes(failed=1)
+    assert main(["golden", "accept", "test_model", *(f"--layers={one}" for one in layers)]) == 0
+    after = shards_of(store.read_golden(path))["0"]
+    assert sum(bool(text) for texts in after.values() for text in texts.values()) == left
+    assert before["1.up"] != after["1.up"]
+    assert not layers or {**before, "1.up": 0} == {**after, "1.up": 0}
 
 
 EXPERTS = """
@@ -132,7 +175,7 @@ def main(rank, ranks, fault, store):
         dist.init_process_group("gloo", f"file://{store}", rank=rank, world_size=ranks)
     model = torch.nn.Sequential(*(Moe(number, rank, ranks) for number in range(2)))
     if rank and fault:
-        model[1].experts[1].weight.data *= 1.01
+        model[1].experts[1].weight.data *= 1.01 if fault == "expert" else 1.00001
     x = torch.linspace(-1, 1, 6 * 8).reshape(6, 8).chunk(ranks, 0)[rank]
     with torch.no_grad(), watch(model, rank=rank):
         model(x)
@@ -157,3 +200,6 @@ def test_tokens_and_experts_that_two_ranks_share_have_the_golden_of_one(
     monkeypatch.setenv("FAULT", "expert")
     failed = pytester.runpytest_inprocess()
     failed.stdout.fnmatch_lines(["*1.experts.3:output.0 *"])
+    monkeypatch.setenv("FAULT", "weight")
+    failed = pytester.runpytest_inprocess()
+    failed.stdout.fnmatch_lines(["npudump: weights differ from the golden's: 1.experts.3.weight (rank 1)"])
