@@ -323,9 +323,8 @@ def test_projections_see_the_order_of_a_transposed_tensor(tmp_path: Path) -> Non
 
 
 def test_a_backslash_anywhere_in_a_pickle_is_read_as_it_is_or_refused(tmp_path: Path) -> None:
-    content = (SAMPLES / "value.pt").read_bytes()
-    for at in range(len(content)):
-        path = tmp_path / "value.pt"
-        path.write_bytes(content[:at] + b"\\" + content[at + 1 :])
+    with zipfile.ZipFile(SAMPLES / "value.pt") as archive:
+        pickled = archive.read("value/data.pkl")
+    for at in range(len(pickled)):
         with contextlib.suppress(FormatError):
-            read_pt(path)
+            read_pt(saved(tmp_path, pickled[:at] + b"\\" + pickled[at + 1 :]))
