@@ -41,7 +41,7 @@ def test_this_machine_can_dump_with_the_emulator(tmp_path: Path, capsys: pytest.
     assert set(data["findings"][0]) == {"area", "name", "state", "text", "remedy"}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("works", "folder", "words"),
     [(False, "", "No runtime works here"), (True, "with blank", "but a dump cannot be written")],
 )

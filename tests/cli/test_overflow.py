@@ -61,14 +61,6 @@ def test_a_record_with_a_damaged_magic_is_no_record_without_overflow(run: Run, t
     assert "report no overflow" not in done.out
 
 
-@pytest.mark.parametrize("name", ["missing", "empty"])
-def test_nothing_to_read_is_an_error(run: Run, tmp_path: Path, name: str) -> None:
-    (tmp_path / "empty").mkdir()
-    done = run("ls", tmp_path / name)
-    assert (done.code, done.out) == (2, "")
-    assert str(tmp_path / name) in done.err
-
-
 REAL = TREES / "acl-overflow" / "Opdebug.Node_OpDebug.7.2.1795229153283277"
 """Its record tells model 1, stream 2, task 3."""
 OPERATOR = next((TREES / "acl-tensor").rglob("MatMul*"))

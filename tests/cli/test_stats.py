@@ -24,9 +24,7 @@ def test_one_file_of_a_dump_is_enough(run: Run) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "pattern", ["acl-stats/**/Softmax*.csv", "mindspore-dtypes/**/*.npy", "*/statistic.csv"]
-)
+@pytest.mark.each("pattern", ["acl-stats/**/Softmax*.csv", "mindspore-dtypes/**/*.npy", "*/statistic.csv"])
 def test_one_file_of_each_kind_is_read(run: Run, pattern: str) -> None:
     path = min(TREES.glob(pattern))
     done = run("ls", "--stats", path, "--json", "-")
@@ -65,12 +63,13 @@ def test_a_tree_of_which_nothing_is_readable_prints_no_table(run: Run, tmp_path:
     assert str(path) in done.err
 
 
-@pytest.mark.parametrize("name", ["missing", "empty"])
+@pytest.mark.each("name", ["missing", "empty"])
 def test_nothing_to_read_is_an_error(run: Run, tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
-    done = run("ls", "--stats", tmp_path / name)
-    assert (done.code, done.out) == (2, "")
-    assert str(tmp_path / name) in done.err
+    for words in (("ls", "--stats"), ("ls",)):
+        done = run(*words, tmp_path / name)
+        assert (done.code, done.out) == (2, "")
+        assert str(tmp_path / name) in done.err
 
 
 def test_an_overflow_record_is_referred_to_its_command(run: Run) -> None:

@@ -91,7 +91,7 @@ def test_a_cluster_is_given_few_pieces_of_many_small_ones(dask: str, monkeypatch
     assert sent[0] <= 33
 
 
-@pytest.mark.parametrize(("nbytes", "here"), [(1 << 10, True), (1 << 20, False)])
+@pytest.mark.each(("nbytes", "here"), [(1 << 10, True), (1 << 20, False)])
 def test_threads_are_for_what_they_gain_with(nbytes: int, *, here: bool) -> None:
     with open_workers("threads:2") as workers:
         found = run_tasks(_thread, range(100), workers, weight=lambda _: nbytes, progress=lambda _d, _a: None)
@@ -144,7 +144,7 @@ def test_dask_that_is_not_installed_names_the_extra(monkeypatch: pytest.MonkeyPa
         pass
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "spec",
     [
         *(
@@ -167,7 +167,7 @@ def test_other_executors_are_refused(run: Run, spec: str) -> None:
     assert run("ls", "--stats", TENSORS, f"--executor={spec}").code == 2
 
 
-@pytest.mark.parametrize("spec", ["threads", "threads:2"])
+@pytest.mark.each("spec", ["threads", "threads:2"])
 def test_threads_are_gone_afterwards(spec: str) -> None:
     with open_workers(spec) as workers:
         assert isinstance(workers.executor, ThreadPoolExecutor)
@@ -233,7 +233,7 @@ def _close_at_work(cluster: Any, address: str) -> None:
         next(work)
 
 
-@pytest.mark.parametrize(("spec", "here"), [("serial", True), ("threads:2", True), ("processes:1", False)])
+@pytest.mark.each(("spec", "here"), [("serial", True), ("threads:2", True), ("processes:1", False)])
 def test_only_tasks_of_this_process_can_call_back(spec: str, *, here: bool) -> None:
     with open_workers(spec) as workers:
         assert workers.here is here

@@ -107,6 +107,7 @@ def test_no_failure_of_a_command_is_a_difference(
     assert ("Traceback" in complaint) == isinstance(error, ZeroDivisionError)
 
 
+@pytest.mark.e2e
 @pytest.mark.skipif(os.name != "posix", reason="SIGINT is sent otherwise")
 @pytest.mark.parametrize("executor", ["threads:1", "serial", "processes:1"])
 @pytest.mark.parametrize("group", [True, False], ids=["terminal", "kill"])

@@ -24,7 +24,7 @@ SAMPLES = Path(__file__).parents[2] / "data" / "tools" / "msprobe"
 DTYPE_STEP = {"float32": 2.0**-22, "bfloat16": 2.0**-7}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("name", "call"),
     [
         ("Module.layers.0.mlp.Linear.forward.0", ("layers.0.mlp", "Linear", 0)),
@@ -48,7 +48,7 @@ def described(value: Any) -> list[dict[str, Any]]:
     return [one for item in inner for one in described(item)]
 
 
-@pytest.mark.parametrize("sample", ["L0-tensor", "mix-statistics", "L1-md5", "mindspore-L0"])
+@pytest.mark.each("sample", ["L0-tensor", "mix-statistics", "L1-md5", "mindspore-L0"])
 def test_no_tensor_is_lost_and_all_are_as_told(sample: str) -> None:
     told = [
         one
