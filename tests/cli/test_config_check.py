@@ -134,11 +134,6 @@ def test_a_file_that_cannot_be_read_is_refused_for_every_reader(npudump: Run, ta
         assert len(told["reasons"]) == 1
 
 
-def test_a_deeply_nested_file_is_refused_by_its_own_code(npudump: Run) -> None:
-    code, out = npudump("[" * 11 + "]" * 11, "--json")
-    assert (code, json.loads(out)["acl_code"]) == (1, 100006)
-
-
 def test_json_that_python_cannot_follow_is_refused_in_words_of_its_own(npudump: Run) -> None:
     deep = "[" * 100_000 + "]" * 100_000
     for target in ("mindspore", "torchair"):

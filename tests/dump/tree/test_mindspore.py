@@ -8,7 +8,7 @@ import pytest
 
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.reader import read_dump
-from pytest_npudump.dump.records import Dump, TensorKey
+from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.stats.tensor import payload_stats
 from pytest_npudump.errors import DumpError
 
@@ -24,12 +24,6 @@ def keys(dump: Dump) -> list[str]:
 def save(root: Path, name: str, value: float) -> None:
     root.mkdir(parents=True, exist_ok=True)
     np.save(root / name, np.float32([value]))
-
-
-def test_trap_21_dots_of_parameter_names_do_not_move_fields(tmp_path: Path) -> None:
-    save(tmp_path / "rank_0/net/0/0", f"Parameter.conv1.bias.0.0.{STAMP}.output.0.DefaultFormat.npy", 1)
-    (old,) = read_dump(tmp_path).records
-    assert (old.key, old.op_type) == (TensorKey("conv1.bias", "output", 0), "Parameter")
 
 
 def test_the_latest_of_two_runs_is_read_whole_and_alone() -> None:
