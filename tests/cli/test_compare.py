@@ -18,20 +18,16 @@ from pytest_npudump.dump.files.container import dump_data_class
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.golden.store import stage_pair
 from pytest_npudump.record.record import Record
+from tests.dump.conftest import HEADER as CSV, STAMP
 
 Run = Any
 DATA = Path(__file__).parents[1] / "data"
 TENSORS = DATA / "trees" / "acl-tensor"
 STATISTICS = DATA / "trees" / "acl-stats"
 GOLDEN = DATA.parent.parent / "golden" / "tests" / "demo" / "test_ppocr"
-STAMP = 1795228705872229
 VALUES = np.linspace(-3, 5, 4096, dtype=np.float32)
 HEAD = "npudump-golden: 1\ntest: test_a.py::test_a\nproducer: {runtime: acl, digits: 6}\n"
 COLUMNS = "columns: tensor dtype shape max min avg l2norm nan -inf +inf\ntensors: |\n"
-CSV = (
-    "Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count,"
-    "Nan Count,Negative Inf Count,Positive Inf Count\n"
-)
 
 
 @pytest.fixture
