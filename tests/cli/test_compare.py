@@ -18,20 +18,16 @@ from pytest_npudump.dump.files.container import dump_data_class
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.golden.store import stage_pair
 from pytest_npudump.record.record import Record
+from tests.dump.conftest import HEADER as CSV, STAMP
 
 Run = Any
 DATA = Path(__file__).parents[1] / "data"
 TENSORS = DATA / "trees" / "acl-tensor"
 STATISTICS = DATA / "trees" / "acl-stats"
 GOLDEN = DATA.parent.parent / "golden" / "tests" / "demo" / "test_ppocr"
-STAMP = 1795228705872229
 VALUES = np.linspace(-3, 5, 4096, dtype=np.float32)
 HEAD = "npudump-golden: 1\ntest: test_a.py::test_a\nproducer: {runtime: acl, digits: 6}\n"
 COLUMNS = "columns: tensor dtype shape max min avg l2norm nan -inf +inf\ntensors: |\n"
-CSV = (
-    "Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count,"
-    "Nan Count,Negative Inf Count,Positive Inf Count\n"
-)
 
 
 @pytest.fixture
@@ -99,20 +95,6 @@ def test_a_rule_for_a_statistic_that_one_side_lacks_is_named(run: Run, tmp_path:
         assert done.err.count(words) == idle
 
 
-def test_the_json_has_the_published_shape(run: Run) -> None:
-    done = run("compare", TENSORS, TENSORS, "--json", "-")
-    assert set(done.json) == {"summary", "first_divergence", "first_change", "verdicts"}
-    assert done.json["first_divergence"] is None
-    assert done.json["first_change"] is None
-    assert (done.json["summary"]["identical"], done.json["summary"]["changed"]) == (4, 0)
-    first = done.json["verdicts"][0]
-    expected = {"layer": "net/MatMul@0", "op_type": "MatMul", "io": "input", "slot": 0, "status": "pass"}
-    assert {name: first[name] for name in expected} == expected
-    assert first["reasons"] == []
-    assert first["elements"]["cosine"] == pytest.approx(1, abs=1e-12)
-    assert first["elements"]["layout"] == "host"
-
-
 def _noisy() -> tuple[np.ndarray, np.ndarray]:
     values = np.random.default_rng(2).standard_normal(1 << 14).astype(np.float16)
     noisy = np.nextafter(values, np.float16(np.inf))
@@ -175,26 +157,6 @@ def test_elements_decide(
 
 def test_noise_of_a_step_of_the_format_is_outside_of_some_elements_bounds(verdict: Run) -> None:
     assert 0 < verdict(*_noisy())[1]["elements"]["within"] < 1
-
-
-def test_measures_of_elements_are_columns(run: Run, pair: Run) -> None:
-    done = run("compare", *pair(SIGNS, -SIGNS))
-    assert done.code == 1
-    assert "elements: max abs 4 (" in done.out
-    header, row = done.out.splitlines()[2:4]
-    assert header.endswith("max abs  max rel  cosine  within  compared in")
-    assert row.split()[-5:] == ["4", "2", "-1", "0%", "host"]
-
-
-def test_measures_are_those_of_numpy_in_float64(verdict: Run) -> None:
-    other = VALUES + np.sin(np.arange(VALUES.size, dtype=np.float32))
-    found = verdict(VALUES, other)[1]["elements"]
-    golden, actual = VALUES.astype(float), other.astype(float)
-    norm, far = np.linalg.norm, np.abs(actual - golden)
-    assert found["max_abs"] == pytest.approx(far.max(), rel=1e-6)
-    assert found["cosine"] == pytest.approx(golden @ actual / norm(golden) / norm(actual), rel=1e-9)
-    assert found["relative_l2"] == pytest.approx(norm(actual - golden) / norm(golden), rel=1e-6)
-    assert found["within"] == np.count_nonzero(far <= 2.0**-30 + 2e-5 * np.abs(golden)) / far.size
 
 
 def test_what_is_not_compared_by_value_is_said(run: Run, pair: Run) -> None:

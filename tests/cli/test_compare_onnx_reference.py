@@ -35,7 +35,7 @@ def test_json_has_every_verdict(run: Callable[..., Done], classifier: Path) -> N
     assert len(found["comparison"]["verdicts"]) == found["comparison"]["summary"]["compared"]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("words", "message"),
     [
         ((), "the inputs of the model are not known"),

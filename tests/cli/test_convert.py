@@ -43,7 +43,7 @@ def test_a_tree_becomes_npy_files_in_its_own_directories(run: Run, tmp_path: Pat
     assert len(_written(tmp_path)) == 4
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("name", "layout", "shape"),
     [
         ("nc1hwc0_NCHW", "ND", (2, 30, 4, 5)),
@@ -240,7 +240,7 @@ def test_packed_types_are_converted_to_the_layout_that_is_asked_for(
     np.testing.assert_array_equal(np.load(found), values.reshape(1, 2, 4, 4).transpose(0, 2, 3, 1))
 
 
-@pytest.mark.parametrize("kind", ["npy", "safetensors"])
+@pytest.mark.each("kind", ["npy", "safetensors"])
 def test_a_dump_of_statistics_has_nothing_to_convert(run: Run, tmp_path: Path, kind: str) -> None:
     tree = DATA / "trees" / "acl-stats"
     done = run("convert", tree, "-o", tmp_path / "out", "--to", kind)

@@ -41,15 +41,16 @@ def test_this_machine_can_dump_with_the_emulator(tmp_path: Path, capsys: pytest.
     assert set(data["findings"][0]) == {"area", "name", "state", "text", "remedy"}
 
 
-def test_without_a_runtime_the_exit_code_is_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    system = System(probe=lambda _: Probe(works=False, why="broken"), npu_smi=lambda: None)
-    assert doctor.run(Namespace(dump_dir=tmp_path, json=None), system) == 1
-    assert capsys.readouterr().out.splitlines()[-1].startswith("No runtime works here")
-
-
-def test_a_place_that_cann_refuses_exits_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor", "--dump-dir", str(tmp_path / "with blank")]) == 1
-    assert "but a dump cannot be written" in capsys.readouterr().out
+@pytest.mark.each(
+    ("works", "folder", "words"),
+    [(False, "", "No runtime works here"), (True, "with blank", "but a dump cannot be written")],
+)
+def test_without_a_runtime_or_a_place_that_cann_takes_the_exit_code_is_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], folder: str, words: str, *, works: bool
+) -> None:
+    system = System(probe=lambda _: Probe(works=works, why="told"), npu_smi=lambda: None)
+    assert doctor.run(Namespace(dump_dir=tmp_path / folder, json=None), system) == 1
+    assert words in capsys.readouterr().out.splitlines()[-1]
 
 
 def test_json_to_standard_output_is_alone_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,7 +36,7 @@ def _no_waiting() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("suffix", "words"),
     [
         ("", ("compare", "ODD", TENSORS)),

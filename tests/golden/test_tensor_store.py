@@ -87,14 +87,6 @@ def test_what_is_cached_needs_no_store(store: TensorStore, monkeypatch: pytest.M
     assert replace(store, url="").array(pointer(VALUES)).tobytes() == VALUES.tobytes()
 
 
-def test_what_is_not_cached_is_fetched_once(store: TensorStore, tmp_path: Path) -> None:
-    store.keep(VALUES)
-    elsewhere = replace(store, folder=str(tmp_path / "other"))
-    assert elsewhere.fetch(pointer(VALUES))
-    assert not elsewhere.fetch(pointer(VALUES))
-    assert elsewhere.array(pointer(VALUES)).tobytes() == VALUES.tobytes()
-
-
 def test_a_damaged_cache_is_mended_from_the_store(store: TensorStore) -> None:
     store.keep(VALUES)
     path = store.cache.path(pointer(VALUES).digest)

@@ -88,7 +88,7 @@ def test_text_has_operators_with_their_inputs(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("name", [r"\u4f4d", r"\x", r"\N{NO SUCH}"])
+@pytest.mark.each("name", [r"\u4f4d", r"\x", r"\N{NO SUCH}"])
 def test_a_name_that_is_no_string_of_protobuf_text_is_an_error_with_the_file(
     tmp_path: Path, name: str
 ) -> None:
@@ -160,7 +160,7 @@ node {
 """The same as its ``_GraphPbtxt`` writes it."""
 
 
-@pytest.mark.parametrize("text", [TORCHAIR, TENSORBOARD])
+@pytest.mark.each("text", [TORCHAIR, TENSORBOARD])
 def test_graphs_of_torchair_have_operators_outermost(tmp_path: Path, text: str) -> None:
     path = tmp_path / "dynamo_optimized_graph_1_rank_0_pid_1_ts_2.txt"
     path.write_text(text, encoding="utf-8")
@@ -514,7 +514,7 @@ def test_every_kind_of_file_that_a_marker_may_name_has_a_reader() -> None:
     assert {suffix for suffix, _ in _READERS} == {*GRAPH_SUFFIXES}
 
 
-@pytest.mark.parametrize("root", ["", "dump"])
+@pytest.mark.each("root", ["", "dump"])
 def test_graphs_of_torchair_lie_beside_the_dump_or_in_the_folder_of_several(
     tmp_path: Path, make_table: Callable[..., StatsTable], root: str
 ) -> None:

@@ -19,7 +19,7 @@ def record(key: str, place: str) -> TensorRecord:
 TWICE = [record("conv1:output.0", "0/net/4"), record("conv1#load=1:output.0", "0/net/7")]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("records", "loaders", "told"),
     [
         (TWICE, {"4": ONE, "7": OTHER}, 1),

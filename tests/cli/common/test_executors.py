@@ -22,14 +22,22 @@ TENSORS = TREES / "acl-tensor"
 
 
 @pytest.fixture(scope="module")
-def dask() -> Iterator[str]:
-    """Address of a cluster of two worker processes."""
+def clusters() -> Iterator[list[Any]]:
+    """Clusters that tests have started, of which the last one may run."""
+    started: list[Any] = []
+    yield started
+    for cluster in started:
+        cluster.close()
+
+
+@pytest.fixture
+def dask(clusters: list[Any]) -> str:
+    """Address of a cluster of two worker processes, the last of the clusters."""
     from distributed import LocalCluster
 
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
-    ) as cluster:
-        yield f"dask:{cluster.scheduler_address}"
+    if not clusters or clusters[-1].status.name != "running":
+        clusters.append(LocalCluster(2, threads_per_worker=1, dashboard_address=":0", silence_logs=50))
+    return f"dask:{clusters[-1].scheduler_address}"
 
 
 def test_a_dask_cluster_does_every_command(
@@ -83,7 +91,7 @@ def test_a_cluster_is_given_few_pieces_of_many_small_ones(dask: str, monkeypatch
     assert sent[0] <= 33
 
 
-@pytest.mark.parametrize(("nbytes", "here"), [(1 << 10, True), (1 << 20, False)])
+@pytest.mark.each(("nbytes", "here"), [(1 << 10, True), (1 << 20, False)])
 def test_threads_are_for_what_they_gain_with(nbytes: int, *, here: bool) -> None:
     with open_workers("threads:2") as workers:
         found = run_tasks(_thread, range(100), workers, weight=lambda _: nbytes, progress=lambda _d, _a: None)
@@ -136,7 +144,7 @@ def test_dask_that_is_not_installed_names_the_extra(monkeypatch: pytest.MonkeyPa
         pass
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "spec",
     [
         *(
@@ -159,7 +167,7 @@ def test_other_executors_are_refused(run: Run, spec: str) -> None:
     assert run("ls", "--stats", TENSORS, f"--executor={spec}").code == 2
 
 
-@pytest.mark.parametrize("spec", ["threads", "threads:2"])
+@pytest.mark.each("spec", ["threads", "threads:2"])
 def test_threads_are_gone_afterwards(spec: str) -> None:
     with open_workers(spec) as workers:
         assert isinstance(workers.executor, ThreadPoolExecutor)
@@ -207,17 +215,16 @@ def _die(_: int) -> None:
 
 
 @pytest.mark.e2e
-def test_a_cluster_that_closes_at_work_is_an_error_with_a_way_out(capfd: pytest.CaptureFixture[str]) -> None:
-    from distributed import LocalCluster
-
-    cluster = LocalCluster(n_workers=1, dashboard_address=":0", silence_logs=50)
+def test_a_cluster_that_closes_at_work_is_an_error_with_a_way_out(
+    dask: str, clusters: list[Any], capfd: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(RuntimeUnavailableError, match=r"the cluster was lost.*run it again"):
-        _close_at_work(cluster)
+        _close_at_work(clusters[-1], dask)
     assert "Traceback" not in capfd.readouterr().err
 
 
-def _close_at_work(cluster: Any) -> None:
-    with cluster, open_workers(f"dask:{cluster.scheduler_address}") as workers:
+def _close_at_work(cluster: Any, address: str) -> None:
+    with open_workers(address) as workers:
         work = run_tasks(
             time.sleep, [0, 600], workers, weight=lambda _: 1 << 30, progress=lambda _done, _total: None
         )
@@ -226,7 +233,7 @@ def _close_at_work(cluster: Any) -> None:
         next(work)
 
 
-@pytest.mark.parametrize(("spec", "here"), [("serial", True), ("threads:2", True), ("processes:1", False)])
+@pytest.mark.each(("spec", "here"), [("serial", True), ("threads:2", True), ("processes:1", False)])
 def test_only_tasks_of_this_process_can_call_back(spec: str, *, here: bool) -> None:
     with open_workers(spec) as workers:
         assert workers.here is here

@@ -59,21 +59,19 @@ def test_output_that_a_full_disk_loses_is_a_failure_and_no_difference(
 
 
 @full
-def test_files_are_converted_though_the_summary_is_lost(tmp_path: Path) -> None:
+def test_files_are_converted_though_the_summary_is_lost_and_the_verdict_stands_without_words(
+    tmp_path: Path, warm: Any
+) -> None:
+    command = [*warm.client, "npudump"]
     with FULL.open("w") as nowhere:
-        child = _start(
-            "convert", TREES / "acl-tensor", "-o", tmp_path, stdout=nowhere, stderr=subprocess.PIPE
+        words = ["convert", TREES / "acl-tensor", "-o", tmp_path]
+        done = subprocess.run(
+            [*command, *words], check=False, stdout=nowhere, stderr=subprocess.PIPE, text=True
         )
-        _, complaint = child.communicate()
-    assert (child.returncode, complaint.count("\n")) == (2, 1)
-    assert len([*tmp_path.rglob("*.npy")]) == 4
-
-
-@full
-def test_the_verdict_stands_where_nothing_can_be_said_of_it() -> None:
-    with FULL.open("w") as nowhere:
-        child = _start("ls", "--stats", "missing", stdout=subprocess.DEVNULL, stderr=nowhere)
-        assert child.wait() == 2
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert len([*tmp_path.rglob("*.npy")]) == 4
+        done = subprocess.run([*command, "ls", "--stats", "missing"], check=False, stderr=nowhere)
+        assert done.returncode == 2
 
 
 @pytest.mark.e2e
@@ -109,6 +107,7 @@ def test_no_failure_of_a_command_is_a_difference(
     assert ("Traceback" in complaint) == isinstance(error, ZeroDivisionError)
 
 
+@pytest.mark.e2e
 @pytest.mark.skipif(os.name != "posix", reason="SIGINT is sent otherwise")
 @pytest.mark.parametrize("executor", ["threads:1", "serial", "processes:1"])
 @pytest.mark.parametrize("group", [True, False], ids=["terminal", "kill"])

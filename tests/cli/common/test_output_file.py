@@ -95,7 +95,7 @@ def test_a_pipe_is_written_to_and_stays_one(run: Run, tmp_path: Path) -> None:
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
-@pytest.mark.parametrize("target", ["/dev/null", "/dev/full"])
+@pytest.mark.each("target", ["/dev/null", "/dev/full"])
 def test_a_device_is_written_to_and_stays_one(run: Run, target: str) -> None:
     done = run("ls", "--stats", TENSORS, "--json", target)
     assert done.code == (2 if target == "/dev/full" else 0)
@@ -126,7 +126,7 @@ def test_a_descriptor_of_a_file_is_added_to(tmp_path: Path, warm: Any) -> None:
     assert len(json.loads(rest)["tensors"]) == 4
 
 
-@pytest.mark.parametrize("name", [".", "missing/result.json"])
+@pytest.mark.each("name", [".", "missing/result.json"])
 def test_what_is_no_file_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(NpudumpError, match=r"cannot be written: (Is a directory|No such file)"):
         write_output("--json", str(tmp_path / name), b"new")

@@ -35,7 +35,7 @@ def test_the_language_is_found_before_the_words_are_parsed(words: list[str], lan
     assert asked_language(words) == language
 
 
-@pytest.mark.parametrize("words", [["--lang", "zh", "ls", "-h"], ["ls", "--lang=zh", "--help"]])
+@pytest.mark.each("words", [["--lang", "zh", "ls", "-h"], ["ls", "--lang=zh", "--help"]])
 def test_help_is_chinese_where_it_is_asked_for(
     words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,10 @@ from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import render
+from pytest_npudump.request import DumpRequest
 from pytest_npudump.results.folder import ResultsFolder, record_name
+from pytest_npudump.results.kept import blank_line
+from pytest_npudump.settings import default_settings
 
 Values = dict[str, float]
 
@@ -72,40 +75,16 @@ class Repository:
         record = render(golden).encode()
         file = f"test_a/{name}.yaml"
         record_file = record_name(file, record)
-        line = {
-            "version": 1,
-            "kind": "test",
+        line = blank_line(golden.test, DumpRequest(), default_settings(), file, None) | {
             "session": "s",
-            "time": "",
-            "test": f"test_a.py::{name}",
-            "rank": None,
             "status": "failed" if known else "golden missing",
             "outcome": "failed",
             "incomplete": None,
             "runtime": "acl",
-            "isolated": False,
-            "part": "",
             "tensors": len(values),
-            "counts": {},
-            "problems": [],
-            "notes": [],
-            "numerics": None,
-            "refusals": [],
             "producer": producer,
-            **dict.fromkeys(("first", "first_change", "first_within", "reproduced", "reference", "findings")),
-            "request": {},
-            "options": {},
-            "tolerances": {"preset": "default", "rules": []},
             "details": None,
             "revision": None,
-            "decision": None,
-            "golden": {
-                "folder": "golden",
-                "file": file,
-                "variant": "",
-                "judged_with": file if known else None,
-                "sha256": known.digest if known else None,
-            },
             "record": {"file": record_file, "sha256": sha256(record).hexdigest()},
             "snapshot": {"problems": [], "notes": [], "has_tensors": False},
             "test_file": {
@@ -113,6 +92,8 @@ class Repository:
                 "sha256": sha256((self.path / "test_a.py").read_bytes()).hexdigest(),
             },
         }
+        if known is not None:
+            line["golden"] |= {"judged_with": file, "sha256": known.digest}
         ResultsFolder(self.kept).add([line | changes], {record_file: record})
 
     def decisions(self) -> dict[str, str | None]:

@@ -24,7 +24,7 @@ SAMPLES = Path(__file__).parents[2] / "data" / "tools" / "msprobe"
 DTYPE_STEP = {"float32": 2.0**-22, "bfloat16": 2.0**-7}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("name", "call"),
     [
         ("Module.layers.0.mlp.Linear.forward.0", ("layers.0.mlp", "Linear", 0)),
@@ -48,7 +48,7 @@ def described(value: Any) -> list[dict[str, Any]]:
     return [one for item in inner for one in described(item)]
 
 
-@pytest.mark.parametrize("sample", ["L0-tensor", "mix-statistics", "L1-md5", "mindspore-L0"])
+@pytest.mark.each("sample", ["L0-tensor", "mix-statistics", "L1-md5", "mindspore-L0"])
 def test_no_tensor_is_lost_and_all_are_as_told(sample: str) -> None:
     told = [
         one
@@ -181,30 +181,22 @@ def test_a_lost_call_and_a_lost_checksum_fail(
 NAME = "Module.block.fc.Linear.forward.0.output.0.pt"
 
 
-@pytest.mark.parametrize(
-    ("damage", "words"),
-    [
-        (lambda path: path.unlink(), "cannot be opened"),
-        (lambda path: path.write_bytes(path.read_bytes()[:-40]), "damaged or cut off"),
-        (
-            lambda path: shutil.copy(path.with_name("Module.emb.Embedding.forward.0.input.0.pt"), path),
-            "another run",
-        ),
-        (lambda path: path.write_bytes(b""), "the magic needs 2 bytes"),
-    ],
-    ids=["gone", "cut", "of another tensor", "empty"],
-)
 def test_a_tensor_that_cannot_be_read_is_a_problem_with_its_file(
-    copied: Callable[..., Path],
-    damage: Callable[[Path], object],
-    words: str,
-    capsys: pytest.CaptureFixture[str],
+    copied: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = copied("L0-tensor", "dump")
-    damage(folder / "step0" / "proc7" / "dump_tensor_data" / NAME)
-    (problem,) = read_dump(folder).problems
-    assert words in str(problem)
-    assert NAME in str(problem)
+    path = folder / "step0" / "proc7" / "dump_tensor_data" / NAME
+    other = path.with_name("Module.emb.Embedding.forward.0.input.0.pt")
+    for content, words in (
+        (path.read_bytes()[:-40], "damaged or cut off"),
+        (other.read_bytes(), "another run"),
+        (b"", "the magic needs 2 bytes"),
+        (None, "cannot be opened"),
+    ):
+        path.unlink() if content is None else path.write_bytes(content)
+        (problem,) = read_dump(folder).problems
+        assert words in str(problem)
+        assert NAME in str(problem)
     assert compare(SAMPLES / "L0-tensor", folder, capsys)[0] == 2
 
 

@@ -311,21 +311,9 @@ def assert_statistics(record: TensorRecord, values: Any) -> None:
     assert record.stats.zero == int((wide == 0).sum())
 
 
-def test_projections_see_the_order_of_a_transposed_tensor(tmp_path: Path) -> None:
-    array = np.arange(12, dtype=np.float32).reshape(3, 4)
-    np.save(tmp_path / "x.npy", array)
-    (plain,) = read_dump(tmp_path, projections=True).records
-    np.save(tmp_path / "x.npy", np.asfortranarray(array))
-    (turned,) = read_dump(tmp_path, projections=True).records
-    assert plain.stats is not None
-    assert turned.stats is not None
-    assert plain.stats.projections == turned.stats.projections
-
-
 def test_a_backslash_anywhere_in_a_pickle_is_read_as_it_is_or_refused(tmp_path: Path) -> None:
-    content = (SAMPLES / "value.pt").read_bytes()
-    for at in range(len(content)):
-        path = tmp_path / "value.pt"
-        path.write_bytes(content[:at] + b"\\" + content[at + 1 :])
+    with zipfile.ZipFile(SAMPLES / "value.pt") as archive:
+        pickled = archive.read("value/data.pkl")
+    for at in range(len(pickled)):
         with contextlib.suppress(FormatError):
-            read_pt(path)
+            read_pt(saved(tmp_path, pickled[:at] + b"\\" + pickled[at + 1 :]))

@@ -212,7 +212,7 @@ def test_views_of_any_strides_and_alignment(dtype: Any) -> None:
         _assert_close(tensor_stats(view), _truth(copy), copy)
 
 
-@pytest.mark.parametrize("name", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.each("name", ["float64", "float32", "float16", "bfloat16"])
 def test_rows_have_the_statistics_of_each(name: str) -> None:
     """Also rows that are not all finite, of one sign, of zeros, and whose squares leave float64."""
     ordinary = np.random.default_rng(3).normal(size=(9, 40_000)) * 4

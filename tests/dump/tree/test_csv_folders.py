@@ -16,12 +16,9 @@ from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.dump.tree.find import Tree, find_files
 from pytest_npudump.errors import DumpError
+from tests.dump.conftest import HEADER
 
 STAMP = 1795228705000000
-HEADER = (
-    "Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count,"
-    "Nan Count,Negative Inf Count,Positive Inf Count\n"
-)
 PLACES = ("0", "1", "0/net/1/0", "0/net/1/7", "0/net/2/0", "0/other/3/0", "0/1/2/3", "1/net/1/0/deep")
 ROWS = (
     ("Input,0,8,DT_FLOAT,ND,2", "2,1,1.5,2,0,0,0"),

@@ -8,28 +8,14 @@ import pytest
 
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.reader import read_dump
-from pytest_npudump.dump.records import Dump, TensorKey
 from pytest_npudump.dump.stats.tensor import payload_stats
 from pytest_npudump.errors import DumpError
-
-DATA = Path(__file__).parents[2] / "data" / "trees"
-HEADER = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value,Min Value\n"
-STAMP = 1795228705872229
-
-
-def keys(dump: Dump) -> list[str]:
-    return [str(record.key) for record in dump.records]
+from tests.dump.conftest import DATA, STAMP, STEP
 
 
 def save(root: Path, name: str, value: float) -> None:
     root.mkdir(parents=True, exist_ok=True)
     np.save(root / name, np.float32([value]))
-
-
-def test_trap_21_dots_of_parameter_names_do_not_move_fields(tmp_path: Path) -> None:
-    save(tmp_path / "rank_0/net/0/0", f"Parameter.conv1.bias.0.0.{STAMP}.output.0.DefaultFormat.npy", 1)
-    (old,) = read_dump(tmp_path).records
-    assert (old.key, old.op_type) == (TensorKey("conv1.bias", "output", 0), "Parameter")
 
 
 def test_the_latest_of_two_runs_is_read_whole_and_alone() -> None:
@@ -80,9 +66,9 @@ def test_an_execution_order_that_cannot_be_read_is_a_problem(tmp_path: Path) -> 
 
 
 def test_a_statistic_csv_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
-    (tmp_path / "statistic.csv").write_text(HEADER + "Add,x")
+    (tmp_path / "statistic.csv").write_text(STEP + "Add,x")
     (problem,) = read_dump(tmp_path).problems
-    assert problem.offset == len(HEADER)
+    assert problem.offset == len(STEP)
 
 
 def test_a_type_that_the_file_name_calls_otherwise_is_noted(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def _dims(wire: Any, packed: bytes) -> tuple[int, ...]:
     return tuple(dims)
 
 
-@pytest.mark.parametrize("name", ["op.1.2", "17662089044247037585"])
+@pytest.mark.each("name", ["op.1.2", "17662089044247037585"])
 def test_a_file_rebuilt_from_its_values_is_adump_s_byte_for_byte(name: str, wire: Any) -> None:
     raw = (SAMPLES / name).read_bytes()
     (length,) = struct.unpack_from("<Q", raw)
