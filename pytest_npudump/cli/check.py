@@ -85,7 +85,7 @@ def _lines(judged: Sequence[Rejudged], *, verbose: bool, as_it_was: bool) -> Ite
         if one.why:
             yield f"  {spoken(one.why)}"
         if result is not None and one.word != LEFT_OUT:
-            told = one.failure if as_it_was else ()
+            told = one.failure if as_it_was else ("", *one.failure[1:])  # the first may name tolerances
             yield from (f"  {line}" for line in verdict_lines(result, told, verbose=verbose, margin=2))
 
 

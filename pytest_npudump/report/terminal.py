@@ -267,14 +267,15 @@ def _body(
     """
     limit = _LISTED if brief else None
     compared = result.comparison is not None and bool(result.comparison.failing)
-    hidden = 0 if compared or result.findings else 1
+    first = spoken(cause[0]) if cause else ""
+    hidden = 0 if compared or result.findings or first else 1
     problems = result.problems[hidden:]
     names, detail = LayerNames.of(result.comparison, columns), _ALL
     if columns is not None:
         names.fit(names.layers, names.room)
     by_verdict = compared or not (result.findings or result.problems)
-    head = names.lines(f"npudump: {spoken(cause[0])}" if cause else headline(result))
-    while by_verdict and len(head) > _HEAD and detail and not cause:
+    head = names.lines(f"npudump: {first}" if first else headline(result))
+    while by_verdict and len(head) > _HEAD and detail and not first:
         detail -= 1
         head = names.lines(headline(result, detail))
     named = (what_changed(result, most, counts=False) for most in (1, None))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -228,7 +229,19 @@ def approve(pending: Pending, layers: Sequence[str] = (), reason: str = "") -> t
         return Entry({**data, "decision": ACCEPTED}), notes
     digest = read_golden(pending.path).digest
     file = {**data["golden"], "judged_with": data["golden"]["file"], "sha256": digest}
-    return Entry({**data, "golden": file | {"before": pending.entry.golden_of_run}}), notes
+    file["before"] = pending.entry.golden_of_run
+    return Entry({**data, "golden": file, **_failure_of_rest(pending, wanted)}), notes
+
+
+def _failure_of_rest(pending: Pending, accepted: Collection[str]) -> dict[str, Any]:
+    """Return what the run found of its failure, but for sentences about layers that are accepted."""
+    found = pending.entry.data["failure"] if pending.judged.failure else {"headline": ""}
+    failing = pending.comparison.failing if pending.comparison is not None else ()
+    names = "|".join(map(re.escape, {verdict.key.layer for verdict in failing} & {*accepted}))
+    gone = re.compile(rf"(?<![\w/.])(?:{names})(?![\w/]|\.\w)" if names else "(?!)")
+    if gone.search(found["headline"]):  # as is the operator to hand over
+        found = {"headline": "", "why": found.get("why", ())}
+    return {"failure": {**found, "why": [text for text in found.get("why", ()) if not gone.search(text)]}}
 
 
 def refuse_idle(runs: Sequence[Pending], layers: Sequence[str]) -> None:

@@ -229,9 +229,14 @@ class Rejudged:
 
     @property
     def failure(self) -> tuple[str, ...]:
-        """First line and reasons of the run's failure; nothing without any, or with another golden."""
-        told = None if self.of_another_golden else self.entry.data.get("failure")  # earlier results lack it
-        return (told["headline"], *told.get("why", ())) if told and told.get("headline") else ()
+        """First line (or "") and reasons of the run's failure, for layers that were not accepted since.
+
+        Nothing without any, or where the golden has changed otherwise.
+        """
+        digest = self.golden.digest if self.golden is not None else None
+        stands = self.result is None or digest == self.entry.data["golden"]["sha256"]
+        told = self.entry.data.get("failure") if stands else None  # earlier results lack it
+        return (told["headline"], *told.get("why", ())) if told else ()
 
     def told(self) -> dict[str, Any]:
         """Return it in the form of a run's result, for the session's line."""

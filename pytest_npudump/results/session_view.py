@@ -83,7 +83,7 @@ def _test(judged: Rejudged) -> TestView:
     why = tuple(map(str, failure[1:])) if word != GOOD else ()
     text = tuple(map(spoken, problems))
     if result is not None and word != GOOD and (first or not result.good):
-        text = tuple(full_lines(result, (first, *why) if first else ()))
+        text = tuple(full_lines(result, (first, *why)))
     return TestView(
         name=f"{entry.test} ({whose})" if whose else entry.test,
         word=word,

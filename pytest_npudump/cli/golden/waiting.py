@@ -493,9 +493,9 @@ def _why(pending: Pending) -> Iterator[str]:
 
 def _causes(pending: Pending) -> list[str]:
     """Return the cause of a failure as the run found it, then what else it found; nothing where it passed."""
-    result = pending.judged.result
-    judged = [] if result is None or result.good else [headline(result).removeprefix("npudump: ")]
-    return [*pending.judged.failure] or judged
+    (first, *why), result = pending.judged.failure or ("",), pending.judged.result
+    judged = "" if result is None or result.good else headline(result).removeprefix("npudump: ")
+    return [*filter(None, (first or judged, *why))]
 
 
 def _agrees(question: str) -> bool:

@@ -88,3 +88,56 @@ def test_why_in_a_review_is_about_the_layers_that_are_left(
     shown = golden_command("review").out
     assert "kernel error in conv" not in shown
     assert "fc:output.0 avg 4, expected 3" in shown
+
+
+FOUND: dict[str, Any] = {
+    "headline": "kernel error: fc",
+    "why": ["second run: reproduced", "recomputed: conv:output.0 matches", "recomputed: fc: kernel error"],
+    "hand_over": "npudump repro dumps -o DIR",
+}
+SECOND, MATCH, ERROR = FOUND["why"]
+PARTIAL: list[tuple[str, str, set[str]]] = [  # layer, line 1 of the run, and what stays
+    ("conv", "kernel error: fc", {SECOND, ERROR, "kernel error: fc", FOUND["hand_over"]}),
+    ("fc", "kernel error: fc", {SECOND, MATCH}),
+    ("conv", "kernel error: conv", {SECOND, ERROR}),
+    ("conv", "kernel error: net/conv", {SECOND, ERROR, "kernel error: net/conv", FOUND["hand_over"]}),
+]
+
+
+@pytest.mark.parametrize("row", PARTIAL)
+def test_what_the_run_found_of_the_layers_left_stays(
+    repository: Repository,
+    golden_command: Verb,
+    request: pytest.FixtureRequest,
+    row: tuple[str, str, set[str]],
+) -> None:
+    run, (layer, headline, kept) = request.getfixturevalue("run"), row
+    repository.approve("test_one", BEFORE)
+    repository.keep("test_one", AFTER, failure={**FOUND, "headline": headline})
+    told = {*FOUND["why"], FOUND["hand_over"], headline}
+    assert golden_command("accept", "--layers", layer).code == 0
+    run("report", "kept", "-o", "page")
+    page = (repository.path / "page" / "index.html").read_text("utf-8")
+    assert {one for one in told if one in page} == kept
+    checked = run("check", "kept").out
+    assert {one for one in told if one in checked} == kept - {FOUND["hand_over"]}
+    repository.approve("test_one", OTHER)  # what was found is about another golden
+    assert not [one for one in told if one in run("check", "kept").out]
+
+
+def test_check_has_the_first_line_of_the_run(repository: Repository, request: pytest.FixtureRequest) -> None:
+    run = request.getfixturevalue("run")
+    repository.approve("test_one", BEFORE)
+    repository.keep("test_one", AFTER, failure=FOUND)
+    assert run("check", "kept").out.splitlines()[1] == "  npudump: kernel error: fc"
+    other = run("check", "kept", "--preset", "exact").out  # the line may have tolerances of the run
+    assert "npudump: kernel error" not in other
+    assert "recomputed: fc: kernel error" in other
+
+
+def test_diff_says_once_how_much_differs(repository: Repository, golden_command: Verb) -> None:
+    repository.approve("test_one", BEFORE)
+    repository.keep("test_one", AFTER, incomplete="it was killed")
+    shown = golden_command("diff").out
+    assert shown.count("mismatches: 2 of 3 tensors") == 1
+    assert shown.count("it was killed") == 1

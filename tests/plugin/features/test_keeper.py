@@ -419,7 +419,7 @@ def test_what_a_reference_said_stands(project: Project, capsys: pytest.CaptureFi
     project.marked("reference='fixed.onnx'")
     project.run(KEEP)
     assert re.search(
-        r"npudump: the run mismatched the reference .* in \d+ tensors, first \S+; comparing again",
+        r"also:       the run mismatched the reference .* in \d+ tensors, first \S+; comparing again",
         text(capsys),
     )
     project.recorded()
