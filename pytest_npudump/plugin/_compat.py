@@ -56,6 +56,12 @@ def run_phase(item: pytest.Item, when: str, **arguments: Any) -> pytest.TestRepo
     return call_and_report(item, when, log=False, **arguments)  # type: ignore[arg-type]
 
 
+def colour_columns(reporter: Any) -> int | None:
+    """Return the columns of the terminal of pytest's reporter if it has colours, else None."""
+    writer = reporter._tw  # noqa: SLF001 - see the module's docstring
+    return writer.fullwidth if writer.hasmarkup else None
+
+
 def show_setup(item: pytest.Item) -> None:
     """Print the line that ``--setup-show`` prints for a test that ran."""
     _show(item, **_SHOW_ARGUMENTS)

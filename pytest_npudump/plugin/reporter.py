@@ -223,7 +223,7 @@ class Reporter:
             terminal = self.config.pluginmanager.get_plugin("terminalreporter")
             for report, lines in self._spoken:
                 speak(report, lines, terminal)
-                cause_in_summary(report)
+                cause_in_summary(report, terminal)
 
     def _ended(self) -> str:
         """Report that the session was ended in a test, which was not compared."""

@@ -17,9 +17,10 @@ import pytest
 
 from pytest_npudump.errors import said
 from pytest_npudump.language import ENGLISH, chosen
-from pytest_npudump.language.text import cut, hung, inert, terminal_columns
+from pytest_npudump.language.text import cut, hung, inert, terminal_columns, width
 from pytest_npudump.language.translation import gettext as _, is_english, ngettext, speaking, spoken
-from pytest_npudump.regression.result import GOOD, Result, is_not_dumped
+from pytest_npudump.plugin._compat import colour_columns
+from pytest_npudump.regression.result import GOOD, Result, is_not_dumped, recorded_with_tensors
 from pytest_npudump.report.verdicts import plain
 
 if TYPE_CHECKING:
@@ -211,11 +212,14 @@ _OURS = "npudump: "
 """Begins a failure; below it hangs what follows in a narrow terminal."""
 
 
-def cause_in_summary(report: pytest.CollectReport | pytest.TestReport) -> None:
+def cause_in_summary(report: pytest.CollectReport | pytest.TestReport, reporter: Any) -> None:
     """Have the line of pytest's short summary begin with the cause, in one line however many that takes.
+
+    In colours pytest takes its ``FAILED`` and the test to have no width: there it is cut here.
 
     Args:
         report: of a failure that is ours.
+        reporter: pytest's own.
     """
     failure: Any = report.longrepr
     crash = getattr(failure, "reprcrash", None)
@@ -224,12 +228,19 @@ def cause_in_summary(report: pytest.CollectReport | pytest.TestReport) -> None:
     for line in takewhile(lambda line: line.startswith(" " * len(_OURS)), others):
         blank = "" if _JOINED.search(first[-1:] + line.strip()[:1]) else " "
         first += blank + line.strip()
+    columns, of_ci = colour_columns(reporter), {"CI", "BUILD_NUMBER"} & os.environ.keys()  # as pytest decides
+    if columns is not None and not of_ci and reporter.verbosity < _WHOLE:
+        room = columns - width(f"FAILED {reporter.config.cwd_relative_nodeid(report.nodeid)} - ")
+        cuts = (cut(first, most) for most in range(len(first), _LEAST, -1))  # some characters are two wide
+        first = next((one for one in cuts if width(one) <= room), cut(first, _LEAST))
     if crash is None:
         report.longrepr = _Failure(str(failure).splitlines(), _Failure([first], None))  # type: ignore[assignment]
     else:
         crash.message = first
 
 
+_WHOLE, _LEAST = 2, 4
+"""The verbosity of whole lines in pytest's short summary, and the characters of a cause that is cut."""
 _JOINED = re.compile(r"[^\x00-\x7f]{2}|[^\x00-\x7f\w]")
 """What a line of Chinese may be broken between without a blank: two letters of it, or a sign and anything."""
 _NOTES = 5
@@ -247,7 +258,8 @@ def note_lines(results: Iterable[Mapping[str, Any]], *, verbose: bool) -> list[s
         for text in result.get("notes", ()) if result["status"] in GOOD else ():
             if not is_not_dumped(text):  # which are counted
                 found.setdefault(text, []).append(str(result["test"]))
-    shown = [*found.items()] if verbose else [*found.items()][:_NOTES]
+    ordered = sorted(found.items(), key=lambda one: one[0] == recorded_with_tensors())  # which is no fault
+    shown = ordered if verbose else ordered[:_NOTES]
     lines = []
     for text, tests in shown:
         names = tests if verbose else [cut(test, WIDTH) for test in tests[:NAMES]]

@@ -63,6 +63,11 @@ def is_not_dumped(note: object) -> bool:
     return getattr(note, "template", "") == getattr(not_dumped_inside(0, "", ""), "template", None)
 
 
+def recorded_with_tensors() -> str:
+    """Return the note on a first golden of tensors, which the marker did not ask for."""
+    return said("recorded with tensors; for statistics only: acl_json={{'dump_data': 'stats'}}")
+
+
 class SceneFinding(Protocol):
     """Finding of a scene without a comparison of statistics."""
 

@@ -27,7 +27,7 @@ from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.dataflow import edges_of_device, edges_of_run
 from pytest_npudump.regression.measured_noise import further_runs
-from pytest_npudump.regression.result import Escalation, Result
+from pytest_npudump.regression.result import Escalation, Result, recorded_with_tensors
 from pytest_npudump.regression.run_record import needs_processes
 from pytest_npudump.runtime.acl import AclJson
 
@@ -563,7 +563,7 @@ def decided(times: tuple[float, float], first: Result, tried: Result) -> tuple[b
     """
     takes = times[1] <= _SLOWER * times[0] + _SECONDS and tried.run.to_measure > 0
     words = (
-        said("recorded with tensors; for statistics only: acl_json={{'dump_data': 'stats'}}")
+        recorded_with_tensors()
         if takes
         else said(
             "recorded with statistics; tensors take {ratio} times as long",

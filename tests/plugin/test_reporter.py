@@ -231,6 +231,37 @@ def test_what_refuses_a_run_or_a_test_is_chinese_and_english_in_junit(pytester: 
     assert "rtol: 'a' is not allowed, expected a finite number, 0 or greater" in english.stdout.str()
 
 
+def terminal(columns: int | None, verbosity: int = 0) -> Any:
+    """pytest's reporter in colours, or without where there are no ``columns``."""
+    writer = SimpleNamespace(hasmarkup=columns is not None, fullwidth=columns)
+    config = SimpleNamespace(cwd_relative_nodeid=str)
+    return SimpleNamespace(_tw=writer, config=config, verbosity=verbosity)
+
+
+@pytest.mark.parametrize(
+    ("columns", "verbosity", "ci", "line"),
+    [
+        (40, 0, "", "权重已改变..."),  # 13 columns behind "FAILED test_k.py::test_k - "
+        (47, 0, "", "权重已改变，首个..."),
+        (80, 0, "", "权重已改变，首个不匹配 conv"),
+        (20, 0, "", "权..."),
+        (40, 2, "", "权重已改变，首个不匹配 conv"),
+        (40, 0, "CI", "权重已改变，首个不匹配 conv"),
+        (None, 0, "", "权重已改变，首个不匹配 conv"),
+    ],
+)
+def test_the_line_of_the_summary_fits_a_terminal_with_colours(
+    monkeypatch: pytest.MonkeyPatch, columns: int | None, verbosity: int, ci: str, line: str
+) -> None:
+    for name in ("CI", "BUILD_NUMBER"):
+        monkeypatch.delenv(name, raising=False)
+    if ci:
+        monkeypatch.setenv(ci, "1")
+    report: Any = SimpleNamespace(nodeid="test_k.py::test_k", longrepr="npudump: 权重已改变，首个不匹配 conv")
+    cause_in_summary(report, terminal(columns, verbosity))
+    assert report.longrepr.reprcrash.message == line
+
+
 @pytest.mark.each(
     ("message", "line"),
     [
@@ -254,7 +285,7 @@ def test_the_line_of_the_summary_begins_with_the_cause_and_has_all_of_it(message
     crash = SimpleNamespace(message=message)
     for failure in (SimpleNamespace(reprcrash=crash), message.removeprefix("Failed: ")):
         report: Any = SimpleNamespace(nodeid="test_k.py::test_k", longrepr=failure)
-        cause_in_summary(report)
+        cause_in_summary(report, terminal(columns=None))
         told = report.longrepr.reprcrash
         assert told.message == line
         if told is not crash:  # as --tb=line prints it
