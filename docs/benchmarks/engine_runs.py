@@ -9,8 +9,8 @@ already decode. Bounds are those that a test has where it names none.
 The engine is eager and in this process; ``compiled``; in a ``process`` of its own; or with ``tp`` spread over
 two ranks, against the golden of one, or its ``own``. Faults are wrong weights of a module, in one run: all of
 them by a factor, by chance, or those of one row, or in a single step of the engine; with ``tp`` on one rank
-alone. Against the golden of one rank, where bounds are those of other numerics, factors and chance are ten
-times as large, and some ranks hold the wrong half of a module's rows. ``tensors`` compares elements.
+alone. Against the golden of one rank, where bounds are those of other numerics, weights are compared exactly,
+too, and some ranks hold the wrong half of a module's rows. ``tensors`` compares elements.
 """
 
 from __future__ import annotations
@@ -35,10 +35,12 @@ from safetensors.torch import save_file
 from vllm import LLM, SamplingParams
 from vllm.model_executor.layers import utils
 
+from pytest_npudump.compare.correspondence import Correspondence
 from pytest_npudump.compare.judge import Terms, judge
+from pytest_npudump.compare.shared_weights import other_weights
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.record.record import Record
+from pytest_npudump.record.record import SHARDS, Record
 from pytest_npudump.runtime.modules.engine import EngineCapture, WorkerExtension, prompt_hash
 
 if TYPE_CHECKING:
@@ -167,20 +169,21 @@ class Engine:
             tensor_parallel_size=tp,
             worker_extension_cls=f"docs.benchmarks.engine_runs.{Extension.__name__}",
         )
-        self.folder, self.runs, self.terms, self.size = folder, 0, Terms(), 1.0
+        self.folder, self.runs, self.terms = folder, 0, Terms()
+        self.untold = set[str]()
         drawn = _drawing(0)
         self.prompts = [[drawn.randrange(512) for _ in range(size)] for size in (3, 4, 7, 11, 17, 25, 33, 40)]
         self.force: dict[Any, list[int]] = {}
-        self.golden, tokens = self.run(self.prompts)
+        self.golden, tokens, self.weights = self.run(self.prompts)
         self.force = {tuple(prompt): found for prompt, found in zip(self.prompts, tokens, strict=True)}
 
     def judge_by(self, other: Engine) -> None:
         """Take the golden of another engine, and the tokens that followed there."""
         self.golden, self.force, self.terms = other.golden, other.force, Terms(option="other")
-        self.size = 10.0
+        self.weights = other.weights
 
-    def run(self, prompts: list[list[int]]) -> tuple[list[Any], list[list[int]]]:
-        """Return the records of a batch, and the tokens that followed each prompt."""
+    def run(self, prompts: list[list[int]]) -> tuple[list[Any], list[list[int]], Any]:
+        """Return the records of a batch, the tokens that followed each prompt, and digests of weights."""
         self.runs += 1
         folder = self.folder / f"{id(self)}-{self.runs}"
         capture = EngineCapture(self.llm, folder, force=self.force, tensors=self.tensors)
@@ -191,10 +194,10 @@ class Engine:
         if capture.problems:
             raise SystemExit(capture.problems)
         records = [*read_dump(capture.folder).records]
-        return records, [[*one.outputs[0].token_ids] for one in done]
+        return records, [[*one.outputs[0].token_ids] for one in done], capture.shards
 
-    def judged(self, drawn: random.Random) -> Any:
-        """Return what a run by chance comes to against the golden."""
+    def judged(self, drawn: random.Random) -> tuple[Any, dict[str, list[str]]]:
+        """Return what a run by chance comes to against the golden, and which weights are not its own."""
         mine = drawn.sample(self.prompts, drawn.randint(2, len(self.prompts)))
         strangers = [
             [drawn.randrange(512) for _ in range(drawn.randint(2, 40))] for _ in range(drawn.randint(0, 3))
@@ -202,16 +205,20 @@ class Engine:
         prompts = mine + strangers
         drawn.shuffle(prompts)
         names = {prompt_hash(prompt) for prompt in mine}
-        sides = [
-            [one for one in side if one.key.model in names] for side in (self.golden, self.run(prompts)[0])
-        ]
+        records, _, weights = self.run(prompts)
         golden, run = (
             replace(
-                Record.of(StatsTable.from_records(tuple(side))), tensors=tuple(side) if self.tensors else ()
+                Record.of(StatsTable.from_records(told := [one for one in side if one.key.model in names])),
+                tensors=tuple(told) if self.tensors else (),
+                extra={SHARDS: held},
             )
-            for side in sides
+            for side, held in ((self.golden, self.weights), (records, weights))
         )
-        return judge(golden, run, self.terms)
+        found: dict[str, list[str]] = {}
+        if len(self.weights) == 1 < len(weights):
+            found, untold = other_weights(*Correspondence().weights(golden, run))
+            self.untold.update(untold)
+        return judge(golden, run, self.terms), found
 
 
 def main(runs: int = 200, faults: int = 20, *ways: str) -> None:
@@ -226,9 +233,11 @@ def main(runs: int = 200, faults: int = 20, *ways: str) -> None:
                 engine.judge_by(one)
         drawn, alarms, compared, began = _drawing(1), 0, 0, time.monotonic()
         for number in range(runs):
-            comparison = engine.judged(drawn)
+            comparison, weights = engine.judged(drawn)
             compared += comparison.expected
-            alarms += bool(comparison.failing)
+            alarms += bool(comparison.failing or weights)
+            if weights:
+                print(f"run {number}: weights {weights}")
             for verdict in comparison.failing[:3]:
                 print(f"run {number}: {verdict.key} {verdict.to_json()['reasons']}")
         seconds = time.monotonic() - began
@@ -240,14 +249,20 @@ def main(runs: int = 200, faults: int = 20, *ways: str) -> None:
         named: Counter[str] = Counter()
         every: Counter[str] = Counter()
         for number in range(faults):
-            kinds = ("scale", "noise", "row", "step", "shard")[: 4 + (engine.size > 1)]
+            kinds = ("scale", "noise", "row", "step", "shard")[: 4 + ("tp" in ways and "own" not in ways)]
             kind = kinds[number % len(kinds)]
             names = LINEAR + NORMS if kind in {"scale", "step"} else LINEAR
             name, rank = names[(number * 5 + number // 4) % len(names)], number % (1 + ("tp" in ways))
-            engine.llm.collective_rpc("bench_fault", args=(rank, name, kind, number, engine.size))
-            comparison = engine.judged(drawn)
+            engine.llm.collective_rpc(
+                "bench_fault",
+                args=(rank, name, kind, number, 10.0 if kind == "step" and engine.terms.option else 1.0),
+            )
+            comparison, weights = engine.judged(drawn)
             engine.llm.collective_rpc("bench_mend")
             first = comparison.failing[0].key.layer if comparison.failing else None
+            if weights:
+                layers, (ranks, *_) = {one.rpartition(".")[0] for one in weights}, weights.values()
+                first = name if (layers, ranks) == ({name}, [str(rank)]) else str(weights)
             every[kind] += 1
             found[kind] += first is not None
             named[kind] += first == name
@@ -255,6 +270,7 @@ def main(runs: int = 200, faults: int = 20, *ways: str) -> None:
                 print(f"{kind} in {name}: named {first}")
         for kind, count in every.items():
             print(f"{kind:8} {count:3} faults, {found[kind]:3} found, {named[kind]:3} named")
+        print(f"weights not compared: {sorted(engine.untold)}")
         print(f"all      {faults} faults, {sum(found.values())} found, {sum(named.values())} named")
 
 

@@ -25,7 +25,7 @@ from pytest_npudump.dump.files.operator_csv import NOT_READ
 from pytest_npudump.dump.names import MSPROBE, MSPROBE_TENSORS
 from pytest_npudump.dump.records import TensorRecord
 from pytest_npudump.dump.table import StatsTable, sanitised_key
-from pytest_npudump.errors import DumpError, GoldenError, RequestError, said
+from pytest_npudump.errors import DumpError, FormatError, GoldenError, RequestError, said
 from pytest_npudump.language.text import typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.record.record import Record
@@ -368,7 +368,12 @@ def _source_note(comparison: Comparison, tensors: Sequence[Any]) -> Iterator[str
     }:
         from pytest_npudump.dump.files.msprobe import source_line  # noqa: PLC0415 - only for its dumps
 
-        if line := source_line(record.path, record.key):
+        try:
+            line = source_line(record.path, record.key)
+        except FormatError as error:
+            yield said("the source line of {key} is not known: {error}", key=first, error=str(error))
+            return
+        if line:
             yield said("{key} is called at {line}", key=first, line=line)
 
 

@@ -219,12 +219,19 @@ def _with_tensor(part: TensorPart, folder: Path, name: str) -> tuple[TensorPart,
 
 @lru_cache(maxsize=8)
 def _stacks(folder: Path) -> Mapping[tuple[str, int], tuple[str, ...]]:
-    """Return the lines of the stack of each call, by layer and turn; none where they cannot be read."""
-    try:
-        said = _read_json(folder / "stack.json")
-        return {call_of(name)[::2]: tuple(lines) for names, lines in said.values() for name in names}
-    except (FormatError, ValueError, TypeError, AttributeError):
+    """Return the lines of the stack of each call, by layer and turn; none without the file.
+
+    Raises:
+        FormatError: it cannot be read.
+    """
+    path = folder / "stack.json"
+    if not path.exists():
         return {}
+    said = _read_json(path)
+    try:
+        return {call_of(name)[::2]: tuple(lines) for names, lines in said.values() for name in names}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise FormatError(path, f"holds no stacks of calls: {error}") from error
 
 
 _FRAME = re.compile(
@@ -239,6 +246,9 @@ def source_line(path: Path, key: TensorKey) -> str:
     Args:
         path: of the tensor's record, a ``dump.json`` or a file of a tensor.
         key: of the tensor.
+
+    Raises:
+        FormatError: the file of the stacks cannot be read.
     """
     folder = path.parent.parent if path.parent.name == MSPROBE_TENSORS else path.parent
     stacks, parent = _stacks(folder), key.layer.rpartition(".")[0]  # of a parameter, its module

@@ -148,6 +148,14 @@ def test_a_changed_statistic_fails_and_names_layer_and_line(
     assert "first mismatch: block.fc#turn=1:output.0 avg" in text
     assert "note: block.fc#turn=1:output.0 is called at /home/user/net/make.py:" in text
     assert compare(SAMPLES / "mix-statistics", copied("mix-statistics", "c"), capsys)[0] == 0
+    for stacks, words in (("{", "no JSON"), ('{"0": 1}', "no stacks of calls"), (None, "")):
+        folder = copied("mix-statistics", f"d{words}", scale)
+        for path in folder.rglob("stack.json"):
+            path.unlink() if stacks is None else path.write_text(stacks)
+        code, text = compare(SAMPLES / "mix-statistics", folder, capsys)
+        assert (code, "is called at" in text) == (1, False)
+        assert ("the source line of block.fc#turn=1:output.0 is not known" in text) == bool(words)
+        assert words in text
 
 
 def test_checksums_alone_are_equal_or_not(
