@@ -25,6 +25,7 @@ from pytest_npudump.dump.arrays.layouts import JoinedTensor, LayoutError, host_a
 from pytest_npudump.dump.dtypes import is_of_numpy
 from pytest_npudump.dump.filebytes import c_order_chunks, file_pieces, raw_bytes
 from pytest_npudump.dump.names import MAPPING, read_mapping
+from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import DumpError, FormatError, NpudumpError
 from pytest_npudump.language.text import byte_size, number_of
 from pytest_npudump.storage.atomic import write_whole
@@ -121,8 +122,9 @@ def plan_files(
     """Return the files to write, no two alike, what is refused, and by path names that no file system takes.
 
     The directories are the dump's. An npy file is called after the dump file, direction and slot, as
-    CANN's own converter calls it; the npy file of a dump keeps its name. A safetensors file is called after
-    the dump file and holds its tensors by key.
+    CANN's own converter calls it, with the layer before the direction where a file has several layers; the
+    npy file of a dump keeps its name. A safetensors file is called after the dump file and holds its tensors
+    by key.
 
     Args:
         dump: what is converted.
@@ -131,9 +133,13 @@ def plan_files(
         layout: host layout; "" for the tensors as they lie on the device.
     """
     groups: defaultdict[Path, list[TensorRecord]] = defaultdict(list)
+    layers: defaultdict[Path, set[str]] = defaultdict(set)
+    for record in dump.records:
+        layers[record.path].add(record.key.layer)
     for record in dump.records:
         if record.payload is not None:
-            groups[_target(record, dump.root, output, kind)].append(record)
+            layer = record.key.layer if len(layers[record.path]) > 1 else ""
+            groups[_target(record, layer, dump.root, output, kind)].append(record)
     sources = {os.path.realpath(record.path) for record in dump.records}
     files: list[OutputFile] = []
     refused: list[Converted] = []
@@ -187,7 +193,7 @@ def _untellable(path: Path, whole: Path) -> str:
     return ""
 
 
-def _target(record: TensorRecord, root: Path, output: Path, kind: str) -> Path:
+def _target(record: TensorRecord, layer: str, root: Path, output: Path, kind: str) -> Path:
     base = root if root.is_dir() else root.parent
     directory = output.joinpath(*map(_printable, record.path.parent.relative_to(base).parts))
     name = _printable(_whole_name(record.path))
@@ -195,7 +201,8 @@ def _target(record: TensorRecord, root: Path, output: Path, kind: str) -> Path:
         return directory / f"{name.removesuffix('.npy')}.safetensors"
     if record.payload is not None and record.payload.kind == "npy":
         return directory / name
-    return directory / f"{name}.{record.key.io}.{record.key.slot}.npy"
+    inner = f"{sanitise(layer)}." if layer else ""
+    return directory / f"{name}.{inner}{record.key.io}.{record.key.slot}.npy"
 
 
 def _printable(name: str) -> str:

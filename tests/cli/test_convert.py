@@ -13,7 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from pytest_npudump.cli import convert as command
 from pytest_npudump.dump.names import read_mapping
@@ -393,6 +393,21 @@ def test_an_output_that_is_a_link_is_followed(run: Run, tmp_path: Path) -> None:
     (tmp_path / "out").symlink_to(tmp_path / "real")
     assert run("convert", TENSORS, "-o", tmp_path / "out").code == 0
     assert len(_written(tmp_path / "real")) == 4
+
+
+def test_tensors_of_one_file_keep_their_names(run: Run, tmp_path: Path) -> None:
+    tensors = {"a/b.weight": np.ones(3, np.float32), "a_b_weight": np.zeros((2, 2), np.int32), "c": np.eye(2)}
+    np.savez(tmp_path / "all.npz", **tensors)
+    save_file(tensors, tmp_path / "all.safetensors")
+    for source in ("all.npz", "all.safetensors"):
+        assert run("convert", tmp_path / source, "-o", tmp_path / "out").code == 0
+        written = _written(tmp_path / "out")
+        names = {
+            f"{source}.{name}.npy" for name in ("a_b_weight.output.0", "a_b_weight.output.0.1", "c.output.0")
+        }
+        assert written.keys() == names
+        assert written[f"{source}.c.output.0.npy"].tobytes() == tensors["c"].tobytes()
+        shutil.rmtree(tmp_path / "out")
 
 
 def test_two_tensors_never_become_one_file(run: Run, tmp_path: Path) -> None:
