@@ -172,6 +172,7 @@ def judge_run(
         changes=changes,
         idle_rules=_idle_rules(terms, comparison),
         models=models,
+        weights=next(iter(weights), ""),
     )
 
 

@@ -327,6 +327,7 @@ class Result:
         changes: what differs in tensors within tolerance, where the test is to fail for that.
         idle_rules: rules of the file of tolerances that decide about no tensor of this test, in words.
         models: how the models that ran differ from the golden's; None where those of a side are not known.
+        weights: the problem that ranks have other weights than the golden of one rank; "" for none.
         code: ``file:line: text`` of layers that fail, by name in file names; only where the dump tells.
         part: the rank or device that was judged, where all share one golden; "" for all of it.
         run: what the first run left; nothing of one that is judged by what was kept of it.
@@ -350,6 +351,7 @@ class Result:
     changes: tuple[Verdict, ...] = ()
     idle_rules: tuple[str, ...] = ()
     models: ModelChange | None = None
+    weights: str = ""
     code: Mapping[str, str] = field(default_factory=dict)
     part: str = ""
     run: Run = Run()

@@ -21,7 +21,7 @@ from pytest_npudump.dump.table import PROJECTIONS, StatsTable, layer_of, sanitis
 from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import joined
 from pytest_npudump.language.text import first_of
-from pytest_npudump.language.translation import gettext as _, ngettext
+from pytest_npudump.language.translation import gettext as _, ngettext, spoken
 from pytest_npudump.record.model_lines import ALL, NOTHING, PARAMETERS, ModelChange
 from pytest_npudump.report.verdicts import times
 
@@ -217,6 +217,8 @@ def what_changed(result: Result, most: int | None = _SHOWN, *, counts: bool = Tr
         counts: whether to say of how many operators with weights some changed.
     """
     changes = [*_model_changes(result.models, most, counts=counts)] if result.models is not None else []
+    if result.weights:
+        changes.insert(0, spoken(result.weights))
     if pair := _of_another_execution(result):
         words = _("inputs of executions changed places: {key} is the golden's {other}")
         changes.insert(0, words.format(key=pair[0], other=pair[1]))

@@ -269,7 +269,7 @@ def _body(
     compared = result.comparison is not None and bool(result.comparison.failing)
     first = spoken(cause[0]) if cause else ""
     hidden = 0 if compared or result.findings or first else 1
-    problems = result.problems[hidden:]
+    problems = [one for one in result.problems[hidden:] if not (compared and one == result.weights)]
     names, detail = LayerNames.of(result.comparison, columns), _ALL
     if columns is not None:
         names.fit(names.layers, names.room)

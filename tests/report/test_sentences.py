@@ -47,6 +47,9 @@ def sources(key: TensorKey = FIRST, **given: Any) -> Sources:
     return Sources((Source(key, "", 1, **given),), 1, (), "net.onnx")
 
 
+RANKS = "weights differ from the golden's: up.weight (rank 1)"
+
+
 def change(**given: Any) -> ModelChange:
     return ModelChange(("m.onnx",), read=ALL, weighted=7, **given)
 
@@ -137,6 +140,8 @@ SENTENCES = [
      "npudump: model net: inputs changed; first mismatch: ", "byte for byte"),
     ("only channels changed places", {"models": change(weights=("a",), permuted={"a": 1})},
      "a (axis 1): weight channels permuted", "a: weights changed"),
+    ("a rank has other weights", {"weights": RANKS, "problems": (RANKS,)},
+     f"npudump: {RANKS}; first mismatch: net/layer_0:output.0", "also:"),
     ("an attribute changed and no weight", {"models": change(attributes=("a",))},
      "a: attributes changed", "weights changed"),
     ("an operator is gone that fed it",
@@ -237,6 +242,7 @@ def test_what_would_be_false_is_not_said(
         known.append(failed(3))
     isolated = tuple(given.get("isolated", ()))
     test = replace(known[0], sources=given.get("sources"), models=given.get("models"))
+    test = replace(test, weights=given.get("weights", ""), problems=given.get("problems", ()))
     if numerics := given.get("numerics"):
         assert test.comparison is not None
         test = replace(test, comparison=replace(test.comparison, numerics=Numerics(numerics, {})))
