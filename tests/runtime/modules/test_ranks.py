@@ -95,11 +95,12 @@ def test_one_rank_and_two_have_one_golden_and_a_wrong_part_or_copy_is_named(
     passed = pytester.runpytest_inprocess()
     passed.assert_outcomes(passed=1)
     passed.stdout.fnmatch_lines(["npudump: 1 of 1 tests passed; 23 of 23 tensors compared (modules)"])
-    for fault, named in (("part", "1.up:output.0"), ("copy", "2.norm#rank=1:output.0")):
+    for fault, layer, key in (("part", "1.up", "1.up"), ("copy", "2.norm", "2.norm#rank=1")):
         monkeypatch.setenv("FAULT", fault)
         failed = pytester.runpytest_inprocess()
         failed.assert_outcomes(failed=1)
-        failed.stdout.fnmatch_lines([f"npudump: {named} *"])
+        words = f"weights differ from the golden's: {layer}.weight (rank 1); first mismatch: {key}:output.0"
+        failed.stdout.fnmatch_lines([f"npudump: {words} *"])
     monkeypatch.setenv("FAULT", "element")
     failed = pytester.runpytest_inprocess()
     failed.assert_outcomes(failed=1)
