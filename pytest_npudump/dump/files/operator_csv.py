@@ -624,7 +624,8 @@ def _statistic(name: str, texts: Sequence[str] | None, dtypes: Sequence[str]) ->
             return [parsers[dtype](text) for text, dtype in zip(texts, dtypes, strict=True)]
     elif name not in _MEANS:
         return each(parse_count, texts)
-    if "_" not in "".join(texts):
+    joined = "".join(texts)
+    if joined.isascii() and "_" not in joined:  # which float() reads as digits, and C++ does not
         try:
             return array("d", map(float, texts))
         except ValueError:
