@@ -186,23 +186,17 @@ def as_json(pending: Pending) -> dict[str, Any]:
 def diff(arguments: argparse.Namespace) -> int:
     """List the waiting runs, then show what differs in each; 1 where there are any."""
     waiting = read_waiting(arguments)
-    is_one = len(waiting.chosen) == 1  # whose list would say the same
+    texts = [
+        difference(one, LayerNames.of(one.comparison, screen()), arguments.layers) for one in waiting.chosen
+    ]
+    listed = chain(waiting_lines(waiting.chosen), *(chain([""], text) for text in texts))
     present(
         arguments,
         lambda: [
             as_json(one) | {"verdicts": [verdict.to_json() for verdict in _failing(one, arguments.layers)]}
             for one in waiting.chosen
         ],
-        chain(
-            () if is_one else waiting_lines(waiting.chosen),
-            *(
-                (
-                    *(() if is_one else ("",)),
-                    *difference(one, LayerNames.of(one.comparison, screen()), arguments.layers),
-                )
-                for one in waiting.chosen
-            ),
-        ),
+        texts[0] if len(texts) == 1 else listed,  # of one run the list would say the same
     )
     if not waiting.is_readable:
         return 2
