@@ -200,6 +200,11 @@ def tables(work: Path, peer: Path | None) -> Iterator[Job]:
     for name, title in (("merged", "20,000 rows in one CSV"), ("long", "the same, names of 300 characters")):
         sides = f"{name}_golden", f"{name}_actual"
         yield Job(f"compare {title}", npudump("compare", *sides), ("-c", ROWS, *sides), says, 2)
+    words = npudump("compare", "off_golden", "off_actual")
+    off = "mismatches: 100000"
+    yield Job("50,000 layers that all fail, in one CSV", words, (), off, rounds=2)
+    title = "the same, all listed and as JSON (without)"
+    yield Job(title, (*words, "-v", "--json", "off.json"), words, off, rounds=2)
     if peer:
         yield Job("msprobe, 20,000 rows", of_msprobe(peer, "peer_golden", "peer_actual"), rounds=1)
     for golden in ("csv_golden", "csv_golden.yaml"):

@@ -121,16 +121,18 @@ def csv_trees(work: Path) -> None:
     write_golden(path, Record("test_model.py::test_model", {"runtime": "acl"}, table, path))
 
 
-def merged_statistics(work: Path, prefix: str = "merged", name: str = "Default_conv") -> None:
-    """The statistics of ``ROWS`` tensors in one file, as MindSpore and msprobe merge them."""
-    generator = np.random.default_rng(0)
-    lines = [MERGED]
-    for number in range(ROWS // 2):
-        for io in ("input", "output"):
-            high, low, mean = np.sort(generator.standard_normal(3))[[2, 0, 1]]
-            ids = f"Conv2D,{name}-op{number},0,0,{STAMP + number},{io},0,4096,float16"
-            lines.append(f'{ids},"(1,8,16,16)",{high:g},{low:g},{mean:g},30.5')
-    for side in ("golden", "actual"):
+def merged_statistics(
+    work: Path, prefix: str = "merged", name: str = "Default_conv", rows: int = ROWS, factor: float = 1
+) -> None:
+    """The statistics of tensors in one file, as MindSpore and msprobe merge them; one side times a factor."""
+    for side, scale in (("golden", 1.0), ("actual", factor)):
+        generator = np.random.default_rng(0)
+        lines = [MERGED]
+        for number in range(rows // 2):
+            for io in ("input", "output"):
+                high, low, mean = np.sort(generator.standard_normal(3))[[2, 0, 1]] * scale
+                ids = f"Conv2D,{name}-op{number},0,0,{STAMP + number},{io},0,4096,float16"
+                lines.append(f'{ids},"(1,8,16,16)",{high:g},{low:g},{mean:g},{30.5 * scale:g}')
         path = work / f"{prefix}_{side}" / "rank_0" / "net" / "0" / "0" / "statistic.csv"
         path.parent.mkdir(parents=True)
         path.write_text("\n".join(lines) + "\n")
@@ -180,6 +182,7 @@ def statistics(work: Path) -> None:
     for write in (csv_trees, merged_statistics, peer_rows):
         write(work)
     merged_statistics(work, "long", "Default_network_".ljust(293, "x"))
+    merged_statistics(work, "off", rows=100_000, factor=1.5)
 
 
 def golden_sides(work: Path) -> None:
