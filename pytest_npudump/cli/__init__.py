@@ -49,6 +49,7 @@ _RENAMED = {
     "overflow": "npudump ls",
     "tolerance": "npudump golden show --tolerances",
     "plot": "npudump report --plots DIR",
+    "trend": "npudump compare",
 }
 
 _READING = frozenset(("ls", "compare", "convert", "check", "report", "golden"))

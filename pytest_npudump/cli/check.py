@@ -112,7 +112,7 @@ def _earlier(results: Results) -> Iterator[str]:
         count=len(before),
         total=len(results.entries),
         first=first,
-        way_out=_("remove the folder and run all tests where it should be of one"),
+        way_out=_("for results of one session, remove the folder and run all tests"),
     )
 
 

@@ -10,7 +10,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from pytest_npudump.cli.common.executors import open_workers
-from pytest_npudump.cli.common.output import present, to_stderr
+from pytest_npudump.cli.common.output import present
 from pytest_npudump.cli.common.source import read_source, report_problems
 from pytest_npudump.cli.common.tolerance_options import (
     for_told_run,
@@ -35,14 +35,13 @@ _ROWS = 20
 def run(arguments: argparse.Namespace) -> int:
     """Compare, print the verdict, and return 0 (agreement), 1 (a difference) or 2 (nothing to compare)."""
     reference = Reference(arguments.golden, arguments.map, _tolerances(arguments))
+    reference.inputs.advice = "give them with --inputs FILE.npz, once for each execution"
     for path in arguments.inputs or ():
         reference.inputs.give(_arrays(path), "")
     with open_workers(arguments.executor) as workers:
         dump = read_source(arguments.actual, workers, stats=True, latest=arguments.latest, raw=arguments.bin)
     result = reference.judge(dump.records, DumpRequest())
     present(arguments, result.to_json, _lines(result, None if arguments.verbose else _ROWS))
-    if result.comparison is None and not arguments.inputs:
-        to_stderr(_("npudump: give the inputs of the model with --inputs FILE.npz"))
     report_problems(dump.problems)
     if dump.problems or result.problems:
         return 2
@@ -74,7 +73,7 @@ def _lines(result: ReferenceResult, rows: int | None) -> Iterator[str]:
     yield from (_("note: {note}").format(note=spoken(note)) for note in result.notes)
     yield from (_("problem: {problem}").format(problem=spoken(problem)) for problem in result.problems)
     if result.good and result.comparison is not None:
-        counted = _("{compared} tensors of {layers} of {all} layers compared").format(
+        counted = _("tensors compared: {compared}, of {layers} of {all} layers").format(
             compared=result.comparison.compared, layers=result.compared, all=result.layers
         )
         yield _("{counted}, all within tolerance").format(counted=counted)

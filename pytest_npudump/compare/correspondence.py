@@ -235,7 +235,7 @@ class Correspondence:
         golden, run = (replace(one, table=one.table.without_projections_of(made)) for one in (golden, run))
         if unseen := made & (told[0] | told[1]):
             note = said(
-                "the order of elements is not compared in {count} tensors joined from statistics of parts: "
+                "the order of elements is not compared in tensors joined from statistics of parts ({count}): "
                 "{names}; tensors of both sides show it",
                 count=len(unseen),
                 names=first_of(dict.fromkeys(row.key.layer for row in sides[1] if str(row.key) in unseen)),

@@ -371,7 +371,7 @@ class OperatorDump:
             if made is None or made.key.io == "input":
                 yield (
                     read.key,
-                    NO_OPERATOR if name in self.model.inputs else "what computes it was not dumped",
+                    NO_OPERATOR if name in self.model.inputs else "operator not dumped",
                 )
             elif one is not None:
                 yield made.key, _why_no_operator(one, self.model, plain=self.plain) or self._given(one)[1]

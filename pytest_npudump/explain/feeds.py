@@ -51,10 +51,15 @@ class RunInputs:
     Attributes:
         loaded: models loaded through ``npu_dump.load_model``, in the order of loading.
         given: what ``npu_dump.reference_inputs`` was given, by the capture it was called in.
+        advice: how to give inputs that are not known.
     """
 
     loaded: list[LoadedModel] = field(default_factory=list)
     given: dict[str, list[dict[str, Array]]] = field(default_factory=dict)
+    advice: str = (
+        "load the model with npu_dump.load_model(), call npu_dump.reference_inputs({name: array, ...}) once "
+        'for each execution, or dump the inputs themselves with acl_json={"dump_data": "tensor"}'
+    )
 
     def watch(self, session: ModelSession, path: Path, part: str) -> ModelSession:
         """Return ``session`` such that what it is run on is remembered."""
@@ -113,12 +118,6 @@ class _WatchedSession:
         return getattr(self._session, name)
 
 
-_ADVICE = (
-    "load the model with npu_dump.load_model(), call npu_dump.reference_inputs({name: array, ...}) once for "
-    'each execution, or dump the inputs themselves with acl_json={"dump_data": "tensor"}'
-)
-
-
 def execution_of(record: TensorRecord) -> TensorKey:
     """Return what the keys of all tensors of one execution of a model share."""
     return replace(record.key, layer="", io="", slot=0, turn=0)
@@ -154,7 +153,7 @@ class Feeds:
         except RequestError as error:
             dumped = self._dumped(execution)
             if dumped is None:
-                raise RequestError(f"{error}; {_ADVICE}") from None
+                raise RequestError(f"{error}; {self.inputs.advice}") from None
             return dumped
 
     def _given(self, execution: TensorKey) -> dict[str, Array]:
@@ -197,9 +196,7 @@ class Feeds:
         """Return the loaded model of ``execution``, where exactly one is possible."""
         ran = [m for m in self.inputs.loaded if m.part == execution.capture and m.runs]
         if not ran:
-            raise RequestError(
-                "the inputs of the model are not known: nothing ran through npu_dump.load_model()"
-            )
+            raise RequestError("the inputs of the model are not known")
         name = _place_of(self.executions[execution]).model
         called = [model for model in ran if sanitise(model.path.stem) == sanitise(name)]
         ran = called or ran

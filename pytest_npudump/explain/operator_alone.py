@@ -26,7 +26,7 @@ import numpy as np
 from pytest_npudump.compare.stats.numbers import masks
 from pytest_npudump.compare.tolerances.presets import ROUNDED_ALONE
 from pytest_npudump.dump.table import squeezed
-from pytest_npudump.errors import NpudumpError, said
+from pytest_npudump.errors import NpudumpError, joined, said
 from pytest_npudump.explain.rounding import largest_of, rounded_to
 from pytest_npudump.language.text import first_of
 from pytest_npudump.runtime.aten.recompute import NotRecomputedError
@@ -60,7 +60,7 @@ NO_OPERATOR = "no operator computes it"
 _FUSED = 16.0
 """By how much a graph that was optimised exceeds what single layers may be off: by 2 to 7 in nine models."""
 
-_OTHERS = 128
+_OTHERS = 512
 """Failing operators that are looked at beside suspects, at most."""
 
 _SEARCHED = 4
@@ -409,11 +409,13 @@ class Search:
         nbytes: that may still be read.
         seconds: it may take.
         ended: where operators were left out, and why.
+        left: how many failing outputs were left out, and why.
     """
 
     nbytes: int
     seconds: int = _SECONDS
     ended: dict[TensorKey, str] = field(default_factory=dict)
+    left: tuple[int, str] = 0, ""
     _until: float = 0.0
 
     def refused(self, size: int) -> str:
@@ -431,10 +433,15 @@ class Search:
         self.ended.setdefault(key, why)
 
     def __str__(self) -> str:
-        if not self.ended:
-            return ""
-        keys, why = first_of(self.ended, 3), next(iter(self.ended.values()))
-        return said("the search ended at {keys}: {why}", keys=keys, why=why)
+        told, (count, why) = [], self.left
+        if self.ended:
+            keys, reason = first_of(self.ended, 3), next(iter(self.ended.values()))
+            told.append(said("the search ended at {keys} ({why})", keys=keys, why=reason))
+        if count:
+            told.append(
+                said("other mismatching tensors not recomputed: {count} ({why})", count=count, why=why)
+            )
+        return joined("; ", told)
 
 
 Found = TypeVar("Found", bound="Recomputable")
@@ -498,16 +505,14 @@ def isolate(
     found = judged_upstream(suspects, fed_by, verdict, MOST_UPSTREAM, refused=refused, ended=search.end)
     left = [key for key in others if key not in judged]
     for number, key in enumerate(left):
-        why = (
-            refused(key)
-            if number < _OTHERS
-            else said("at most {count} other failing operators are recomputed", count=_OTHERS)
-        )
+        why = refused(key) if number < _OTHERS else said("limit {count}", count=_OTHERS)
         if why:
-            search.end(key, why)
+            search.left = len(left) - number, why
             break
         if verdict(key) == UNKNOWN:
             del judged[key]
+    if convicted:
+        search.ended.clear()  # what lies upstream of others is not the cause
     return tuple(judged[key] for key in dict.fromkeys((*found, *judged)))
 
 

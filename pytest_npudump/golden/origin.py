@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pytest_npudump.dump.table import PROJECTIONS, STATISTICS, StatsTable
 from pytest_npudump.golden.store import KEY
-from pytest_npudump.language.text import first_of
+from pytest_npudump.language.text import first_of, number_of
 from pytest_npudump.record.model_lines import change_of_models
 from pytest_npudump.record.noise import CALIBRATION, REPEATS
 from pytest_npudump.record.record import MODELS, POINTERS, REASON, RECORDED, SHARDS, Record
@@ -197,7 +197,7 @@ def changes(before: Record | None, after: Record) -> tuple[Change, ...]:
         after: the later one.
     """
     if before is None:
-        return (Change("", f"recorded, {len(after.table)} tensors"),)
+        return (Change("", f"recorded, {number_of(len(after.table), 'tensor')}"),)
     rows = {key: row for row, key in enumerate(before.table.keys)}
     found = [*_head(before, after)]
     summed = _named(*(render_projections(golden.table) for golden in (before, after)))

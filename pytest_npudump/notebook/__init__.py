@@ -106,7 +106,7 @@ class SessionResults:
         if len(tests) > _ROWS:
             parts.append(f"<p>... and {len(tests) - _ROWS} more</p>")
         for test in [test for test in tests if test.word == BAD and test.tensors][:_STRIPS]:
-            label = f"{len(test.tensors)} tensors in order of execution"
+            label = "tensors in order of execution"
             parts.append(f"<p>{escape(plain(test.name))}</p>{strip_svg(test.tensors, label)}")
         parts += (f"<p>{escape(plain(problem))}</p>" for problem in self.problems)
         return framed(parts)
@@ -171,7 +171,7 @@ class DumpComparison:
     def _repr_html_(self) -> str:
         """Return HTML for a notebook: a line, the strip, and a table of the first mismatches."""
         failing = self._comparison.mismatches
-        strip = strip_svg(self.tensors, f"{len(self.tensors)} tensors in order of execution")
+        strip = strip_svg(self.tensors, "tensors in order of execution")
         legend = " &middot; ".join(
             f"{count} {escape(WORDS[state])}"
             for state in STATES

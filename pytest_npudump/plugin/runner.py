@@ -223,7 +223,7 @@ class Runner:
         if failed := failed_parts(item):
             body_failed(item, test, words=said("{failed} of its subtests did not pass", failed=failed))
             words = said(
-                "npudump: {failed} subtests did not pass: nothing was compared and nothing recorded",
+                "npudump: subtests did not pass ({failed}): nothing was compared and nothing recorded",
                 failed=failed,
             )
             raise pytest.fail.Exception(words, pytrace=False)

@@ -164,7 +164,7 @@ def differing(name: str, first: str, table: StatsTable, other: StatsTable, toler
     if comparison.first is None:
         return ""
     return said(
-        "{name} differs from {first} in {key} ({count} tensors); give each rank a golden of "
+        "{name} differs from {first} in {key} (mismatches: {count}); give each rank a golden of "
         "its own with ranks='each'",
         name=name,
         first=first,

@@ -377,9 +377,11 @@ def _calibrated(case: Case, first: Result, measured: Measured) -> Result:
     notes, comparison = measured.notes, first.comparison
     if comparison is not None and comparison.changed:
         notes += (
-            (
-                f"measured around this run, in which {comparison.changed} tensors changed within tolerance "
-                f"(first {comparison.first_within}): the measured bounds allow for none of that change"
+            said(
+                "measured around this run, in which tensors changed within tolerance ({count}, first "
+                "{first}): the measured bounds allow for no such change",
+                count=comparison.changed,
+                first=comparison.first_within,
             ),
         )
     notes += _blind_notes(case, measured, golden.table)
@@ -453,7 +455,7 @@ def hold_out(members: Sequence[Deviations]) -> tuple[float | None, tuple[str, ..
     bad = np.argwhere(needed > FACTORS[-1]).tolist()
     bad.sort(key=lambda cell: (-needed[tuple(cell)], -largest[tuple(cell)]))
     return None, tuple(
-        f"{members[0].keys[row]} {MEASURABLE[column]} strays by {largest[row, column]:.2g} of its scale, the "
-        f"others {f'{others[row, column]:.2g} at most' if others[row, column] else 'not at all'}"
+        f"{members[0].keys[row]} {MEASURABLE[column]} differs by {largest[row, column]:.2g} of its scale, "
+        f"the others {f'{others[row, column]:.2g} at most' if others[row, column] else 'not at all'}"
         for row, column in bad
     )

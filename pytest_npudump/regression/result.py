@@ -328,6 +328,7 @@ class Result:
         idle_rules: rules of the file of tolerances that decide about no tensor of this test, in words.
         models: how the models that ran differ from the golden's; None where those of a side are not known.
         weights: the problem that ranks have other weights than the golden of one rank; "" for none.
+        off_reference: of a saved run that its reference failed the first mismatch, "" for none; else None.
         code: ``file:line: text`` of layers that fail, by name in file names; only where the dump tells.
         part: the rank or device that was judged, where all share one golden; "" for all of it.
         run: what the first run left; nothing of one that is judged by what was kept of it.
@@ -352,6 +353,7 @@ class Result:
     idle_rules: tuple[str, ...] = ()
     models: ModelChange | None = None
     weights: str = ""
+    off_reference: str | None = None
     code: Mapping[str, str] = field(default_factory=dict)
     part: str = ""
     run: Run = Run()

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, explain_first
+from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.explain.operator_alone import (
     ACQUITTED,
     CONVICTED,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.tensors.difference import TensorDifference
     from pytest_npudump.compare.tensors.picture import TensorDescription
-    from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.explain.reference import ReferenceResult
     from pytest_npudump.graph.sources import Sources
     from pytest_npudump.regression.result import Finding, Result
@@ -138,7 +138,6 @@ def isolated_lines(
     begins: Collection[TensorKey] = (),
     most: int | None = None,
     models: ModelChange | None = None,
-    fed: Collection[str] = (),
     matched: Collection[str] = (),
     ended: str = "",
 ) -> list[str]:
@@ -152,7 +151,6 @@ def isolated_lines(
         begins: where changes begin: what is said of these tensors comes before others.
         most: lines of one kind; None for as many as that takes.
         models: how the models differ from the golden's; None where that is not known.
-        fed: keys of those whose inputs are the golden's.
         matched: keys of those the statistics of whose inputs match.
         ended: where the search for a cause ended.
     """
@@ -167,20 +165,19 @@ def isolated_lines(
     ]
     if matching:  # behind suspects that are undecided, unless it tells of another suspect
         at = len(others) if matching[0].upstream else 0
-        others.insert(
-            at, _matching(matching, models, fed, matched=matched, brief=brief, cause=bool(convicted))
-        )
-    changed = models is not None and any(models.names(one.key) for one in matching)
-    if ended and others and not convicted and not changed:
+        others.insert(at, _matching(matching, models, matched, brief=brief, cause=bool(convicted)))
+    if ended and others and not (brief and convicted):
         others[0] += _("; {ended}").format(ended=spoken(ended))
     if brief:
         others, most = others[: not convicted], most or _SHOWN
     shown = convicted[:most]
-    lines = [_convicted(one) for one in shown]
-    if any(one.inputs == FED for one in shown):
-        lines[-1] += _("; to tell which, set {option} in the marker").format(option=_INPUTS)
+    lines = [_convicted(one, models) for one in shown]
+    if any(one.inputs == FED and not altered(one, models) for one in shown):
+        lines[-1] += _("; whether an input was overwritten is known with {option}").format(option=_INPUTS)
     if len(convicted) > len(shown) > 0:
         lines[-1] += _(" (and {left} more)").format(left=len(convicted) - len(shown))
+    if ended and lines and (brief or not others):
+        lines[-1] += _("; {ended}").format(ended=spoken(ended))
     words, seen = _("elements:   {key}: {line}"), (one for one in shown if one.pattern is not None)
     lines += [words.format(key=one.key, line=spoken(str(one.pattern))) for one in seen]
     return [*lines, *others[:most]]
@@ -212,9 +209,8 @@ def _error(one: JudgedOperator) -> str:
 def _matching(
     matching: Sequence[JudgedOperator],
     models: ModelChange | None,
-    fed: Collection[str],
-    *,
     matched: Collection[str],
+    *,
     brief: bool,
     cause: bool,
 ) -> str:
@@ -230,10 +226,8 @@ def _matching(
     if cause or first.upstream or (models is not None and (models.mixed or models.names(first.key))):
         return words
     possible = _possible(models, call=bool(first.call), matched=str(first.key) in matched)
-    means = _("{words}; {key} differs by its {possible}, or by the golden's kernel")
-    if str(first.key) in fed:
-        means = _("{words}; {key} differs by the golden's kernel")
-    elif first.own and not first.call and len(possible) > 1:
+    means = _("{words}; possible causes for {key}: {possible}, or another kernel in the recording")
+    if first.own and not first.call and len(possible) > 1:
         means += _(" (reference= narrows it down)")
     return means.format(words=words, key=first.key, possible=_(", ").join(map(_, possible)))
 
@@ -258,8 +252,16 @@ def _possible(models: ModelChange | None, *, call: bool, matched: bool) -> list[
     return [*found, mark("inputs with the same statistics")] if matched else found
 
 
-def _convicted(one: JudgedOperator) -> str:
+def altered(one: JudgedOperator, models: ModelChange | None) -> bool:
+    """Return whether the model has changed at an operator that differs from a reference's."""
+    return models is not None and not one.own and models.names(one.key)
+
+
+def _convicted(one: JudgedOperator, models: ModelChange | None) -> str:
     """Describe an operator whose recomputation differs, and possible causes."""
+    if altered(one, models):
+        words = _("recomputed: {key} differs from {by} ({off}): the model has changed there")
+        return words.format(key=one.key, by=_by(one), off=_off(one))
     wrong = _("the kernel") if one.own else _("the kernel, type, weights or attributes")
     if one.call:
         wrong = _("a kernel of this call")
@@ -354,12 +356,16 @@ def reference_lines(
         return []
     found = result.comparison
     failing = found.mismatches
-    against = _("{name}; mismatches: {count} of {compared} tensors").format(
-        count=len(failing), compared=found.compared, name=result.model.name
-    )
     lines = [
-        _("reference:  {against}; {compared} of {layers} layers have a counterpart").format(
-            against=against, compared=result.compared, layers=result.layers
+        _(
+            "reference:  {name}; mismatches: {count} of {compared}; layers with a counterpart: {known} of "
+            "{layers}"
+        ).format(
+            name=result.model.name,
+            count=len(failing),
+            compared=found.compared,
+            known=result.compared,
+            layers=result.layers,
         )
     ]
     if (first := found.first) is not None:
@@ -423,10 +429,12 @@ def way_out(result: Result) -> str:
     """Describe how to accept a difference from the reference; "" where there is none."""
     reference = result.reference
     found = reference.comparison if reference is not None else None
-    first = found.first if found is not None else None
-    if first is None:
+    first = str(found.first.key) if found is not None and found.first is not None else result.off_reference
+    if not first:
         return ""
+    if result.models is not None and result.models.changed:
+        return _("to accept:  in the marker, give reference= the changed model")
     return _(
         "to accept:  in the marker, tolerances=[{{'against': 'reference', 'layer': {layer!r}, 'rtol': ..., "
         "'atol': 0, 'reason': '...'}}]; list a fused layer in the file of map="
-    ).format(layer=first.key.layer)
+    ).format(layer=TensorKey.parse(first).layer)

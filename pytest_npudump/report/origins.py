@@ -359,10 +359,7 @@ def model_line(result: Result, *, brief: bool, cause: bool, untold: bool = False
         words = differs if values else _("its parameters are identical to the golden's")
     blamed = whole and values and not cause and not models.fed and not not_reproduced(result)
     if blamed and not _of_another_execution(result):
-        means = _("{words}; a kernel, the driver or an input differs")
-        if first is not None and str(first.key) in fed_by_golden(result):
-            means = _("{words}; the kernel or the driver differs")
-        words = means.format(words=words)
+        words = _("{words}; a kernel, the driver or an input differs").format(words=words)
     return [_("model:      {words}").format(words=words.format(names=first_of(models.files)))]
 
 
@@ -375,19 +372,14 @@ def not_reproduced(result: Result) -> bool:
     )
 
 
-def fed_by_golden(result: Result) -> frozenset[str]:
-    """Return the keys of tensors that are known to have changed while their inputs are the golden's."""
-    return result.comparison.tolerances.alone if result.comparison is not None else frozenset()
-
-
 def with_matching_inputs(result: Result) -> frozenset[str]:
-    """Return the key of the first mismatch if the statistics of its inputs match."""
+    """Return the keys of tensors that changed while the statistics of their inputs match."""
     comparison = result.comparison
     first = comparison.first if comparison is not None else None
     if comparison is None or first is None:
         return frozenset()
     matched = inputs_match(comparison, feeds_seen=feeds_are_seen(result.sources, first))
-    return frozenset({str(first.key)} if matched else ())
+    return comparison.tolerances.alone | ({str(first.key)} if matched else set())
 
 
 def where_it_begins(result: Result) -> str:

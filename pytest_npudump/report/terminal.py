@@ -18,6 +18,7 @@ from pytest_npudump.language.translation import carrying, gettext as _, ngettext
 from pytest_npudump.onnxmodels.graph import drawing_words, draws_random
 from pytest_npudump.regression import result as status
 from pytest_npudump.report.explanations import (
+    altered,
     conviction,
     finding_lines,
     isolated_lines,
@@ -28,7 +29,6 @@ from pytest_npudump.report.explanations import (
 )
 from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.origins import (
-    fed_by_golden,
     first_change,
     mismatches,
     model_line,
@@ -122,14 +122,13 @@ def _what(result: Result, detail: int) -> str:
 def _known(result: Result, *, brief: bool = False) -> tuple[str, str]:
     """Return the operators with an error, and what changed; ``brief`` with the first of each kind only."""
     changed = what_changed(result, 1, counts=False) if brief else what_changed(result)
-    if result.escalation is None:
-        return "", changed
-    return conviction(result.escalation.isolated, 0 if brief else 2), changed
+    return conviction(_convicted(result), 0 if brief else 2), changed
 
 
 def _convicted(result: Result) -> list[JudgedOperator]:
+    """Return the operators with an error, but for those where the model has changed since the reference."""
     isolated = result.escalation.isolated if result.escalation is not None else ()
-    found = (one for one in isolated if one.alone.verdict == CONVICTED)
+    found = (one for one in isolated if one.alone.verdict == CONVICTED and not altered(one, result.models))
     return sorted(found, key=lambda one: one.certainty == POSSIBLE)  # what is certain first
 
 
@@ -214,7 +213,6 @@ def _reasons(result: Result) -> Iterator[str]:
         begins=begins,
         most=_ALONE,
         models=result.models,
-        fed=fed_by_golden(result),
         matched=with_matching_inputs(result),
         ended=escalation.ended,
     )
@@ -374,7 +372,7 @@ def _comparison_lines(
         golden=shown(result.golden, result.origin.here), mismatches=mismatches(comparison)
     )
     lines = [(BOTH if at <= last else WHOLE, line) for at, line in enumerate(told)]
-    lines += [*((WHOLE, line) for line in others), (BOTH, golden)]
+    lines += [(BOTH, line) for line in (*others, golden)]
     numerics, rule = result.numerics, deciding_rule(comparison.first)
     lines += _rows(failing, rows, names, rest)
     if rule:
@@ -410,11 +408,10 @@ def _escalation_lines(
         brief=brief,
         begins=begins,
         models=result.models,
-        fed=fed_by_golden(result),
         matched=with_matching_inputs(result),
         ended=escalation.ended,
     )
-    lines = dict.fromkeys((line for _finding, lines in found for line in lines), WHOLE)
+    lines = dict.fromkeys((line for _finding, lines in found for line in lines), BOTH)
     lines |= dict.fromkeys(alone, BOTH)
     place = shown(escalation.directory, result.origin.here)
     bare = [one.key for one in telling if one.description is not None and one.reference is None]
@@ -478,8 +475,8 @@ def ways_out(result: Result) -> list[str]:
         return [_("to create:  {command}").format(command=command)]
     lines = [found] if (found := way_out(result)) else []
     known = any(map(can_be_approved, result.findings))
-    if result.reference is not None and not result.reference.good:  # an update refuses it
-        return lines
+    if result.off_reference is not None or (result.reference is not None and not result.reference.good):
+        return lines  # which an update refuses
     if result.status == status.FAILED and (result.comparison is not None or known):
         words = _("to accept:  {command}")
         if result.environment.get("runtime", ("", ""))[1] == "emulator":

@@ -259,7 +259,7 @@ def refuse_idle(runs: Sequence[Pending], layers: Sequence[str]) -> None:
     if names and idle:
         raise ResultsError(
             said(
-                "{names} matches no layer with a mismatch; layers with mismatches: {known}",
+                "no layer with a mismatch matches {names}; layers with mismatches: {known}",
                 names=", ".join(idle),
                 known=first_of(names),
             )
@@ -374,7 +374,7 @@ def _chosen_rows(
                 "{value}: {text}",
                 value=pending.entry.test,
                 text=said(
-                    "{names} matches no layer with a mismatch; layers with mismatches: {known}",
+                    "no layer with a mismatch matches {names}; layers with mismatches: {known}",
                     names=", ".join(layers),
                     known=names,
                 ),

@@ -335,14 +335,21 @@ def _judged(judging: Terms, golden: Record | None, run: Record, entry: Entry, st
     if golden is None and reference is not None:
         problems = (*entry.data["problems"], *_off_reference(reference))
         word = status.PASSED if reference["good"] and not problems else status.FAILED
-        return Result(word, run.path, problems=problems, tensors=len(run.table))
+        return Result(
+            word,
+            run.path,
+            problems=problems,
+            tensors=len(run.table),
+            off_reference=reference["first"] or "",
+        )
     if golden is None:
         return without_golden(run)
     outcome = judge_run(judging, golden, run, store=store)
     if reference is None or reference["good"]:
         return outcome
     found = _off_reference(reference) or tuple(entry.data["problems"])
-    return replace(outcome, status=status.FAILED, problems=tuple(dict.fromkeys((*outcome.problems, *found))))
+    problems = tuple(dict.fromkeys((*outcome.problems, *found)))
+    return replace(outcome, status=status.FAILED, problems=problems, off_reference=reference["first"] or "")
 
 
 def _off_reference(reference: Mapping[str, Any]) -> tuple[str, ...]:
@@ -350,8 +357,8 @@ def _off_reference(reference: Mapping[str, Any]) -> tuple[str, ...]:
     if reference["good"] or not reference["failed"]:
         return ()
     words = said(
-        "the run mismatched the reference {model} in {failed} tensors, first {first}; comparing "
-        "again needs the tensors",
+        "mismatches of the run with the reference {model}: {failed}, first {first}; comparing again needs "
+        "the tensors",
         model=reference["model"],
         failed=reference["failed"],
         first=reference["first"],

@@ -16,7 +16,7 @@ DATA = Path(__file__).parents[1] / "data" / "reference"
 def test_dump_that_agrees_is_0(run: Callable[..., Done], classifier: Path) -> None:
     done = run("compare", classifier, DATA / "golden", "--inputs", classifier.with_suffix(".npz"))
     assert done.code == 0, done
-    assert "5 of 5 layers compared, all within tolerance" in done.out
+    assert "of 5 of 5 layers, all within tolerance" in done.out
 
 
 def test_dump_of_changed_weights_is_1(run: Callable[..., Done], classifier: Path) -> None:

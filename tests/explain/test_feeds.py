@@ -96,7 +96,7 @@ def test_inputs_are_taken_from_the_dump_where_it_has_those_of_this_execution(
 @pytest.mark.each(
     ("places", "inputs", "message"),
     [
-        ([("", "net/1/0")], RunInputs(), "nothing ran through npu_dump.load_model"),
+        ([("", "net/1/0")], RunInputs(), "inputs of the model are not known; load the model"),
         ([("", "net/1/3")], RunInputs([loaded("net.om", 1)]), "execution 3 of net.om .* ran 1 time;"),
         (
             [("", "net/1/0")],
@@ -108,7 +108,11 @@ def test_inputs_are_taken_from_the_dump_where_it_has_those_of_this_execution(
             RunInputs([loaded("a.om", 1), loaded("b.om", 2)]),
             "2 loaded models ran, the dump tells 1 of the name 'other'",
         ),
-        ([("#capture=c", "net/1/0")], RunInputs([loaded("net.om", 1)]), "nothing ran through"),
+        (
+            [("#capture=c", "net/1/0")],
+            RunInputs([loaded("net.om", 1)]),
+            "inputs of the model are not known; load the model",
+        ),
         (
             [("", "net/1/0")],
             RunInputs([LoadedModel("", Path("net.om"), (), [(np.ones(1), np.ones(1))])]),

@@ -72,7 +72,7 @@ def test_beyond_the_limit_there_is_no_factor_and_the_layer_is_named() -> None:
     held = hold_out([member(1e-6, 0, 0, 0, 1e-7), member(2e-6), member(5e-5, 0, 0, 0, 1e-5)])
     assert held[0] is None
     assert [tuple(one.split(" ")[:2]) for one in held[1]] == [(KEYS[1], "max"), (KEYS[0], "max")]
-    assert held[1][0] == "b:output.0 max strays by 1e-05 of its scale, the others 1e-07 at most"
+    assert held[1][0] == "b:output.0 max differs by 1e-05 of its scale, the others 1e-07 at most"
 
 
 def test_what_the_presets_allow_needs_no_other_member() -> None:
@@ -112,7 +112,7 @@ HEAD = {"members": 3, "factor": 5, "varied": ["repeats"]}
 
 
 def run(strayed: dict[str, float], *, column: int = 0, lacks: tuple[str, ...] = ()) -> Deviations:
-    """A run in which tensors stray by so much; what strays by more than 1e-3 is outside."""
+    """A run in which tensors stray by so much; what differs by more than 1e-3 is outside."""
     largest = np.zeros((len(TENSORS), 5))
     largest[:, column] = [strayed.get(key, 0.0) for key in TENSORS]
     differs = np.array([key in strayed for key in TENSORS])

@@ -27,7 +27,7 @@ def one(alone: Alone, name: str = "conv", *, own: bool = False, **given: Any) ->
 
 PASSED, WRONG = Alone("acquitted", 2e-7, 4.8e-6), Alone("convicted", 1e-3, 4.8e-6)
 LOOP = Alone("unknown", why="Loop contains another graph")
-WHICH = "to tell which, set acl_json="
+WHICH = "whether an input was overwritten is known with acl_json="
 OFF = "relative L2 error 0.001, limit 4.8e-06"
 
 
@@ -68,7 +68,7 @@ def test_a_conviction_names_all_that_may_have_done_it(given: dict[str, Any], kin
     assert line.startswith("recomputed: b:output.0 differs from ")
     fed = given.get("inputs") == "upstream"
     wrote = (
-        "or something wrote to its input or output; to tell which, set acl_json="
+        "or something wrote to its input or output; whether an input was overwritten is known with acl_json="
         if fed
         else "or something wrote to its output"
     )
@@ -80,7 +80,9 @@ def test_a_conviction_names_all_that_may_have_done_it(given: dict[str, Any], kin
     ]
 
 
-BY_INPUTS = "; a:output.0 differs by its inputs, type, weights, attributes, or by the golden's kernel"
+BY_INPUTS = (
+    "; possible causes for a:output.0: inputs, type, weights, attributes, or another kernel in the recording"
+)
 
 
 @pytest.mark.each(
@@ -99,7 +101,7 @@ BY_INPUTS = "; a:output.0 differs by its inputs, type, weights, attributes, or b
             False,
             [
                 "c:output.0 differs *",
-                "a:output.0 matches * 2e-07)",
+                "a:output.0 matches * 2e-07); the search ended",
                 "u:output.0 is undecided: Loop contains *",
             ],
         ),

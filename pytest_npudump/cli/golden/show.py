@@ -107,7 +107,7 @@ def _repeats(golden: Record) -> str:
         else _("{compared} of {count}").format(compared=found.compared, count=len(golden.table))
     )
     varying = sum(cell.startswith("~") for cell in golden.table.noise)
-    words = _("{runs} runs, {of} tensors compared, {varying} with other values").format(
+    words = _("{runs} runs, tensors compared: {of}, with other values: {varying}").format(
         runs=found.runs, of=of, varying=varying or _("none")
     )
     if not found.not_deterministic:

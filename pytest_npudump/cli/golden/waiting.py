@@ -352,7 +352,11 @@ _LINES = 15
 """Lines of what differs in a run, before the rest is asked for."""
 _QUESTION = mark("a accept, r reject, s skip, l layers, w why, q quit, A/R/S all left: ")
 _DECISIONS = ("a", "r", "s", "A", "R", "S", "q")
-_FOR_ALL = ("A", "R", "S", "q")
+_FOR_ALL = {
+    "A": mark("accept all {left}? y: "),
+    "R": mark("reject all {left}? y: "),
+    "S": mark("skip all {left}? y: "),
+}
 """Those that hold for all that follow: to quit is to skip these."""
 _ACCEPTED, _REJECTED, _SKIPPED, _REFUSED, _INTERRUPTED = (
     mark("accepted"),
@@ -411,8 +415,8 @@ def _review(waiting: WaitingRuns, reason: str, decided: list[tuple[str, str, str
         decision, layers = "", tuple[str, ...]()
         while not decision:  # until layers are named that there are
             word, layers = (standing, ()) if standing else _answer(pending, len(waiting.chosen) - number + 1)
-            standing = word if word in _FOR_ALL else ""
-            if asks and word in {"a", "A", "l"}:
+            standing = word if word in {*_FOR_ALL, "q"} else ""
+            if asks and word in {"a", "A", "l"} and not pending.refusals:
                 question, asks = _("reason, stored in the goldens (empty for none): "), False
                 reason = _line(question, "").strip()
             try:
@@ -420,7 +424,10 @@ def _review(waiting: WaitingRuns, reason: str, decided: list[tuple[str, str, str
             except KeyboardInterrupt:
                 decided.append((pending.entry.test, _INTERRUPTED, ""))
                 raise
-        some = _("only {layers}; the rest is pending").format(layers=", ".join(layers)) if layers else ""
+        some = ""
+        failing = pending.comparison.failing if pending.comparison is not None else ()
+        if layers and not {one.key.layer for one in failing} <= pending.layers_named(layers):
+            some = _("only {layers}; the rest is pending").format(layers=", ".join(layers))
         decided.append((pending.entry.test, decision, some))
 
 
@@ -454,7 +461,9 @@ def _answer(pending: Pending, left: int) -> tuple[str, tuple[str, ...]]:
         elif len(words) != 1 or words[0] not in _DECISIONS:
             told = _("unknown answer; enter a, r, s, l, w, q, A, R or S")
             emit([told if keys else _("{words}; a reason is given by --reason").format(words=told)])
-        elif not (keys and words[0] in "ARS" and left > 1) or _agrees(_("all {left}? y: ").format(left=left)):
+        elif not (keys and left > 1 and words[0] in _FOR_ALL) or _agrees(
+            _(_FOR_ALL[words[0]]).format(left=left)
+        ):
             return words[0], ()
 
 
@@ -476,11 +485,11 @@ def _why(pending: Pending) -> Iterator[str]:
     """Yield what the run found of the cause, then all that differs where a part is on the screen."""
     names = LayerNames.of(pending.comparison, screen())
     rows = [*difference(pending, names)]  # which give names their room
-    for line in _causes(pending)[1:]:
-        yield from names.lines(spoken(line))
     short = [*difference(pending, LayerNames.of(pending.comparison, terminal_columns()))]
     if rows != short or len(rows) > _LINES:  # than stand above
         yield from rows
+    for line in _causes(pending)[1:]:  # behind what may be long
+        yield from names.lines(spoken(line))
     if details := pending.entry.data["details"]:
         yield "  " + _("report:     {text}").format(text=shown(Path(str(details))))
 

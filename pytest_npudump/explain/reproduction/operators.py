@@ -227,11 +227,7 @@ class OperatorReproduction(Reproduction):
 
     def _readme(self) -> str:
         failure, who = self.failure, "emulator" if self.failure.runtime == "emulator" else "device"
-        given = (
-            "drawn inputs with the statistics of those that it had"
-            if self.drawn
-            else "the inputs that it had"
-        )
+        given = "drawn inputs with the statistics of those" if self.drawn else "the inputs"
         again = "`test_repro.py` fails if its output is wrong."
         if failure.reproduced is False:
             now = f", in which {code(str(self.key))} is {failure.now}" if failure.now else ""

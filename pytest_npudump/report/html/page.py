@@ -217,9 +217,7 @@ def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str,
         "strip": _markup(
             strip_svg(
                 test.tensors,
-                _("{count} tensors in order of execution: {states}").format(
-                    count=len(test.tensors), states=label
-                ),
+                _("tensors in order of execution: {states}").format(states=label),
             )
         ),
         "graphs": [(one, _markup(graph_svg(one, boxes))) for one in test.neighbourhoods[:_GRAPHS]],

@@ -163,7 +163,7 @@ class ObservedCalls:
             return
         self._runners[self._name(arguments[0]), str(arguments[0])].add(current_thread())
         if code == SUCCESS:
-            self._note(self._evidence.shown, f"{call} ran a model that was loaded under the dump")
+            self._note(self._evidence.shown, "a model that was loaded under the dump ran")
         self._failed(call, arguments, code)
 
     def _why_undumped(self, model: object) -> str:

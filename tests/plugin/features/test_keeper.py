@@ -418,10 +418,12 @@ def test_what_a_reference_said_stands(project: Project, capsys: pytest.CaptureFi
     project.model(change=0.01)
     project.marked("reference='fixed.onnx'")
     project.run(KEEP)
+    told = text(capsys)
     assert re.search(
-        r"also:       the run mismatched the reference .* in \d+ tensors, first \S+; comparing again",
-        text(capsys),
+        r"also:       mismatches of the run with the reference .*: \d+, first \S+; comparing", told
     )
+    assert "to accept:  in the marker, " in told
+    assert "--npudump-update-golden" not in told
     project.recorded()
     project.marked("reference='other.onnx'")
     project.run(KEEP)
@@ -429,6 +431,7 @@ def test_what_a_reference_said_stands(project: Project, capsys: pytest.CaptureFi
     assert (code, told["tests"][0]["verdict"]) == (1, "bad")
     [problem] = told["tests"][0]["problems"]
     assert "other.onnx is no ONNX model" in problem
+    assert "to accept" not in text(capsys)
 
 
 def test_rules_by_operator_and_producer_are_judged_again_as_in_the_run(
