@@ -22,7 +22,7 @@ from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.stats.verdict import FAIL, Comparison, type_at
 from pytest_npudump.compare.tensors.element_verdict import with_elements, without_ties
 from pytest_npudump.compare.tolerances.presets import AUTO, Numerics, numerics_of
-from pytest_npudump.compare.tolerances.tolerance import DEFAULT, Tolerances
+from pytest_npudump.compare.tolerances.tolerance import BOUNDED, DEFAULT, Tolerances
 from pytest_npudump.compare.tolerances.upstream import WIDENED, Upstream
 from pytest_npudump.dump.columns import TensorTable
 from pytest_npudump.dump.dtypes import is_exact
@@ -185,6 +185,9 @@ def judge(
         tolerances = with_upstream(golden, numbered, tolerances, whole=not terms.layers)
         if tolerances.upstream.found:
             comparison = compare_tables(*tables, tolerances, approved=terms.against != RUN)
+    if comparison.count(FAIL) and (bounded := _of_bounded(comparison)):
+        tolerances = replace(tolerances, bounded=bounded)
+        comparison = compare_tables(*tables, tolerances, approved=terms.against != RUN)
     if numerics == Numerics() and (alone := _changed_alone(golden, run, terms, comparison)):
         tolerances = replace(tolerances, alone=alone)
         comparison = compare_tables(*tables, tolerances)
@@ -202,6 +205,19 @@ def judge(
         alone={at: one for at, one in examined.items() if at not in compared},
         pairs=pairs,
     )
+
+
+def _of_bounded(comparison: Comparison) -> dict[str, int]:
+    """Return the golden's keys of the float32 results of operators that give numbers up to 1."""
+    one, other, alignment = comparison.golden, comparison.actual, comparison.alignment
+    rows = zip(alignment.golden.tolist(), alignment.actual.tolist(), strict=True)
+    return {
+        one.keys[here]: one.counts[here] or 1
+        for here, there in rows
+        if ABSENT not in (here, there)
+        and one.dtypes[here] == "float32"
+        and BOUNDED.fullmatch(type_at(one, other, here, there))
+    }
 
 
 def _changed_alone(golden: Record, run: Record, terms: Terms, comparison: Comparison) -> frozenset[str]:

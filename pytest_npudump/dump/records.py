@@ -241,6 +241,8 @@ class Payload:
 
 
 ARGMAX = "argmax"
+BESIDE_MASK = "~"
+"""What the text of :data:`ARGMAX` begins with where it is projections of the elements beside a mask."""
 """Stands behind hashes for where the rows of an output are by far the largest: ``argmax:17``."""
 
 

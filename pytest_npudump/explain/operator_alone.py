@@ -229,7 +229,7 @@ def judge_alone(
                 forms = operator.floats(actual, expected, bounds)
                 apart = min(distance(one, form.astype(np.float64), largest) for one, form in forms)
                 alone = _by_distance(apart, bounds, operator)
-            if operator.selects() and alone.verdict != CONVICTED and 0 < apart < math.inf:
+            if operator.selects() and 0 < apart < math.inf:
                 if wrong_ones := _unequal(actual, expected, operator.dtype):
                     why = f"{wrong_ones} of {actual.size} values differ from the recomputed ones"
                     alone = Alone(CONVICTED, why=why)

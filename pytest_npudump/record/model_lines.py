@@ -303,7 +303,7 @@ def _change_of_files(golden: str, run: str) -> ModelChange | None:
         return ModelChange(read=read)
     old, new = ({name: words for name, words in side.items() if words and name[0] != FILE} for side in split)
     if "om" not in formats:
-        old, new = _without_neutral(old, new)
+        old, new = _without_neutral((old, new), sides)
     graphs = [sorted(graph[_GRAPH].rstrip(TYPED) for _, graph in side.values()) for side in files]
     wholes = [sorted(graph[_WHOLE].rstrip(TYPED) for _, graph in side.values()) for side in files]
     types = types_between(golden, run, certain=True) if graphs[0] != graphs[1] else {}
@@ -393,21 +393,38 @@ def _digests(line: str) -> list[str]:
 _Words = dict[str, list[str]]
 
 
-def _without_neutral(old: _Words, new: _Words) -> list[_Words]:
+def _without_neutral(operators: Sequence[_Words], lines: Sequence[Mapping[str, str]]) -> list[_Words]:
     """Return the operators of both sides by their digests without attributes that change nothing.
 
-    A golden of an earlier version has no second digest: an operator of the same first one tells it.
+    A golden of an earlier version has no second digest: an operator of the same type and first one tells it,
+    and in one that knows no types any of the same first one.
     """
-    seconds = {
-        words[0][_ATTRIBUTES]: NONE if words[0][_FORM] == UNSAID else words[0][_FORM]
-        for words in (*old.values(), *new.values())
-        if words[0][_FORM]
-    }
-    sides = [
-        {name: [seconds.get(words[0][_ATTRIBUTES], words[0]), *words[1:]] for name, words in side.items()}
-        for side in (old, new)
+    seconds: dict[tuple[str, str], str] = {}
+    kinds = [{name: _kind(name, line) for name, line in side.items()} for side in lines]
+    for side, types in zip(operators, kinds, strict=True):
+        for name, words in side.items():
+            if form := words[0][_FORM]:
+                told = NONE if form == UNSAID else form
+                seconds |= {(kind, words[0][_ATTRIBUTES]): told for kind in ("", types[name])}
+    found = [
+        {
+            name: [seconds.get((types[name], words[0][_ATTRIBUTES]), words[0]), *words[1:]]
+            for name, words in side.items()
+        }
+        for side, types in zip(operators, kinds, strict=True)
     ]
-    return [{name: words for name, words in side.items() if words != [NONE]} for side in sides]
+    return [{name: words for name, words in side.items() if words != [NONE]} for side in found]
+
+
+def _kind(name: str, line: str) -> str:
+    """Return the type of a line's operator; "" where nothing tells it."""
+    word = line.split(" ")[1]
+    return word[1:] if word[:1] == TYPED else implied_type(name)
+
+
+def operators_in(block: str) -> set[str]:
+    """Return the names of the operators in a block."""
+    return {name.partition(FILE)[0] for name in by_name(parted(block)[0]) if name[0] != FILE}
 
 
 def model_files_of(block: str) -> tuple[str, ...]:

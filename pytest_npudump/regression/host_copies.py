@@ -22,7 +22,8 @@ import numpy as np
 
 from pytest_npudump.dump.arrays.decode import DecodeError
 from pytest_npudump.dump.columns import UNTOLD, TensorTable
-from pytest_npudump.dump.records import ARGMAX, Dump, Stats, TensorKey, TensorRecord, sanitise
+from pytest_npudump.dump.records import ARGMAX, BESIDE_MASK, Dump, Stats, TensorKey, TensorRecord, sanitise
+from pytest_npudump.dump.stats.compact_projections import texts
 from pytest_npudump.dump.stats.projections import project
 from pytest_npudump.record.model_lines import fed_line
 from pytest_npudump.runtime.base import ModelSession, Port, PortedSession
@@ -31,6 +32,8 @@ _BY_FAR = 0.5
 """The share of a tensor's magnitude by which a row's largest element is larger: no preset allows so much."""
 _MOST = 1 << 22
 """Elements beyond which nobody looks for the largest ones."""
+_BESIDE = 1e3
+"""How much larger a mask is than the elements beside it, at least."""
 _FEW = 8
 """Rows whose places are told one by one."""
 
@@ -169,12 +172,24 @@ def _passed(port: Port, array: np.ndarray, *, sums: bool, peaks: bool) -> Iterat
 
 
 def _peaks(array: np.ndarray) -> str:
-    """Return where each row is largest, as a hash is written; "" where other numerics might turn one."""
+    """Return where each row is largest, as a hash is written; "" where other numerics might turn one.
+
+    Beside a mask, one round or lowest number that is all of the largest elements, it is the projections of
+    the other elements, of which those of all tell nothing.
+    """
     values = array.squeeze()
     if not values.ndim or values.dtype.kind in "bcOSU" or values.size > _MOST:
         return ""
     rows = values.reshape(-1, values.shape[-1]).astype(np.float64)
-    scale = np.abs(rows).max()
+    sizes = np.abs(rows)
+    scale = sizes.max()
+    if scale >= _BESIDE and np.isfinite(scale):
+        beside = sizes < scale / _BESIDE
+        mask = rows[~beside]
+        lowest = values.dtype.kind == "f" and mask[0] == np.finfo(values.dtype).min
+        if beside.any() and (mask == mask[0]).all() and (lowest or float(f"{mask[0]:.1g}") == mask[0]):
+            [text] = texts(np.array([project(np.where(beside, rows, 0.0))]))
+            return f"{ARGMAX}:{BESIDE_MASK}{text}"
     for some in (rows[:1], rows):  # the first alone decides most
         second, first = np.partition(some, -2, axis=1)[:, -2:].T
         if not (np.isfinite(scale) and scale > 0 and (first - second >= _BY_FAR * scale).all()):

@@ -165,7 +165,7 @@ def isolated_lines(
     ]
     if matching:  # behind suspects that are undecided, unless it tells of another suspect
         at = len(others) if matching[0].upstream else 0
-        others.insert(at, _matching(matching, models, matched, brief=brief, cause=bool(convicted)))
+        others.insert(at, _matching(matching, models, matched, begins, brief=brief, cause=bool(convicted)))
     if ended and others and not (brief and convicted):
         others[0] += _("; {ended}").format(ended=spoken(ended))
     if brief:
@@ -210,6 +210,7 @@ def _matching(
     matching: Sequence[JudgedOperator],
     models: ModelChange | None,
     matched: Collection[str],
+    begins: Collection[TensorKey],
     *,
     brief: bool,
     cause: bool,
@@ -229,6 +230,8 @@ def _matching(
     means = _("{words}; possible causes for {key}: {possible}, or another kernel in the recording")
     if first.own and not first.call and len(possible) > 1:
         means += _(" (reference= narrows it down)")
+    if first.key in begins and first.alone.apart > 0:
+        possible.append(mark("an error in small elements"))
     return means.format(words=words, key=first.key, possible=_(", ").join(map(_, possible)))
 
 

@@ -384,7 +384,7 @@ def test_another_order_is_seen_by_the_run_s_tensors_and_told_as_unseen_without_t
         comparison = compared(golden, side(*parts), text)
         assert failing(comparison) == []
         (told,) = (one for one in comparison.remarks if one.startswith("the order of elements"))
-        assert "in 1 tensors joined from statistics of parts: x;" in told
+        assert "tensors joined from statistics of parts (1): x;" in told
         held = read(write(tmp_path / str(number), parts))
         run = replace(Record.of(StatsTable.from_records(held)), tensors=held)
         comparison = compared(golden, run, text)

@@ -10,6 +10,7 @@ bits are equal.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,14 +19,14 @@ import numpy as np
 from pytest_npudump.compare.stats.numbers import LARGEST, ROUNDING, Pairs, half_unit
 from pytest_npudump.compare.stats.verdict import Reason
 from pytest_npudump.dump.dtypes import is_exact
-from pytest_npudump.dump.records import ARGMAX
-from pytest_npudump.dump.stats.compact_projections import FINE, doubts, steps
+from pytest_npudump.dump.records import ARGMAX, BESIDE_MASK
+from pytest_npudump.dump.stats.compact_projections import FINE, doubts, steps, sums_of
 from pytest_npudump.dump.stats.signs import DIGITS
 from pytest_npudump.dump.table import EXTREMES, MEASURED, PROJECTIONS, STATISTICS, StatsTable
 from pytest_npudump.errors import said
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -312,6 +313,12 @@ def compare_digests(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Toleran
         )
         if golden != actual and "" not in (golden, actual):
             rule = pairs.rule(row, PROJECTIONS, tolerances)
+            texts = [str(one) for one in (golden, actual)]
+            beside = [one[1:] for one in texts if one.startswith(BESIDE_MASK)]
+            if beside:
+                if len(beside) > 1 and (reason := _off_beside(pairs, row, beside, rule)) is not None:
+                    reasons[row] = reason
+                continue
             scale = np.abs(pairs.golden.values[pairs.here[row], :EXTREMES]).max()
             if not rule.rtol * scale + rule.atol > _LOOSE * scale:
                 reasons[row] = Reason(ARGMAX, golden, actual, None, _FAR)
@@ -368,6 +375,18 @@ def _held(table: StatsTable) -> NDArray[np.bool_]:
     """Return which rows, (n,), have a hash."""
     known, count = table.digests, len(table)
     return np.fromiter(map(bool, known), np.bool_, count) if known else np.zeros(count, np.bool_)
+
+
+def _off_beside(pairs: Pairs, row: int, texts: Sequence[str], rule: Rule) -> Reason | None:
+    """Judge the projections of what is beside a mask, as those of all elements; None where they pass."""
+    golden, actual = (sums[np.newaxis] for sums in sums_of(texts))
+    printed = doubts(golden) + doubts(actual)
+    distance = apart(np.abs(actual - golden), printed, summed=True).item()
+    root = math.sqrt(pairs.golden.counts[pairs.here[row]] or 0)
+    scale, slack = (root_mean_square(one).item() for one in (golden, printed[:, :FINE]))
+    allowed = rule.rtol * scale + rule.atol * root + slack
+    within = distance <= allowed or rule.one_sided != "both"
+    return None if within else Reason(PROJECTIONS, 0.0, distance, allowed, rule.describe())
 
 
 def _parts(table: StatsTable, rows: NDArray[np.intp]) -> list[dict[str, str]]:

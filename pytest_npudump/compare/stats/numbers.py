@@ -304,7 +304,7 @@ def _rules(
     tolerances: Tolerances,
 ) -> list[Rule]:
     decided: dict[tuple[str, str, str, str, int], Rule] = {}
-    noisy = {*tolerances.upstream.found, *tolerances.copies}
+    noisy = {*tolerances.upstream.found, *tolerances.copies, *tolerances.bounded}
     noisy |= {*(tolerances.measured.noise if tolerances.measured else ())}
     by_layer, by_type = tolerances.names_layers, tolerances.names_op_types
     rules = []

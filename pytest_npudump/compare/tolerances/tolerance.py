@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import translate
 from functools import lru_cache
 from itertools import chain, compress
-from math import inf
+from math import inf, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -132,6 +132,11 @@ class Rule:
         return bool(glob.match(layer) or glob.match(plain))
 
 
+BOUNDED = re.compile(r"(?:aclnn)?(?:sigmoid|softmax(?:v2)?)", re.IGNORECASE)
+"""Operators whose results, up to 1, are as exact as 1 is: of vectors and of what is left over of them."""
+_STEP_AT_1 = 2.0**-23
+
+
 @dataclass(frozen=True, slots=True)
 class Tolerances:
     """A preset and the rules on top of it, the last matching one deciding.
@@ -145,6 +150,7 @@ class Tolerances:
         alone: the golden's keys of tensors that changed while all that they were computed from did not, see
             :data:`.presets.ROUNDED_ALONE`.
         copies: keys of what is compared with the first rank's copy of it, in one run and so in one numerics.
+        bounded: the golden's keys of float32 results of :data:`BOUNDED` operators, with their elements.
     """
 
     preset: str = DEFAULT
@@ -154,6 +160,7 @@ class Tolerances:
     upstream: Upstream = field(default_factory=Upstream)
     alone: frozenset[str] = frozenset()
     copies: frozenset[str] = frozenset()
+    bounded: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse a preset that does not exist."""
@@ -264,6 +271,17 @@ class Tolerances:
         )
 
     def _of_preset(self, dtype: str, statistic: str, key: str) -> Rule:
+        """The preset's rule for a statistic, as wide as what computed the tensor makes it."""
+        rule = self._by_inputs(dtype, statistic, key)
+        if key not in self.bounded or not rule.rtol or is_count(statistic):
+            return rule
+        atol = _STEP_AT_1 * (sqrt(self.bounded[key]) if statistic == "l2norm" else 1.0)
+        if atol <= rule.atol:
+            return rule
+        source = joined(": ", (f"preset {self.preset}", said("a step of results up to 1")))
+        return replace(rule, atol=atol, dtype=dtype, source=source)
+
+    def _by_inputs(self, dtype: str, statistic: str, key: str) -> Rule:
         """The preset's rule for a statistic, as wide as what the tensor was computed from makes it."""
         if key in self.alone and statistic == PROJECTIONS and dtype in ROUNDED_ALONE:
             source = f"preset {self.preset}: " + OF_ONE

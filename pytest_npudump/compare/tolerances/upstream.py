@@ -69,6 +69,8 @@ MEAN = _kinds("reducemean|reducesum|mean|sum")
 
 DIVIDING = _kinds("reciprocal|div|realdiv|floatdiv|sqrt|rsqrt")
 """Operators whose result is largest, or has the greatest slope, where what they read last is smallest."""
+LOGARITHM = _kinds("log")
+"""Operators whose noise is the relative one of the smallest elements that they read."""
 NORMALISING = _kinds(
     "pow|square|mul|multiply|abs|neg|maximum|max|cast|expand|broadcastto|tile|reshape|transpose|(?:un)?squeeze"
     "|expanddims|identity"
@@ -394,6 +396,8 @@ class _Inheritance:
             if divides:
                 slope = self._slope(floats[-1], op_type)
                 wider[-1] *= (slope, math.sqrt(slope))
+            elif LOGARITHM.fullmatch(op_type):
+                wider = wider * min(_BEHIND, max(1.0, self._ratio(floats[-1])))
             most = _MOST if divides or NORMALISING.fullmatch(op_type) else _BEHIND
             self._wider[row] = np.minimum(wider.max(axis=0), most)
             return
@@ -410,12 +414,16 @@ class _Inheritance:
 
     def _slope(self, row: int, op_type: str) -> float:
         """Return the factor by which a division enlarges the noise of the divisor's smallest elements."""
+        if self._wider[row, 0] <= 1:
+            return 1.0
+        ratio = self._ratio(row)
+        return max(1.0, math.sqrt(ratio) / 2) if op_type.lower().endswith("sqrt") else ratio
+
+    def _ratio(self, row: int) -> float:
+        """Return the ratio of the largest element to the smallest; 1 where signs differ, or unknown."""
         low = min(np.abs(self._table.values[row, :EXTREMES]))
         one_sign = np.prod(self._table.values[row, :EXTREMES]) > 0
-        if not (one_sign and np.isfinite(self._sizes[row, 0])) or self._wider[row, 0] <= 1:
-            return 1.0
-        ratio = float(self._sizes[row, 0] / low)
-        return max(1.0, math.sqrt(ratio) / 2) if op_type.lower().endswith("sqrt") else ratio
+        return float(self._sizes[row, 0] / low) if one_sign and np.isfinite(self._sizes[row, 0]) else 1.0
 
 
 @lru_cache(maxsize=256)
