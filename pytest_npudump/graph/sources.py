@@ -144,7 +144,7 @@ def find_sources(
         return None
     tolerances = tolerances.for_layers_of(comparison.golden.keys, comparison.actual.keys)
     differences = relative_differences(comparison)
-    smaller = [at for at in comparison.differing if differences[at] == 0]  # than projections tell
+    smaller = [at for at in comparison.differing if repeats and differences[at] == 0]  # than projections tell
     differences[smaller] = np.finfo(np.float64).tiny
     differences[list(comparison.within_noise)] = 0.0
     shares = differences.tolist()

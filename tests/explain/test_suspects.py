@@ -356,6 +356,20 @@ def test_an_operator_that_may_be_fused_with_the_next_is_not_convicted(tmp_path: 
     assert alone.apart == pytest.approx(1)
 
 
+def test_a_mask_is_a_constant_that_makes_no_noise(tmp_path: Path) -> None:
+    mask = onnx.numpy_helper.from_array(np.arange(6).reshape(2, 3) % 2 > 0)
+    fill = onnx.numpy_helper.from_array(np.float32(-1e9))
+    model = small(
+        tmp_path / "small.onnx",
+        helper.make_node("Constant", [], ["mask"], value=mask),
+        helper.make_node("Constant", [], ["fill"], value=fill),
+        helper.make_node("Where", ["mask", "x", "fill"], ["a"], name="where"),
+        helper.make_node("LogSoftmax", ["a"], ["y"], name="log", axis=0),
+    )
+    records = dumped(model, tmp_path / "dump", Distortion("small", "log", 1.001, 0.0))
+    assert judged(ReferenceModel.read(model), records)["log"].alone.verdict == "convicted"
+
+
 def test_what_the_model_does_not_have_is_unknown(
     make_record: Callable[..., TensorRecord], reference: ReferenceModel
 ) -> None:

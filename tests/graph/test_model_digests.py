@@ -331,6 +331,23 @@ def test_an_attribute_that_changes_nothing_is_no_change(
         assert not found.changed
 
 
+def test_equal_attributes_of_another_type_of_operator_are_no_change_of_it(tmp_path: Path) -> None:
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[1,1,8,8] x) => (float[1,1,5,5] y) '
+    text += "<float[1,1,3,3] w = {{1,2,3,4,5,6,7,8,9}}, float[1,1,2,2] v = {{1,2,3,4}}> {{ "
+    text += (
+        "[pool] a = MaxPool <kernel_shape = [{0}, {0}]> (x) [one] b = Conv <kernel_shape = [3, 3]> (a, w) "
+    )
+    text += "[two] y = Conv <kernel_shape = [2, 2]> (b, v) }}"
+    lines = []
+    for size in (2, 3):
+        (tmp_path / "m.onnx").write_bytes(onnx.parser.parse_model(text.format(size)).SerializeToString())
+        lines.append(model_lines([tmp_path / "m.onnx"]))
+    for before, after in (lines, lines[::-1]):
+        found = change_of_models(before, after)
+        assert found is not None
+        assert (found.attributes, found.graph, found.weights) == (("pool",), False, ())
+
+
 BODY = "body = b (float[2] s, float[2] e) => (float[2] t, float[2] o) { t = Add (s, e) o = Neg (t) }"
 LSTM = 'activations = ["Sigmoid", "Tanh", "Tanh"]'
 

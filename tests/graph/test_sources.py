@@ -113,6 +113,9 @@ SOURCES: list[tuple[dict[str, float], dict[str, Any], list[tuple[str, str | None
         {"repeats": True},
         [("d", "a", 1, None)],
     ),  # b is passed over
+    # nor are all changes as large as projections tell
+    ({"c": 0.9, "d": 20.0}, {"repeats": True, "projected": True}, [("d", "c", 1, None)]),
+    ({"c": 0.9, "d": 20.0}, {"projected": True}, [("d", None, 1, None)]),
     # integers differ by whatever their inputs do
     ({"c": 0.1, "d": 1e5}, {"dtypes": {"d": "int32"}}, [("d", "c", 1, None)]),
     # what passes between two failing tensors joins them, unless one is off by far more than that can explain

@@ -193,6 +193,31 @@ def test_a_class_that_is_all_but_certain_is_seen_to_move(*, short: bool, dtype: 
         assert "argmax" not in kept
 
 
+@pytest.mark.each("short", [False, True])
+@pytest.mark.each("mask", [-1e4, -1e9, -65504.0, float(np.finfo(np.float32).min)])
+def test_what_is_beside_a_mask_is_seen_to_change(*, short: bool, mask: float) -> None:
+    rng = np.random.default_rng(3)
+    kind = np.float16 if mask == -65504 else np.float32
+    logits, hidden = rng.normal(size=(3, 40)), np.arange(40) >= 30
+    swapped, shifted, off, less = (logits.copy() for _ in range(4))
+    swapped[0, [4, 20]] = logits[0, [20, 4]]
+    shifted[0, :30] = np.roll(logits[0, :30], 1)
+    off[0, [4, 20]] += 0.5, -0.5
+    less[1, [4, 20]] *= 0.9, 1.1
+    noisy = logits * (1 + 1e-6 * rng.standard_normal(logits.shape))
+    records = [
+        of_output(np.where(hidden, mask, one).astype(kind), as_printed_too=short)
+        for one in (logits, noisy, swapped, shifted, off, less)
+    ]
+    golden = parse(render(records[0]), records[0].path)
+    terms = Terms(Tolerances("same"), option=AS_GIVEN)
+    assert [bool(judge(golden, run, terms).failing) for run in records[1:]] == [False] + [True] * 4
+    assert not judge(golden, golden, terms).failing
+    for other in (-12345.0, -900.0):  # no mask is such a number, or so near the others
+        told = of_output(np.where(hidden, other, logits).astype(kind), as_printed_too=short)
+        assert "~" not in str(told.table.digests)
+
+
 @pytest.mark.each(
     "array",
     [

@@ -17,7 +17,7 @@ from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.graph import sources
 from pytest_npudump.record.edges import SIGN
 from pytest_npudump.record.noise import Calibrated
-from pytest_npudump.record.record import EDGES, Record
+from pytest_npudump.record.record import EDGES, MODELS, Record
 from pytest_npudump.regression.dataflow import sources_of
 from pytest_npudump.regression.judgement import changes_of
 
@@ -47,6 +47,16 @@ def found(approved: Record, actual: StatsTable) -> tuple[list[str], int]:
     assert comparison.ok
     changes, following = changes_of(comparison, approved)
     return [verdict.key.layer for verdict in changes], following
+
+
+def test_inputs_are_known_where_no_operator_between_was_left_out() -> None:
+    for others, fed in (("", True), ("between abcd\n", False)):
+        blocks = {EDGES: EDGE_LINES, MODELS: f"#m.onnx abcd efgh=\nnoisy abcd\n{others}"}
+        approved = replace(golden(), blocks=blocks)
+        comparison = judge_tables(approved.table, table(0.5, 0.7, 0.5), Tolerances("same"))
+        known, _ = sources_of(approved, comparison)
+        assert known is not None
+        assert [one.fed for one in known.found] == [fed]
 
 
 def test_nothing_has_changed_where_all_is_the_same() -> None:

@@ -230,6 +230,27 @@ def test_a_difference_is_as_noisy_as_what_was_subtracted() -> None:
     assert "(preset other)" in found["still"]  # the noise is small again beside what was added
 
 
+def test_a_logarithm_is_as_noisy_as_the_smallest_that_it_reads() -> None:
+    power = np.exp(4 * X - 8).astype(np.float32)
+    rows = [
+        row("power", "MatMul", power),
+        row("log", "Log", np.log(power), "power"),
+        row("alone", "Log", X, "-"),
+    ]
+    changed = {name: off(array, 2e-5) for name, _, array, fed in rows if name != "power"}
+    assert list(outside(rows, changed)) == ["alone"]
+    assert list(outside(rows, {"log": off(np.log(power), 1e-3)})) == ["log"]
+
+
+def test_results_up_to_1_are_as_exact_as_1_is() -> None:
+    tiny = (1e-6 * (1 + X**2)).astype(np.float32)
+    rows = [row("scores", "Sigmoid", tiny, "-"), row("product", "Mul", tiny, "-")]
+    near, far = (tiny + np.float32(size) for size in (6e-8, 1e-6))
+    for preset in ("same", "other"):
+        assert list(outside(rows, {"scores": near, "product": near}, preset)) == ["product"]
+        assert list(outside(rows, {"scores": far, "product": far}, preset)) == ["scores", "product"]
+
+
 def test_zeros_do_not_pass_for_what_cancelled() -> None:
     wide = (1e7 + X).astype(np.float32)
     rows = [row("wide", "MatMul", wide), row("centred", "Sub", X, "wide wide")]
