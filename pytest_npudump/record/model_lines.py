@@ -108,6 +108,7 @@ class ModelChange:
             attributes, of oms; :data:`PARAMETERS` of a model in no file; or :data:`NOTHING`.
         fed: names of models that were given something else.
         mixed: whether layers of the golden are of several models.
+        fed_alike: whether all models are known to have been given what the golden's were, byte for byte.
     """
 
     files: tuple[str, ...] = ()
@@ -123,6 +124,7 @@ class ModelChange:
     read: str = NOTHING
     fed: tuple[str, ...] = ()
     mixed: bool = False
+    fed_alike: bool = False
 
     def names(self, key: TensorKey) -> bool:
         """Return whether the weights, attributes, type or connections of a tensor's operator are others."""
@@ -171,11 +173,12 @@ def change_of_models(golden: str, run: str) -> ModelChange | None:
         golden: the golden's block.
         run: the run's.
     """
-    fed = fed_otherwise_in(*(parted(block)[1] for block in (golden, run)))
+    given = [parted(block)[1] for block in (golden, run)]
+    fed = fed_otherwise_in(*given)
     found = _change_of_files(*(parted(block)[0] for block in (golden, run)))
     if found is None:
         return ModelChange(fed=fed) if fed else None
-    return replace(found, fed=fed)
+    return replace(found, fed=fed, fed_alike=bool(given[0]) and given[0] == given[1])
 
 
 def is_typed(block: str) -> bool:

@@ -359,7 +359,10 @@ def model_line(result: Result, *, brief: bool, cause: bool, untold: bool = False
         words = differs if values else _("its parameters are identical to the golden's")
     blamed = whole and values and not cause and not models.fed and not not_reproduced(result)
     if blamed and not _of_another_execution(result):
-        words = _("{words}; a kernel, the driver or an input differs").format(words=words)
+        means = _("{words}; a kernel, the driver or an input differs")
+        if models.fed_alike:
+            means = _("{words}; a kernel or the driver differs")
+        words = means.format(words=words)
     return [_("model:      {words}").format(words=words.format(names=first_of(models.files)))]
 
 

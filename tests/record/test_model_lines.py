@@ -128,7 +128,7 @@ TWO += POOL.replace("pool", "pool#model=n")
             NEWER + "n1 =Relu\nn2 =Conv\nn3 =Relu\nn4 =Conv\n",
             {"graph": True},
         ),
-        (FILE + CONV + FED, FED + FILE + CONV, ModelChange(read="all")),
+        (FILE + CONV + FED, FED + FILE + CONV, ModelChange(read="all", fed_alike=True)),
         (FILE + CONV + FED, FILE + CONV, ModelChange(read="all")),
         (FILE + CONV + FED, FILE + CONV + OTHERS, ModelChange(read="all", fed=("m",))),
         (FILE + CONV + FED, OTHER + CONV + OTHERS, {"weighted": 1, "fed": ("m",)}),

@@ -85,6 +85,8 @@ SENTENCES = [
      "identical to the golden's; a kernel, the driver or an input differs", "weights do not"),
     ("no file is known, only its inputs are", {"models": ModelChange(fed=("small",))},
      "npudump: model small: inputs changed", "identical to the golden's"),
+    ("what the model was given is the golden's", {"models": ModelChange(read=ALL, fed_alike=True)},
+     "identical to the golden's; a kernel or the driver differs", "or an input differs"),
     ("its inputs are known to be the golden's",
      {"models": ModelChange(read=ALL), "isolated": [operator(RIGHT)], "fed": {str(FIRST)}},
      "inputs with the same statistics, or another kernel in", "the kernel or the driver differs"),

@@ -132,8 +132,8 @@ class Rule:
         return bool(glob.match(layer) or glob.match(plain))
 
 
-BOUNDED = re.compile(r"(?:aclnn)?(?:sigmoid|softmax(?:v2)?)", re.IGNORECASE)
-"""Operators whose results, up to 1, are as exact as 1 is: of vectors and of what is left over of them."""
+BOUNDED = re.compile(r"(?:aclnn)?sigmoid", re.IGNORECASE)
+"""Operators whose results, up to 1, are as exact as 1 is: in vectors, and in what these leave over."""
 _STEP_AT_1 = 2.0**-23
 
 
