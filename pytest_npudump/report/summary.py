@@ -107,6 +107,7 @@ def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
     for name, words in _REMARKS:
         if having := [result for result in results if result.get(name)]:
             first = _short(having[0], "first_within")
+            first += f" ({having[0]['test']})" if len(results) > 1 else ""
             count = sum(result[name] for result in having)
             found.append(counted(count, *words, first=first, expected=expected))
     passed = (result for result in results if result["status"] == PASSED)

@@ -91,7 +91,7 @@ def test_update_records_nothing_where_a_subtest_did_not_pass(project: Project, s
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(
         [
-            "npudump: 1 subtests did not pass: nothing was compared and nothing recorded",
+            "npudump: subtests did not pass (1): nothing was compared and nothing recorded",
             "npudump: 0 of 1 tests passed, 1 not compared *",
         ]
     )

@@ -131,7 +131,7 @@ def test_steps_and_captures_are_compared_on_their_own_inputs(converted: Project)
 
 
 def test_inputs_that_nobody_told_fail_the_test_and_may_be_told_or_dumped(converted: Project) -> None:
-    unknown = "npudump: the inputs of the model are not known: *npu_dump.reference_inputs(*"
+    unknown = "npudump: the inputs of the model are not known; *npu_dump.reference_inputs(*"
     converted.recorded(body=OTHERS_INPUTS)
     converted.marked(REFERENCE, body=OTHERS_INPUTS)
     converted.run(DUMPS, failed=1, shows=unknown, hides="to accept: *")
@@ -162,7 +162,7 @@ def test_small(npu_dump):
 @pytest.mark.usefixtures("classify")
 def test_program_of_its_own_process_is_compared_on_the_inputs_the_test_tells(converted: Project) -> None:
     converted.test_file(EXTERNAL)
-    converted.run(DUMPS, failed=1, shows="npudump: the inputs of the model are not known: *")
+    converted.run(DUMPS, failed=1, shows="npudump: the inputs of the model are not known; *")
     converted.test_file(EXTERNAL + '    npu_dump.reference_inputs({"image": np.load("image.npy")})\n')
     converted.model(change=0.01)
     converted.run(

@@ -70,7 +70,7 @@ def test_ranks_may_differ_within_the_test_s_tolerances(
 def test_rank_that_differs_is_named_on_every_rank(
     compared: Callable[..., list[str]], ranks: Ranks, table: Callable[..., StatsTable]
 ) -> None:
-    words = f"rank 2 differs from rank 0 in conv1:output.0 (1 tensors); {OWN}"
+    words = f"rank 2 differs from rank 0 in conv1:output.0 (mismatches: 1); {OWN}"
     assert compared(ranks(3), [table(0.5, 2.0), table(0.5, 2.0), table(0.5, 3.0)]) == [words] * 3
     assert nothing_recorded(words) == f"nothing was recorded: ranks='same', and {words}"
 

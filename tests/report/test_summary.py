@@ -65,7 +65,7 @@ def test_line_says_what_was_compared_of_what_was_expected(results: list[dict[str
         ({"unjudged": 1}, "1 tensor has no finite statistics: its values were not compared"),
         (
             {"changed": 2, "first_within": "a/b/c:x", "cut_names": {"a/b/c:x": "a/.../c:x"}},
-            "2 of 20 tensors changed within tolerance, first a/.../c:x",
+            "2 of 20 tensors changed within tolerance, first a/.../c:x (t.py::t)",
         ),
         ({"wavering": 1}, "1 tensor differs as it did between the recorded runs"),
         ({"wavering": 2}, "2 tensors differ as they did between the recorded runs"),
@@ -78,7 +78,7 @@ def test_line_says_what_was_compared_of_what_was_expected(results: list[dict[str
     ],
 )
 def test_what_else_is_known_of_a_session_is_a_sentence_each(more: dict[str, Any], words: str) -> None:
-    assert remarks([GOOD, {**GOOD, **more}]) == [words]
+    assert remarks([GOOD, {**GOOD, "test": "t.py::t", **more}]) == [words]
     assert remarks([GOOD]) == []
 
 

@@ -67,6 +67,9 @@ class SpokenParser(argparse.ArgumentParser):
                 self.error(words.format(old=f"{self.prog} {name}", new=now))
             if verbs is not None and word in verbs:
                 break
+        if verbs is not None and not (sys.argv[1:] if args is None else args):
+            self.print_help(sys.stderr)
+            self.exit(2)
         found, left = super().parse_known_args(args, namespace)
         if verbs is None and left:  # else npudump itself refuses them, without the options of the command
             self.error(gettext("unrecognized arguments: %s") % " ".join(left) + self._near(left[0]))

@@ -92,9 +92,7 @@ def test_the_work_speaks_as_asked_and_an_abbreviated_option_is_refused_with_the_
         assert f"did you mean {option}?" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("words", "title"), [([], "What fails a test"), (["--lang", "zh"], "什么会使用例失败")]
-)
+@pytest.mark.parametrize(("words", "title"), [([], "Causes"), (["--lang", "zh"], "原因")])
 def test_the_page_of_failures_is_shown_without_a_command(
     words: list[str], title: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,7 +61,7 @@ def test_a_model_loaded_and_run_behind_the_configuration_is_evidence(watched: An
     assert evidence.shown == []
     for _ in range(3):
         assert acl.mdl.execute(7, 1, 2) == 0
-    assert evidence.shown == ["acl.execute ran a model that was loaded under the dump"]
+    assert evidence.shown == ["a model that was loaded under the dump ran"]
     assert acl.calls[-1] == ("execute", 7, 1, 2)
 
 
