@@ -158,13 +158,11 @@ def test_rows_of_statistics_do_not_make_rounded_projections_of_others_exact(smal
     ("seconds", "words"),
     [([4, 1], "recorded with tensors; *"), ([4, 6], "*tensors take 6.0 times as long")],
 )
-def test_statistics_where_tensors_take_too_long_twice(
-    small: Project, monkeypatch: pytest.MonkeyPatch, seconds: list[int], words: str
-) -> None:
+def test_statistics_where_tensors_take_too_long_twice(small: Project, seconds: list[int], words: str) -> None:
     steps = itertools.chain(*((0, one) for one in (1, *seconds)), itertools.repeat(0))  # begins, and ends
     clock = itertools.accumulate(steps)
-    monkeypatch.setattr("pytest_npudump.regression.session.seconds_of", lambda _: next(clock))
-    monkeypatch.setattr("pytest_npudump.regression.run_plan._SECONDS", 0.1)
+    small.patch.setattr("pytest_npudump.regression.session.seconds_of", lambda _: next(clock))
+    small.patch.setattr("pytest_npudump.regression.run_plan._SECONDS", 0.1)
     small.run("--npudump-update-golden", *BUDGET, passed=1, shows=f"npudump: note: *{words}")
     golden = read_golden(small.golden)
     assert ("dump_data" in golden.facts) == (seconds[-1] == 1)

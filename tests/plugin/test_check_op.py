@@ -234,10 +234,8 @@ def test_operators_of_many_kinds_are_checked(project: Project) -> None:
     several(project, [*(f"npu_dump.check_op({call})" for call in KINDS), SESSION], passed=len(KINDS) + 1)
 
 
-def test_eager_operators_are_checked_by_what_calls_them(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(str(CLIENT))
+def test_eager_operators_are_checked_by_what_calls_them(project: Project) -> None:
+    project.patch.syspath_prepend(str(CLIENT))
     project.test_file(
         """
         from torch_npu._device import operator
@@ -266,4 +264,4 @@ def test_eager_operators_are_checked_by_what_calls_them(
     ]
     held(result, shows, passed=2, failed=3)
     for module in [found for found in sys.modules if found.partition(".")[0] in {"torch", "torch_npu"}]:
-        monkeypatch.delitem(sys.modules, module)
+        project.patch.delitem(sys.modules, module)

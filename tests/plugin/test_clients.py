@@ -424,30 +424,26 @@ def dumped(project: Project, run: str) -> list[str]:
     return sorted(path.name.split(".")[1] for path in project.path.glob(f"dumps/*/{run}/dump/**/*.npy"))
 
 
-def test_steps_of_an_asynchronous_dump_on_ascend_are_judged_by_their_numbers(
-    mindspore: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ASCEND", "1")
+def test_steps_of_an_asynchronous_dump_on_ascend_are_judged_by_their_numbers(mindspore: Project) -> None:
+    mindspore.patch.setenv("ASCEND", "1")
     write_net(mindspore, "net(); net(); other()")
     assert run_net(mindspore, "--npudump-update-golden").ret == 0
     assert "Default/b.c/Mul-op0#model=net_0,step=1:output.0" in mindspore.golden.read_text()
     run_net(mindspore).stdout.fnmatch_lines(
         ["npudump: 1 of 1 tests passed; 9 of 9 tensors compared (mindspore)"]
     )
-    monkeypatch.setenv("CHANGE", "0.5")
+    mindspore.patch.setenv("CHANGE", "0.5")
     result = run_net(mindspore)
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*Default/d/Mul-op0*step=2*", "second run: *reproduced*"])
-    monkeypatch.delenv("CHANGE")
+    mindspore.patch.delenv("CHANGE")
     write_net(mindspore, "net(); other(); net()")
     result = run_net(mindspore)
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*net_0,step=1*missing*"])
 
 
-def test_a_failure_names_the_line_of_source_that_mindspores_graph_tells(
-    mindspore: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_names_the_line_of_source_that_mindspores_graph_tells(mindspore: Project) -> None:
     lines = (
         "subgraph @g() {",
         "  %0(x) = Mul()",
@@ -460,7 +456,7 @@ def test_a_failure_names_the_line_of_source_that_mindspores_graph_tells(
         f"'ms_output_trace_code_graph_0.ir').write_text({chr(10).join(lines)!r})",
     )
     assert run_net(mindspore, "--npudump-update-golden").ret == 0
-    monkeypatch.setenv("CHANGE", "0.5")
+    mindspore.patch.setenv("CHANGE", "0.5")
     result = run_net(mindspore)
     result.stdout.fnmatch_lines(["code:       Default/d/Mul-op0: /app/net.py:31: y = self.d(x)"])
     assert (
@@ -469,9 +465,7 @@ def test_a_failure_names_the_line_of_source_that_mindspores_graph_tells(
     )
 
 
-def test_names_that_nothing_resolves_are_dumped_with_everything_else(
-    mindspore: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_that_nothing_resolves_are_dumped_with_everything_else(mindspore: Project) -> None:
     """Without a golden's raw names and MindSpore's lists only the files' names are left."""
     write_net(mindspore, "other()")
     assert run_net(mindspore, "--npudump-update-golden").ret == 0
@@ -481,7 +475,7 @@ def test_names_that_nothing_resolves_are_dumped_with_everything_else(
     write_net(
         mindspore, "other(); import shutil; shutil.rmtree(npu_dump.records[0].path.parents[3] / 'graphs')"
     )
-    monkeypatch.setenv("CHANGE", "0.5")
+    mindspore.patch.setenv("CHANGE", "0.5")
     run_net(mindspore).stdout.fnmatch_lines(
         ["second run: reproduced; 2 *", "note:       the raw operator name behind d_bias is not known *"]
     )

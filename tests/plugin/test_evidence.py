@@ -72,13 +72,11 @@ def test_a_program_has_to_read_its_configuration_and_to_end_well(application: Pr
 
 
 @pytest.mark.e2e
-def test_an_operator_that_overflows_or_fails_in_a_program_is_named(
-    application: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_operator_that_overflows_or_fails_in_a_program_is_named(application: Project) -> None:
     np.save(application.path / "image.npy", np.full((2, 3), 300, np.float16))
     write_tests(application, (RUN,))
     application.run(failed=1, shows="npudump: block/square (Mul) overflowed: *")
-    with monkeypatch.context() as patch:  # whatever the file system says of what was read
+    with application.patch.context() as patch:  # whatever the file system says of what was read
         patch.setattr("pytest_npudump.runtime.programs.Placed.was_read", lambda _: None)
         application.record()
         application.run(passed=1)

@@ -85,10 +85,8 @@ def test_b(npu_dump):
     project.run("-v", failed=2, shows=["*test_a*/exception_info.3.3.*", "*test_b*/Conv.block_conv_2.3.*"])
 
 
-def test_a_dump_that_the_environment_sends_elsewhere_is_found(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ASCEND_WORK_PATH", str(project.path / "elsewhere"))
+def test_a_dump_that_the_environment_sends_elsewhere_is_found(project: Project) -> None:
+    project.patch.setenv("ASCEND_WORK_PATH", str(project.path / "elsewhere"))
     project.marked("scene='exception', isolation='none'", body=SWALLOW)
     project.run(
         failed=1,
@@ -145,11 +143,9 @@ def test_b(early, npu_dump):
 
 
 @pytest.mark.parametrize("version", ["8.5.0", "9.0.0", "9.1.0-beta.3", "9.1.0"])
-def test_every_release_takes_the_configuration_of_every_kind(
-    project: Project, monkeypatch: pytest.MonkeyPatch, version: str
-) -> None:
+def test_every_release_takes_the_configuration_of_every_kind(project: Project, version: str) -> None:
     (project.path / "version.cfg").write_text(f"version={version}\n")
-    monkeypatch.setenv("ASCEND_HOME_PATH", str(project.path))
+    project.patch.setenv("ASCEND_HOME_PATH", str(project.path))
     kinds = ("aic_err_norm_dump", "aic_err_brief_dump", "aic_err_detail_dump", "lite_exception")
     project.test_file(
         "\n".join(

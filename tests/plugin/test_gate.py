@@ -113,13 +113,11 @@ def test_without_an_npu_marked_tests_are_skipped_with_the_reason_where_that_is_a
 
 
 @pytest.mark.parametrize("missing", ["onnx", "onnxruntime"])
-def test_an_emulator_without_its_packages_is_told_in_one_line(
-    project: Project, monkeypatch: pytest.MonkeyPatch, missing: str
-) -> None:
+def test_an_emulator_without_its_packages_is_told_in_one_line(project: Project, missing: str) -> None:
     project.marked()
     find = importlib.util.find_spec
-    monkeypatch.delitem(sys.modules, missing)
-    monkeypatch.setattr(
+    project.patch.delitem(sys.modules, missing)
+    project.patch.setattr(
         importlib.util, "find_spec", lambda name, *rest: None if name == missing else find(name, *rest)
     )
     project.run(

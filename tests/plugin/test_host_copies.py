@@ -75,9 +75,7 @@ def logits(project: Project, weights: np.ndarray) -> None:
     onnx.save(model, str(project.path / "logits.onnx"))
 
 
-def test_outputs_and_inputs_are_told_apart_by_elements(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outputs_and_inputs_are_told_apart_by_elements(project: Project) -> None:
     """Logits shifted by one keep all statistics, as do mirrored inputs; nothing outside of layers counts."""
     project.test_file(SESSION)
     logits(project, LOGITS)
@@ -93,9 +91,9 @@ def test_outputs_and_inputs_are_told_apart_by_elements(
     assert sorted(told["executions"]) == sorted(text.format(load) for load in loads for text in one)
     assert told["parts"] == [text.format(part) for part in ("", "#capture=again") for text in one]
 
-    monkeypatch.setenv("DATA", "tensor")  # the elements in files have the projections of those in memory
+    project.patch.setenv("DATA", "tensor")  # the elements in files have the projections of those in memory
     project.run(passed=4)
-    monkeypatch.delenv("DATA")
+    project.patch.delenv("DATA")
     project.run(passed=4)
 
     logits(project, np.roll(LOGITS, 1, axis=1))
@@ -103,7 +101,7 @@ def test_outputs_and_inputs_are_told_apart_by_elements(
         passed=1, failed=3, shows="npudump: *; first mismatch: head/logits:output.0 l2norm*projections*"
     )
     logits(project, LOGITS)
-    monkeypatch.setenv("MIRRORED", "1")
+    project.patch.setenv("MIRRORED", "1")
     project.run(
         "-k",
         "test_logits",

@@ -163,13 +163,11 @@ def test_exception_that_is_no_error_leaves_the_first_run_s_failure(project: Proj
     project.run(DUMPS, failed=1, passed=1, shows=[FOUND, "second run: body of the second run: *"])
 
 
-def test_second_run_that_cannot_be_examined_leaves_the_first_run_s_failure(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_second_run_that_cannot_be_examined_leaves_the_first_run_s_failure(project: Project) -> None:
     def examine(*_: object) -> None:
         pytest.fail("Timeout (>1.0s) from pytest-timeout.")
 
-    monkeypatch.setattr(explanation, "explain", examine)
+    project.patch.setattr(explanation, "explain", examine)
     interrupted(project, "pass")
     project.run(
         DUMPS,

@@ -146,9 +146,7 @@ KINDS = {
 }
 
 
-def test_every_kind_of_test_may_have_a_process_of_its_own(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_kind_of_test_may_have_a_process_of_its_own(project: Project) -> None:
     (project.path / "reference.onnx").write_bytes((project.path / "small.onnx").read_bytes())
     bodies = {name: (f"@pytest.mark.npu_dump({marker})", body) for name, (marker, body) in KINDS.items()}
     bodies["here"] = ("@pytest.mark.npu_dump(isolation='none')", "")
@@ -167,7 +165,7 @@ def test_every_kind_of_test_may_have_a_process_of_its_own(
     goldens = {path.stem: path.read_text("utf-8") for path in project.path.rglob("golden/**/*.yaml")}
     assert sorted(goldens) == ["test_chosen", "test_compared", "test_here", "test_repeated"]
     assert [name for name, text in goldens.items() if "calibration:" not in text] == ["test_chosen"]
-    monkeypatch.setenv("CHANGE", "1")
+    project.patch.setenv("CHANGE", "1")
     project.model(change=0.5)
     shows = [
         "second run: reproduced; 5 layers dumped as tensors",
@@ -384,15 +382,13 @@ def test_time_limit_that_is_none_is_refused(project: Project) -> None:
         )
 
 
-def test_warnings_that_are_errors_leave_the_process_alone_and_fail_the_test_as_ever(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_warnings_that_are_errors_leave_the_process_alone_and_fail_the_test_as_ever(project: Project) -> None:
     isolated(project, "if 'WARN' in os.environ: warnings.warn('mind this')")
     ini = project.path / "tox.ini"
     ini.write_text(ini.read_text() + "\nfilterwarnings = error\n")
     run = partial(project.pytester.runpytest_subprocess, "--npudump-runtime=emulator")
     run("--npudump-update-golden").assert_outcomes(passed=1)
-    monkeypatch.setenv("WARN", "1")
+    project.patch.setenv("WARN", "1")
     result = run()
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*UserWarning: mind this*"])

@@ -95,9 +95,7 @@ def test_each_medium_has_a_command_that_a_shell_understands(
 
 
 @pytest.mark.e2e
-def test_a_command_is_for_the_folder_in_which_pytest_was_started(
-    project: Project, commands: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_is_for_the_folder_in_which_pytest_was_started(project: Project, commands: Path) -> None:
     project.pytester.makeini("[pytest]\naddopts = -p no:cacheprovider\n")
     root = project.path
     folder = root / "my tests"
@@ -120,11 +118,11 @@ def test_a_command_is_for_the_folder_in_which_pytest_was_started(
         ],
     }
     for (start, options), expected in scenes.items():
-        monkeypatch.chdir(start)
+        project.patch.chdir(start)
         told = printed(project.run(*options).stdout.str())
         assert [word for command in told for word in arguments(command, start)[1:]] == expected
     variant = ("-o", "npudump_golden_dir=ours", "-o", "npudump_golden_variant=it's")
-    monkeypatch.chdir(folder)
+    project.patch.chdir(folder)
     [command] = printed(project.run(*variant, "test_small.py").stdout.str())
     assert arguments(command, folder)[1:] == [*variant, here]
     [command] = printed(project.run("-c", "../ci/other.ini", "test_small.py").stdout.str())

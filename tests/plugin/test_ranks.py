@@ -165,13 +165,11 @@ def test_rank_that_is_late_does_not_run_again_alone(project: Project) -> None:
     assert [runs(project, 0) - before[0], runs(project, 1) - before[1]] == [1, 1]
 
 
-def test_ranks_of_one_launcher_meet_without_an_address(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_of_one_launcher_meet_without_an_address(project: Project) -> None:
     write(project)
     assert [code for code, _ in launch(project, "--npudump-update-golden")] == [0, 0]
     command = (sys.executable, "-m", "pytest")
-    monkeypatch.setattr(project.pytester, "_getpytestargs", lambda: command)
+    project.patch.setattr(project.pytester, "_getpytestargs", lambda: command)
     (good, first), (bad, second) = launch(project, meeting=False, CHANGED="1")
     assert (good, bad) == (0, 1)
     assert "fails on 1 of 2 ranks: 1 (block/conv.2:output.0)" in first
@@ -268,17 +266,15 @@ def several(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
     return project
 
 
-def test_what_is_no_rank_or_cannot_be_asked_of_one_is_refused(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("RANK", "nonsense")
+def test_what_is_no_rank_or_cannot_be_asked_of_one_is_refused(project: Project) -> None:
+    project.patch.setenv("WORLD_SIZE", "2")
+    project.patch.setenv("RANK", "nonsense")
     project.test_file("def test_plain():\n    pass\n")
     project.run(passed=1)
     project.marked()
     result = project.run(shows="*the variable RANK is 'nonsense', expected a number from 0")
     assert result.ret == pytest.ExitCode.INTERRUPTED
-    monkeypatch.setenv("RANK", "1")
+    project.patch.setenv("RANK", "1")
     result = project.run("--npudump-update-golden=calibrate", "-onpudump_calibration_runs=3")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     words = "*--npudump-update-golden=calibrate needs one process, and this one is rank 1 of 2*"
@@ -286,7 +282,7 @@ def test_what_is_no_rank_or_cannot_be_asked_of_one_is_refused(
     words = "*this is rank 1 of 2, and all ranks run one test at a time: leave out -n*"
     assert project.run("-n1", shows=words).ret != 0
     words = "*rank 1 of 2: rank 0 records the golden that all ranks share; it was not compared with*"
-    monkeypatch.setenv("MASTER_ADDR", "192.0.2.7")
+    project.patch.setenv("MASTER_ADDR", "192.0.2.7")
     project.marked("ranks='same'")
     project.run("--npudump-update-golden", passed=1, shows=words)
     assert not project.path.joinpath("golden").exists()

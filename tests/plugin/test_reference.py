@@ -235,9 +235,7 @@ def test_test_that_is_skipped_without_its_reference_is_collected(project: Projec
     project.run(DUMPS).assert_outcomes(errors=1)
 
 
-def test_missing_onnxruntime_is_one_line_that_names_the_extra(
-    converted: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_onnxruntime_is_one_line_that_names_the_extra(converted: Project) -> None:
     from pytest_npudump.errors import MissingExtraError
     from pytest_npudump.explain.reference_model import ReferenceModel
     from pytest_npudump.onnxmodels import sessions
@@ -247,7 +245,7 @@ def test_missing_onnxruntime_is_one_line_that_names_the_extra(
             "No module named 'onnxruntime'", name="onnxruntime"
         )
 
-    monkeypatch.setattr(sessions, "onnxruntime", missing)
+    converted.patch.setattr(sessions, "onnxruntime", missing)
     with pytest.raises(MissingExtraError) as raised:
         ReferenceModel.read(converted.path / "reference.onnx")
     assert str(raised.value) == (

@@ -148,11 +148,9 @@ def test_body_that_failed_by_itself_is_compared_when_it_is_repeated(project: Pro
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("arguments", ["escalate=False", "escalate=False, isolation='process'"])
-def test_pytest_retry_does_not_turn_a_regression_green(
-    project: Project, monkeypatch: pytest.MonkeyPatch, arguments: str
-) -> None:
+def test_pytest_retry_does_not_turn_a_regression_green(project: Project, arguments: str) -> None:
     regressed(project, arguments)
-    monkeypatch.setenv("PYTEST_ADDOPTS", NO_FLAKY)
+    project.patch.setenv("PYTEST_ADDOPTS", NO_FLAKY)
     result = project.pytester.runpytest_subprocess("--npudump-runtime=emulator", "--retries=2")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert result.parseoutcomes()["failed"] == 1
@@ -162,14 +160,12 @@ def test_pytest_retry_does_not_turn_a_regression_green(
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("isolation", ["none", "process"])
-def test_pytest_retry_may_repeat_a_body_that_failed_by_itself(
-    project: Project, monkeypatch: pytest.MonkeyPatch, isolation: str
-) -> None:
+def test_pytest_retry_may_repeat_a_body_that_failed_by_itself(project: Project, isolation: str) -> None:
     project.test_file(FLAKY_BODY.format(arguments=f"isolation={isolation!r}"))
     project.path.joinpath("once").touch()
     project.record()
     project.path.joinpath("once").unlink()
-    monkeypatch.setenv("PYTEST_ADDOPTS", NO_FLAKY)
+    project.patch.setenv("PYTEST_ADDOPTS", NO_FLAKY)
     result = project.pytester.runpytest_subprocess("--npudump-runtime=emulator", "--retries=2")
     assert result.ret == 0
     assert result.parseoutcomes()["passed"] == 1

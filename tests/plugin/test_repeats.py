@@ -337,18 +337,16 @@ def test_an_update_keeps_the_calibration_of_unchanged_values_and_drops_any_other
     assert "calibration" not in head(project)
 
 
-def test_calibrating_is_refused_under_ci_and_as_a_standing_setting(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_calibrating_is_refused_under_ci_and_as_a_standing_setting(project: Project) -> None:
     project.marked()
-    with monkeypatch.context() as patch:
+    with project.patch.context() as patch:
         patch.setenv("CI", "true")
         refused = project.run("--npudump-update-golden=calibrate", "-onpudump_calibration_runs=3")
     assert refused.ret == pytest.ExitCode.USAGE_ERROR
     refused.stderr.fnmatch_lines(
         ["*--npudump-update-golden=calibrate is refused because the variable CI is set*"]
     )
-    monkeypatch.setenv("PYTEST_ADDOPTS", "--npudump-update-golden=calibrate")
+    project.patch.setenv("PYTEST_ADDOPTS", "--npudump-update-golden=calibrate")
     standing = project.run()
     assert standing.ret == pytest.ExitCode.USAGE_ERROR
     standing.stderr.fnmatch_lines(["*--npudump-update-golden in the variable PYTEST_ADDOPTS*"])

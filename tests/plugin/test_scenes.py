@@ -188,10 +188,8 @@ def test_an_operator_of_many_inputs_is_shown_within_the_budget(project: Project)
     )
 
 
-def test_a_dump_that_ge_would_refuse_because_of_the_environment_is_an_error(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NPU_COLLECT_PATH", str(project.path))
+def test_a_dump_that_ge_would_refuse_because_of_the_environment_is_an_error(project: Project) -> None:
+    project.patch.setenv("NPU_COLLECT_PATH", str(project.path))
     markers = ("", WATCHER, "scene='overflow'", "scene='op'")
     tests = (
         f"@pytest.mark.npu_dump({marker})\ndef test_{n}(npu_dump):\n    pass\n"

@@ -131,12 +131,10 @@ def test_what_a_scene_without_statistics_finds_is_nothing_to_decide(
     assert "to accept" not in told
 
 
-def test_runs_that_fail_or_have_no_golden_wait_where_they_are_kept(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_that_fail_or_have_no_golden_wait_where_they_are_kept(project: Project) -> None:
     project.pytester.makeini("[pytest]\n")  # with pytest's cache
     project.marked()
-    monkeypatch.chdir(project.path)
+    project.patch.chdir(project.path)
     words = "npudump: 1 run pending review: npudump golden review"
     project.run("-p", "no:cacheprovider", hides="*pending review*")
     project.run(shows=[words, "npudump: 0 of 1 tests passed*"])
@@ -145,7 +143,7 @@ def test_runs_that_fail_or_have_no_golden_wait_where_they_are_kept(
     project.run(kept, hides="*pending review*")
     project.model(change=0.01)
     project.run(kept, shows=f"{words} --results out/results")
-    monkeypatch.setenv("CI", "true")
+    project.patch.setenv("CI", "true")
     project.run(hides="*pending review*")
     project.run("--npudump-output=.", shows="*golden review --results results")
     project.marked(body="    assert False\n")

@@ -117,22 +117,20 @@ def test_a_golden_in_full_precision_and_one_that_cann_printed_serve_either_way(p
             project.run(passed=1, hides="*differs*")
 
 
-def test_l2norm_is_not_asked_for_elsewhere_nor_against_the_marker(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_l2norm_is_not_asked_for_elsewhere_nor_against_the_marker(project: Project) -> None:
     marked(project)
     for soc in ("Emulator", "Ascend910_9391", "Ascend310P3", "Ascend950", ""):
-        monkeypatch.setattr(_base, "SOC_NAME", soc)
+        project.patch.setattr(_base, "SOC_NAME", soc)
         project.record(*KEEP, "-onpudump_repeats=1")
         assert asked(project) is None, soc
         assert norms(project) == {"-"}, soc
-    monkeypatch.setattr(_base, "SOC_NAME", "Ascend910B3")
+    project.patch.setattr(_base, "SOC_NAME", "Ascend910B3")
     assert "not compared" not in project.run(passed=1).stdout.str()
     project.record()
     assert "-" not in norms(project)
-    monkeypatch.setattr(_base, "SOC_NAME", "Ascend310P3")
+    project.patch.setattr(_base, "SOC_NAME", "Ascend310P3")
     project.run(passed=1, shows="*no tensor of this dump has it but the golden does: l2norm*")
-    monkeypatch.setattr(_base, "SOC_NAME", "Ascend910B3")
+    project.patch.setattr(_base, "SOC_NAME", "Ascend910B3")
     # Beside a dump of other statistics in the process.
     project.test_file(
         f'@pytest.mark.npu_dump(acl_json=dict(dump_stats=["Max", "Min"]))\ndef test_few(npu_dump):{BODY}\n'

@@ -98,13 +98,11 @@ def stop_behind(method: str, count: int, s3: Any, monkeypatch: pytest.MonkeyPatc
     return lambda: calls[0]
 
 
-def test_a_server_that_stops_within_an_update_leaves_the_golden_as_it_was(
-    stored: Project, s3: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_stops_within_an_update_leaves_the_golden_as_it_was(stored: Project, s3: Any) -> None:
     stored.record()
     before = contents(stored.path / "golden")
     stored.model(change=0.5)
-    tried = stop_behind("write", 1, s3, monkeypatch)
+    tried = stop_behind("write", 1, s3, stored.patch)
     stored.run(
         "--npudump-update-golden",
         failed=1,

@@ -7,7 +7,6 @@ import json
 import os
 import threading
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -62,14 +61,8 @@ class Held:
     def __init__(self, *after: int) -> None:
         self.seen: list[tuple[int, int, int]] = []
         self._after, self._done = after, 0
-        self._manager: Any = None
-
-    def pytest_configure(self, config: pytest.Config) -> None:
-        self._manager = config.pluginmanager
 
     def pytest_runtest_logfinish(self) -> None:
-        calls = self._manager.reprec.calls  # pytester's record of hooks, which has their arguments
-        calls[:] = [call for call in calls if not call._name.startswith("pytest_npudump")]
         self._done += 1
         if self._done not in self._after:
             return
@@ -82,10 +75,8 @@ def test_a_session_holds_no_more_after_many_tests_than_after_some(project: Proje
     project.test_file(MANY.format(tests=30))
     project.record("-onpudump_repeats=1")
     held = Held(10, 30)
-    result = project.pytester.inline_run(
-        "--npudump-runtime=emulator", f"--basetemp={tmp_path / 'base'}", plugins=[held]
-    )
-    result.assertoutcome(passed=30)
+    options = ("--npudump-runtime=emulator", f"--basetemp={tmp_path / 'base'}")
+    project.pytester.runpytest_inprocess(*options, plugins=[held]).assert_outcomes(passed=30)
     (objects, *others), (objects_at_end, *others_at_end) = held.seen
     assert others_at_end == others
     assert objects_at_end <= objects + 20  # what is told of each test at the end
@@ -168,15 +159,13 @@ def test_the_process_of_an_isolated_test_has_its_parent_s_device(project: Projec
     assert _used(project) == ["(1, 2)"]
 
 
-def test_a_run_that_was_killed_leaves_its_device_free(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_was_killed_leaves_its_device_free(project: Project) -> None:
     source = "import os\ndef test_it(npu_device):\n    os.environ.get('DIE') and os.kill(os.getpid(), 9)\n"
     project.test_file(source)
     options = ["-q", "-onpudump_devices=0", "-p", "no:cacheprovider"]
-    monkeypatch.setenv("DIE", "1")
+    project.patch.setenv("DIE", "1")
     assert project.pytester.runpytest_subprocess(*options).ret == -9
-    monkeypatch.delenv("DIE")
+    project.patch.delenv("DIE")
     project.run("-onpudump_devices=0").assert_outcomes(passed=1)
 
 
