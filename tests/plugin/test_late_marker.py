@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.conftest import Project, held
+from tests.plugin.conftest import Project
 
 UNMARKED = """
 def test_small(npu_dump):
@@ -21,15 +21,12 @@ EARLY_ENOUGH = {
         "    result = yield\n    for item in items:\n        {add}\n    return result\n"
     ),
 }
+FIXTURE = "@pytest.fixture(autouse=True)\ndef mark(request):\n    item = request.node{}\n    {{add}}\n"
 TOO_LATE = {
-    "autouse fixture": (
-        "@pytest.fixture(autouse=True)\ndef mark(request):\n    item = request.node\n    {add}\n"
-    ),
+    "autouse fixture": FIXTURE.format(""),
     "runtest_setup": "def pytest_runtest_setup(item):\n    {add}\n",
-    "runtest_setup first": ("@pytest.hookimpl(tryfirst=True)\ndef pytest_runtest_setup(item):\n    {add}\n"),
-    "class or module": (
-        "@pytest.fixture(autouse=True)\ndef mark(request):\n    item = request.node.parent\n    {add}\n"
-    ),
+    "runtest_setup first": "@pytest.hookimpl(tryfirst=True)\ndef pytest_runtest_setup(item):\n    {add}\n",
+    "class or module": FIXTURE.format(".parent"),
 }
 ONE_ID = """
 @pytest.mark.parametrize("a", ["c", "b-c"])
@@ -67,30 +64,27 @@ def test_wrong_argument_of_a_late_marker_names_test_and_argument(project: Projec
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize(
-    ("hook", "arguments", "source", "words"),
-    [
-        (
-            "modifyitems",
-            "nonsense=1",
-            UNMARKED,
-            "npudump: test_small.py::test_small: nonsense: unknown argument; *",
-        ),
+def test_what_is_wrong_with_markers_is_said_under_xdist(project: Project) -> None:
+    late, unknown = (
+        SAYS_SO.format(what="added to this test"),
+        "npudump: test_small.py::test_small: nonsense: *",
+    )
+    for hook, arguments, source, words in (
+        ("modifyitems", "nonsense=1", UNMARKED, unknown),
         ("", "", f"@pytest.mark.npu_dump{ONE_ID}", "npudump: *a-b-c* would share the golden *"),
-        ("autouse fixture", "", "def test_small():\n    pass\n", SAYS_SO.format(what="added to this test")),
-    ],
-)
-def test_what_is_wrong_with_markers_is_said_under_xdist(
-    project: Project, hook: str, arguments: str, source: str, words: str
-) -> None:
-    if hook:
-        conftest(project, {**EARLY_ENOUGH, **TOO_LATE}[hook], arguments)
-    project.test_file(source)
-    result = project.pytester.runpytest_subprocess("--npudump-runtime=emulator", "-n1")
-    assert held(result, words, "INTERNALERROR*").ret != 0
+        ("autouse fixture", "", "def test_small():\n    pass\n", late),
+    ):
+        conftest(project, {**EARLY_ENOUGH, **TOO_LATE, "": ""}[hook], arguments)
+        project.test_file(source)
+        assert project.run("-n1", shows=words, hides="INTERNALERROR*").ret != 0
 
 
-def test_late_markers_that_would_share_a_golden_are_refused(project: Project) -> None:
+def test_marker_that_a_collection_hook_takes_off_does_not_count(project: Project) -> None:
+    """Late ones that would share a golden are refused."""
+    take_off = "def pytest_collection_modifyitems(items):\n    items[0].own_markers.clear()\n"
+    project.path.joinpath("conftest.py").write_text(take_off)
+    project.test_file("@pytest.mark.npu_dump\ndef test_small():\n    pass\n")
+    project.run(passed=1, hides="npudump: *")
     conftest(project, EARLY_ENOUGH["modifyitems"])
     project.test_file(ONE_ID)
     result = project.run()
@@ -98,55 +92,40 @@ def test_late_markers_that_would_share_a_golden_are_refused(project: Project) ->
     result.stderr.fnmatch_lines(["ERROR: npudump: *a-b-c* would share the golden *"])
 
 
-def test_marker_that_a_collection_hook_takes_off_does_not_count(project: Project) -> None:
-    project.path.joinpath("conftest.py").write_text(
-        "def pytest_collection_modifyitems(items):\n    items[0].own_markers.clear()\n"
-    )
-    project.test_file("@pytest.mark.npu_dump\ndef test_small():\n    pass\n")
-    project.run(passed=1, hides="npudump: *")
-
-
 def test_marker_that_comes_too_late_fails_the_test_and_says_so(project: Project) -> None:
-    update = "--npudump-update-golden"
+    """The fixture of such a test says why."""
+    update, words = "--npudump-update-golden", SAYS_SO.format(what="added to this test")
     for place, option, static in (
         *((place, update, "") for place in TOO_LATE),
         ("class or module", "-q", STATIC),
     ):
         conftest(project, TOO_LATE[place])
         project.test_file("def test_small():\n    pass\n" + static)
-        result = project.run(option, shows=SAYS_SO.format(what="added to this test"))
-        assert result.ret == pytest.ExitCode.TESTS_FAILED
+        assert project.run(option, shows=words).ret == pytest.ExitCode.TESTS_FAILED
         assert not project.path.joinpath("golden").exists()
-
-
-@pytest.mark.parametrize("arguments", [None, "isolation='none'", "isolation='process', repeats=1"])
-def test_marker_of_a_fixture_that_ends_fails_the_teardown(project: Project, arguments: str | None) -> None:
-    conftest(
-        project,
-        "@pytest.fixture(autouse=True)\ndef mark(request):\n    item = request.node\n    yield\n    {add}\n",
-    )
-    if arguments is None:
-        project.test_file("def test_small():\n    pass\n")
-    else:
-        project.marked(arguments)
-    project.run(
-        "--npudump-update-golden",
-        passed=1,
-        errors=1,
-        shows=SAYS_SO.format(what="added to this test" if arguments is None else "changed on this test"),
-    )
-    assert not [path for path in project.path.joinpath("golden").rglob("*") if path.is_file()]
-
-
-def test_marker_that_the_test_adds_itself_fails_it(project: Project) -> None:
-    project.test_file("def test_small(request):\n    request.node.add_marker(pytest.mark.npu_dump)\n")
-    project.run(failed=1, shows=SAYS_SO.format(what="added to this test"))
-
-
-def test_fixture_of_a_test_that_was_marked_too_late_says_why(project: Project) -> None:
     conftest(project, TOO_LATE["autouse fixture"])
     project.test_file(UNMARKED)
-    project.run(errors=1, shows=SAYS_SO.format(what="added to this test"), hides="*without the marker*")
+    project.run(errors=1, shows=words, hides="*without the marker*")
+    conftest(project, "")
+    project.test_file("def test_small(request):\n    request.node.add_marker(pytest.mark.npu_dump)\n")
+    project.run(failed=1, shows=words)
+
+
+def test_marker_of_a_fixture_that_ends_fails_the_teardown(project: Project) -> None:
+    ends = "def mark(request):\n    item = request.node\n    yield\n    {add}\n"
+    conftest(project, f"@pytest.fixture(autouse=True)\n{ends}")
+    for arguments, what in (
+        (None, "added to this test"),
+        ("isolation='none'", "changed on this test"),
+        ("isolation='process', repeats=1", "changed on this test"),
+    ):
+        if arguments is None:
+            project.test_file("def test_small():\n    pass\n")
+        else:
+            project.marked(arguments)
+        words = SAYS_SO.format(what=what)
+        project.run("--npudump-update-golden", passed=1, errors=1, shows=words)
+        assert not [path for path in project.path.joinpath("golden").rglob("*") if path.is_file()]
 
 
 def test_arguments_that_come_too_late_fail_a_marked_test_and_record_nothing(project: Project) -> None:
