@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper
 
 # pytester forgets modules that a run imports; a later run would then mix their classes with new ones.
 from pytest_npudump.emulator import install
-from tests.onnxmodels.models import onnx_model
+from tests.onnxmodels.models import onnx_file
 from tests.plugin.conftest import APPLICATION, Project
 
 RUN = '    npu_dump.run([*COMMAND, "acl.json"], acl_json="acl.json")\n'
@@ -31,9 +30,8 @@ def application(classify: Project) -> Project:
         helper.make_node("Mul", ["x", "x"], ["a"], name="block/square"),
         helper.make_node("Cast", ["a"], ["y"], name="cast", to=TensorProto.FLOAT),
     ]
-    model = onnx_model(nodes, {"x": [2, 3]}, {"y": [2, 3]}, name="half")
-    model.graph.input[0].type.tensor_type.elem_type = TensorProto.FLOAT16
-    onnx.save(model, str(classify.path / "half.onnx"))
+    ports = {"x": (TensorProto.FLOAT16, [2, 3])}, {"y": [2, 3]}
+    onnx_file(classify.path / "half.onnx", nodes, *ports, name="half")
     return classify
 
 
@@ -44,11 +42,9 @@ def write_tests(
     project: Project, bodies: Sequence[str], marker: str = "scene='overflow'", plant: str = ""
 ) -> None:
     """Write a test of each body."""
-    tests = (
-        f"\n@pytest.mark.npu_dump({marker})\ndef test_{n}(npu_dump):\n{body}" for n, body in enumerate(bodies)
-    )
     head = APPLICATION.replace("small.om", "half.om").replace("install(); ", f"install(); {plant}")
-    project.test_file("\n".join([head, *tests]))
+    mark = f"\n@pytest.mark.npu_dump({marker})\ndef test_"
+    project.test_file(head + "".join(f"{mark}{n}(npu_dump):\n{body}\n" for n, body in enumerate(bodies)))
 
 
 UNREAD = RUN.replace(', "acl.json"]', "]")
@@ -78,7 +74,7 @@ def test_an_operator_that_overflows_or_fails_in_a_program_is_named(application: 
     application.run(failed=1, shows="npudump: block/square (Mul) overflowed: *")
     with application.patch.context() as patch:  # whatever the file system says of what was read
         patch.setattr("pytest_npudump.runtime.programs.Placed.was_read", lambda _: None)
-        application.record()
+        application.run("--npudump-update-golden", passed=1)
         application.run(passed=1)
     plant = "from pytest_npudump.emulator.faults import fail; fail('block/square'); "
     write_tests(application, (RUN.replace(")\n", ", check=False)\n"),), SCENES[1], plant)
