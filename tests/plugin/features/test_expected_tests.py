@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from pytest_npudump.cli import main
 from pytest_npudump.errors import RequestError
 from pytest_npudump.results.expected_tests import missing_tests, read_expected
 from tests.plugin.conftest import Project
@@ -66,13 +65,10 @@ def test_list_with_colours_and_warnings_is_a_list(project: Project) -> None:
     assert read_expected("expected.txt", project.path) == NAMES
 
 
-def test_kept_results_of_several_sessions_are_counted_together(
-    project: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_kept_results_of_several_sessions_are_counted_together(project: Project) -> None:
     def check(expect: str) -> tuple[int, str]:
-        capsys.readouterr()
-        code = main(["check", "results", "--expect", expect])
-        return code, capsys.readouterr().err
+        code, _, errors = project.command("check", "results", "--expect", expect)
+        return code, errors
 
     project.test_file(TWO)
     project.record()
@@ -128,14 +124,8 @@ def test_what_is_no_expectation_is_refused(
 
 
 def test_tests_that_were_not_compared_do_not_count() -> None:
-    told = {
-        "a::b": {"status": "passed", "test": "a::b"},
-        "a::c": {"status": "not compared", "test": "a::c"},
-        "a::d": {"status": "process died", "test": "a::d"},
-        "a::e": {"status": "golden missing", "test": "a::e"},
-        "a::f": {"status": "error", "test": "a::f"},
-    }
-    results = [*told.items()]
+    told = {"b": "passed", "c": "not compared", "d": "process died", "e": "golden missing", "f": "error"}
+    results = [(f"a::{name}", {"status": one, "test": f"a::{name}"}) for name, one in told.items()]
     assert missing_tests(("a::b",), results) == ""
     assert "2 of 3 tests were not compared: a::c, a::d" in missing_tests(("a::b", "a::c", "a::d"), results)
     assert "1 marked test was" in missing_tests(2, results)
