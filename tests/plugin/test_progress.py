@@ -48,12 +48,6 @@ def failing(project: Project) -> Project:
     return project
 
 
-@pytest.fixture
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(terminal, "PATIENCE", 0.0)
-    monkeypatch.setattr(terminal, "SILENCE", 0.0)
-
-
 @pytest.mark.e2e
 @pytest.mark.skipif(os.name != "posix", reason="no pseudo terminals here")
 @pytest.mark.parametrize("options", [(), ("-s",), ("-onpudump_isolation=process",)])
@@ -80,21 +74,12 @@ def test_what_ended_a_test_fits_a_terminal_but_for_paths_and_commands(project: P
     assert [line for line in own if len(line) > 80 and " /" not in line] == []
 
 
-@pytest.mark.usefixtures("_impatient")
-def test_a_log_has_whole_lines(failing: Project) -> None:
-    failing.run("--npudump-output=.").stdout.fnmatch_lines(
-        ["npudump: run 2 of test_small.py::test_small"], consecutive=True
-    )
-
-
-def test_quick_work_says_nothing(failing: Project) -> None:
+def test_a_log_has_whole_lines_of_long_work_from_who_prints(failing: Project) -> None:
+    """Quick work says nothing."""
+    failing.run("--npudump-output=.", hides=["npudump: run *", "npudump: reading *"])
+    failing.patch.setattr(terminal, "PATIENCE", 0.0)
+    failing.patch.setattr(terminal, "SILENCE", 0.0)
     shown = failing.run("--npudump-output=.").stdout
-    shown.no_fnmatch_line("npudump: run *")
-    shown.no_fnmatch_line("npudump: reading *")
-
-
-@pytest.mark.usefixtures("_impatient")
-@pytest.mark.parametrize("options", [("-qq",), ("-p", "no:terminal"), ("-n1",)])
-def test_nothing_is_said_by_who_prints_nothing(failing: Project, options: tuple[str, ...]) -> None:
-    shown = failing.run("--npudump-output=.", *options).stdout
-    shown.no_fnmatch_line("npudump: run *")
+    shown.fnmatch_lines(["npudump: run 2 of test_small.py::test_small"], consecutive=True)
+    for options in (("-qq",), ("-p", "no:terminal"), ("-n1",)):
+        failing.run("--npudump-output=.", *options, hides="npudump: run *")

@@ -160,41 +160,30 @@ def test_the_process_of_an_isolated_test_has_its_parent_s_device(project: Projec
 
 
 def test_a_run_that_was_killed_leaves_its_device_free(project: Project) -> None:
-    source = "import os\ndef test_it(npu_device):\n    os.environ.get('DIE') and os.kill(os.getpid(), 9)\n"
-    project.test_file(source)
-    options = ["-q", "-onpudump_devices=0", "-p", "no:cacheprovider"]
+    body = "    os.environ.get('DIE') and os.kill(os.getpid(), 9)\n"
+    project.test_file(f"import os\ndef test_it(npu_device):\n{body}")
     project.patch.setenv("DIE", "1")
+    options = ["-q", "-onpudump_devices=0", "-p", "no:cacheprovider"]
     assert project.pytester.runpytest_subprocess(*options).ret == -9
     project.patch.delenv("DIE")
-    project.run("-onpudump_devices=0").assert_outcomes(passed=1)
+    project.run("-onpudump_devices=0", passed=1)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["-onpudump_devices=x"], "npudump: npudump_devices is 'x', expected auto, or device ids"),
-        (
-            ["--npudump-device=0", "-onpudump_devices=1"],
-            "npudump: there is no --npudump-device=0 any more: give -o npudump_devices=0 instead",
-        ),
-    ],
-)
-def test_what_cannot_be_is_a_usage_error(project: Project, options: list[str], words: str) -> None:
-    project.marked()
-    result = project.run(*options)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*{words}*"])
-
-
-def test_ranks_have_the_device_of_their_number(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "0")):
-        monkeypatch.setenv(name, value)
+def test_ranks_have_the_device_of_their_number(project: Project) -> None:
+    """What cannot be is a usage error."""
     project.test_file("def test_it(): pass")
-    project.run(
-        "-onpudump_devices=auto", passed=1, shows="npudump: this is rank 0 of 2, which *: nothing is locked"
-    )
-    result = project.run("-onpudump_devices=0")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        ["*npudump_devices: this is rank 0 of 2, which has the device of its LOCAL_RANK*"]
-    )
+    gone = "there is no --npudump-device=0 any more: give -o npudump_devices=0 instead"
+    refused = "npudump_devices: this is rank 0 of 2, which has the device of its LOCAL_RANK"
+    for options, words in (
+        (["-onpudump_devices=x"], "npudump: npudump_devices is 'x', expected auto, or device ids"),
+        (["--npudump-device=0", "-onpudump_devices=1"], f"npudump: {gone}"),
+        (["-onpudump_devices=0"], refused),
+    ):
+        if words == refused:
+            for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "0")):
+                project.patch.setenv(name, value)
+        result = project.run(*options)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines([f"*{words}*"])
+    words = "npudump: this is rank 0 of 2, which *: nothing is locked"
+    project.run("-onpudump_devices=auto", passed=1, shows=words)
