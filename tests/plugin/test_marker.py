@@ -126,7 +126,7 @@ def test_arguments_that_go_together_are_accepted() -> None:
     blacklist = {"optype_blacklist": [{"name": "Cast", "pos": ["output0"]}], "dump_level": "op"}
     in_range = {"opname_range": [RANGE], "dump_level": "op", "model_name": "m"}
     for arguments in ({"dump_stats": ["Max"]}, in_range, blacklist, {"scene": "op", "dump_mode": "all"}):
-        check_combination(parse(**arguments))  # type: ignore[arg-type]
+        check_combination(parse(**arguments))
 
 
 def test_a_name_that_is_there_means_itself_alone_whatever_it_would_match_as_a_glob() -> None:

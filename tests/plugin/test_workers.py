@@ -37,9 +37,8 @@ def test_workers_lose_no_golden_no_verdict_and_no_second_run(project: Project) -
     workers = ["-p", "xdist", "-n2", "--dist=worksteal"]
     project.record(*workers)
     assert _goldens(project) == alone
-    project.run(
-        *workers, passed=6, shows="npudump: 6 of 6 tests passed; 30 of 30 tensors compared (emulator)"
-    )
+    words = "npudump: 6 of 6 tests passed; 30 of 30 tensors compared (emulator)"
+    project.run(*workers, passed=6, shows=words)
     project.run("-p", "xdist", "--dist=each", "--tx=2*popen", passed=12)
     project.model(change=0.5)
     project.run(*workers, "--npudump-output=.", "--junitxml=out.xml", failed=6)
