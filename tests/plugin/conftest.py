@@ -196,6 +196,12 @@ class Project:
         session = ("--npudump-runtime=emulator", *(() if asked else ALONE), *options)
         return held(self.pytester.runpytest_inprocess(*session), shows, hides, **outcomes)
 
+    def refused(self, words: str, *options: str) -> None:
+        """Run pytest, which takes none of these options and prints a line of these words."""
+        result = self.run(*options)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines([words])
+
     def command(self, *words: str) -> tuple[int, str, str]:
         """Run ``npudump``; return its exit code, and what it prints as output and as errors."""
         capsys: pytest.CaptureFixture[str] = self.fixture("capsys")

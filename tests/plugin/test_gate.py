@@ -34,13 +34,9 @@ def test_what_would_approve_or_judge_nothing_ends_the_run(project: Project) -> N
     project.recorded(change=0.01)
     approved = project.golden.read_bytes()
     for part in ("npudump-runner", "npudump-reporter"):
-        result = project.run("-p", f"no:{part}")
-        assert result.ret == pytest.ExitCode.USAGE_ERROR
-        result.stderr.fnmatch_lines([f"ERROR: npudump: -p no:{part} blocks a part of the plugin *"])
+        project.refused(f"ERROR: npudump: -p no:{part} blocks a part of the plugin *", "-p", f"no:{part}")
     project.pytester.makeini("[pytest]\nnpudump_update_golden = true\n")
-    result = project.run()
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: npudump: ini key npudump_update_golden: every 'pytest' would *"])
+    project.refused("ERROR: npudump: ini key npudump_update_golden: every 'pytest' would *")
     assert project.golden.read_bytes() == approved
 
 

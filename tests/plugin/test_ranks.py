@@ -251,10 +251,8 @@ def test_what_is_no_rank_or_cannot_be_asked_of_one_is_refused(project: Project) 
     result = project.run(shows="*the variable RANK is 'nonsense', expected a number from 0")
     assert result.ret == pytest.ExitCode.INTERRUPTED
     project.patch.setenv("RANK", "1")
-    result = project.run("--npudump-update-golden=calibrate", "-onpudump_calibration_runs=3")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
     words = "*--npudump-update-golden=calibrate needs one process, and this one is rank 1 of 2*"
-    result.stderr.fnmatch_lines([words])
+    project.refused(words, "--npudump-update-golden=calibrate", "-onpudump_calibration_runs=3")
     words = "*this is rank 1 of 2, and all ranks run one test at a time: leave out -n*"
     assert project.run("-n1", shows=words).ret != 0
     words = "*rank 1 of 2: rank 0 records the golden that all ranks share; it was not compared with*"

@@ -168,9 +168,9 @@ def test_fixtures_are_set_up_anew_for_each_of_as_many_runs_as_are_asked_for(proj
         project.golden.unlink()
     project.marked()
     for repeats in ("0", "-1", "two", "1e3"):
-        result = project.run(f"-onpudump_repeats={repeats}")
-        assert result.ret == pytest.ExitCode.USAGE_ERROR
-        result.stderr.fnmatch_lines(["*npudump_repeats is*expected a number of runs, 1 or more*"])
+        project.refused(
+            "*npudump_repeats is*expected a number of runs, 1 or more*", f"-onpudump_repeats={repeats}"
+        )
 
 
 def lines_without_noise(project: Project) -> list[str]:
@@ -283,9 +283,7 @@ def test_calibrating_is_refused_under_ci_and_as_a_standing_setting(project: Proj
         ["*--npudump-update-golden=calibrate is refused because the variable CI is set*"]
     )
     project.patch.setenv("PYTEST_ADDOPTS", "--npudump-update-golden=calibrate")
-    standing = project.run()
-    assert standing.ret == pytest.ExitCode.USAGE_ERROR
-    standing.stderr.fnmatch_lines(["*--npudump-update-golden in the variable PYTEST_ADDOPTS*"])
+    project.refused("*--npudump-update-golden in the variable PYTEST_ADDOPTS*")
 
 
 def as_tensors(project: Project) -> Path:
@@ -331,9 +329,11 @@ def test_a_change_that_passes_is_no_noise_and_widens_no_bound(project: Project) 
         project.golden.unlink()
         project.model()
     for number in ("0.5", "2", "x"):
-        result = project.run("--npudump-update-golden=calibrate", f"-onpudump_calibration_runs={number}")
-        assert result.ret == pytest.ExitCode.USAGE_ERROR
-        result.stderr.fnmatch_lines(["*npudump_calibration_runs is*expected a number of runs, 3 or more*"])
+        project.refused(
+            "*npudump_calibration_runs is*expected a number of runs, 3 or more*",
+            "--npudump-update-golden=calibrate",
+            f"-onpudump_calibration_runs={number}",
+        )
 
 
 BODY = """

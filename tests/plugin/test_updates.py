@@ -99,9 +99,7 @@ def test_a_test_that_does_not_pass_as_a_whole_approves_nothing(project: Project,
 
 def test_a_reason_is_of_an_update_and_goes_with_the_next(project: Project) -> None:
     project.marked()
-    result = project.run("--npudump-reason=why")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: npudump: --npudump-reason needs --npudump-update-golden*"])
+    project.refused("ERROR: npudump: --npudump-reason needs --npudump-update-golden*", "--npudump-reason=why")
     project.record("--npudump-reason=first: a new kernel")
     assert yaml.safe_load(project.golden.read_text("utf-8"))["reason"] == "first: a new kernel"
     first = project.golden.read_text("utf-8")

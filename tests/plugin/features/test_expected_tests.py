@@ -47,9 +47,7 @@ def test_fewer_tests_than_expected_do_not_pass(project: Project) -> None:
     assert project.run("-onpudump_expect=1", shows=words.format(1, 0)).ret == failed
     project.test_file("import missing_module\n")
     assert project.run("-onpudump_expect=1").ret == pytest.ExitCode.INTERRUPTED
-    result = project.run("-onpudump_expect=none.txt")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: npudump: npudump_expect is 'none.txt': *"])
+    project.refused("ERROR: npudump: npudump_expect is 'none.txt': *", "-onpudump_expect=none.txt")
 
 
 @pytest.mark.e2e

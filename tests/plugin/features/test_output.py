@@ -129,8 +129,11 @@ def test_log_of_a_failed_session_is_copied_and_trouble_fails_nothing(regressed: 
 
 def test_a_page_has_no_place_without_a_cache(regressed: Project) -> None:
     regressed.pytester.makeini("[pytest]\n")
-    result = regressed.run("-p", "no:cacheprovider", "--npudump-report")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--npudump-report needs pytest's cache or --npudump-output"])
+    regressed.refused(
+        "*--npudump-report needs pytest's cache or --npudump-output",
+        "-p",
+        "no:cacheprovider",
+        "--npudump-report",
+    )
     words = "npudump: report: *.pytest_cache/d/npudump/report/index.html"
     regressed.run("--npudump-report", failed=1, shows=words)
