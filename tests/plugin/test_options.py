@@ -372,10 +372,10 @@ def test_the_header_says_how_the_runtime_was_chosen(project: Project) -> None:
     ):
         ini.write_text(f"{before}\n{key}", "utf-8")
         if how.endswith("npu"):
-            done = project.pytester.runpytest_subprocess(*options)
+            done = project.pytester.runpytest_inprocess(*options)
             assert any(f"{how}: no module 'acl'" in line and "set_env.sh" in line for line in done.errlines)
         else:
-            done = project.pytester.runpytest_subprocess("--npudump-update-golden", *options)
+            done = project.pytester.runpytest_inprocess("--npudump-update-golden", *options)
             assert f"npudump: runtime emulator ({how})" in done.outlines, done.outlines
 
 
@@ -383,7 +383,7 @@ def test_help_is_little_longer_and_names_every_option_and_the_page_of_the_rest(
     pytester: pytest.Pytester,
 ) -> None:
     ways = ((), ("-p", "no:npudump"), ("-v",))
-    helps = [pytester.runpytest_subprocess("--help", *way).outlines for way in ways]
+    helps = [pytester.runpytest_inprocess("--help", *way).outlines for way in ways]
     assert len(helps[0]) - len(helps[1]) <= 32
     words = set(re.findall(r"[\w.-]+", "\n".join(helps[0])))
     assert {option.flag for option in OPTIONS if option.typed} <= words

@@ -85,14 +85,13 @@ def test_kept_results_of_several_sessions_are_counted_together(project: Project)
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("workers", ["-n2", "-n2 --dist=loadgroup"])
-def test_workers_of_xdist_are_counted_together(project: Project, workers: str) -> None:
+def test_workers_of_xdist_are_counted_together(project: Project) -> None:
     project.test_file(TWO)
     project.record()
     project.path.joinpath("expected.txt").write_text("\n".join(NAMES))
-    options = ("--npudump-runtime=emulator", "-onpudump_expect=expected.txt", *workers.split())
-    assert project.pytester.runpytest_subprocess(*options).ret == 0
-    assert project.pytester.runpytest_subprocess(*options, "-k", "left").ret == 1
+    for workers in (["-n2"], ["-n2", "--dist=loadgroup"]):
+        assert project.run("-onpudump_expect=expected.txt", *workers).ret == 0
+        assert project.run("-onpudump_expect=expected.txt", *workers, "-k", "left").ret == 1
 
 
 @pytest.mark.each(

@@ -74,7 +74,7 @@ def test_sessions_share_a_folder_and_the_last_one_has_page_and_summary(regressed
 
 @pytest.mark.e2e
 def test_workers_share_a_folder(regressed: Project) -> None:
-    regressed.pytester.runpytest_subprocess("--npudump-runtime=emulator", "-n2", "--npudump-report")
+    regressed.run("-n2", "--npudump-report")
     out = regressed.path / "out"
     assert {path.name for path in out.iterdir()} == PARTS
     assert [entry.status for entry in ResultsFolder(out / "results").read().entries] == ["failed"]
