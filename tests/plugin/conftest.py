@@ -147,7 +147,12 @@ def is_gone(process: int) -> bool:
 
 @dataclass(frozen=True)
 class Project:
-    """A folder with a model, tests and goldens."""
+    """A folder with a model, tests and goldens.
+
+    Attributes:
+        patch, unpatched: the test's monkeypatch, and what it had set when the test began.
+        fixture: returns a fixture by its name.
+    """
 
     pytester: pytest.Pytester
     patch: pytest.MonkeyPatch
@@ -197,7 +202,7 @@ class Project:
         return held(self.pytester.runpytest_inprocess(*session), shows, hides, **outcomes)
 
     def refused(self, words: str, *options: str) -> None:
-        """Run pytest, which takes none of these options and prints a line of these words."""
+        """Run pytest, which ends with a usage error and a line of these words."""
         result = self.run(*options)
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         result.stderr.fnmatch_lines([words])
