@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from pytest_npudump.cli import main
 from pytest_npudump.emulator import install
 from pytest_npudump.plugin.features.isolation import server
 from pytest_npudump.runtime.emulator import EmulatorFinder
@@ -105,7 +107,11 @@ COMMAND = [*CLIENT, "-c", START, *ARGUMENTS]
 """
 """Begin of tests that run ``data/emulator/classify.py`` by ``COMMAND``: see the fixture ``classify``."""
 RECORDINGS: dict[bytes, dict[str, bytes]] = {}
-"""What recordings have written, by a digest of the project's files."""
+"""What recordings have written, by a digest of the project's files, the options and the variables."""
+OF_A_TEST = {"PYTEST_CURRENT_TEST", "PYTEST_DEBUG_TEMPROOT", "HOME", "USERPROFILE"}
+"""Variables that are others in each test."""
+ALONE = ("-p", "no:xdist", "-p", "no:xdist.looponfail", "-p", "no:rerunfailures")
+"""Plugins that a session does without whose options do not ask for them: it starts faster."""
 
 
 def held(
@@ -141,9 +147,17 @@ def is_gone(process: int) -> bool:
 
 @dataclass(frozen=True)
 class Project:
-    """A folder with a model, tests and goldens."""
+    """A folder with a model, tests and goldens.
+
+    Attributes:
+        patch, unpatched: the test's monkeypatch, and what it had set when the test began.
+        fixture: returns a fixture by its name.
+    """
 
     pytester: pytest.Pytester
+    patch: pytest.MonkeyPatch
+    unpatched: list[Any]
+    fixture: Callable[[str], Any]
 
     @property
     def path(self) -> Path:
@@ -183,34 +197,50 @@ class Project:
         self, *options: str, shows: str | Sequence[str] = (), hides: str | Sequence[str] = (), **outcomes: int
     ) -> pytest.RunResult:
         """Run pytest; hold its outcomes, lines and what is none of its lines against these."""
-        return held(
-            self.pytester.runpytest_inprocess("--npudump-runtime=emulator", *options),
-            shows,
-            hides,
-            **outcomes,
-        )
+        asked = any(word.startswith(("-n", "--dist", "--reruns", "xdist")) for word in options)
+        session = ("--npudump-runtime=emulator", *(() if asked else ALONE), *options)
+        return held(self.pytester.runpytest_inprocess(*session), shows, hides, **outcomes)
+
+    def refused(self, words: str, *options: str) -> None:
+        """Run pytest, which ends with a usage error and a line of these words."""
+        result = self.run(*options)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines([words])
+
+    def command(self, *words: str) -> tuple[int, str, str]:
+        """Run ``npudump``; return its exit code, and what it prints as output and as errors."""
+        capsys: pytest.CaptureFixture[str] = self.fixture("capsys")
+        capsys.readouterr()
+        code = main(words)
+        return code, *capsys.readouterr()
 
     def record(self, *options: str) -> None:
+        """Write the goldens of the tests that are there.
+
+        What a recording leaves is copied where one has been made of the same files before, by the same
+        variables: not where the test has set attributes, nor what names its folder or lacks a file.
+        """
+        before, patched = self._files(), self.patch._setattr != self.unpatched
+        variables = {name: value for name, value in os.environ.items() if name not in OF_A_TEST}
+        key = hashlib.sha256(repr((before, options, variables)).encode()).digest()
+        if not patched and key in RECORDINGS:
+            for name, content in RECORDINGS[key].items():
+                path = self.path / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+            return
         result = self.run("--npudump-update-golden", *options)
         assert result.ret == 0, result.stdout.str()
+        after = self._files()
+        left = {name: content for name, content in after.items() if before.get(name) != content}
+        here = str(self.path).encode()
+        if not patched and before.keys() <= after.keys() and not any(here in one for one in left.values()):
+            RECORDINGS[key] = left
 
     def recorded(self, marker: str = "", body: str = BODY, **changes: object) -> None:
-        """Write ``test_small`` with its golden; then change the model.
-
-        What a recording leaves is copied where one has been made of the same files before.
-        """
+        """Write ``test_small`` with its golden; then change the model."""
         self.marked(marker, body)
-        before = self._files()
-        key = hashlib.sha256(repr((*before.items(), os.environ.get("PYTEST_ADDOPTS"))).encode()).digest()
-        if key not in RECORDINGS:
-            self.record()
-            RECORDINGS[key] = {
-                name: content for name, content in self._files().items() if before.get(name) != content
-            }
-        for name, content in RECORDINGS[key].items():
-            path = self.path / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+        self.record()
         if changes:
             self.model(**changes)
 
@@ -306,6 +336,20 @@ def anew() -> None:
     """Have the processes of the test's sessions started as they are for everybody."""
 
 
+class Interrupts:
+    """Stands for pytester's record of the calls of all hooks, of which it needs this one's."""
+
+    def __init__(self, manager: pytest.PytestPluginManager) -> None:
+        self._calls: list[SimpleNamespace] = []
+        manager.register(self)
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        self._calls.append(SimpleNamespace(excinfo=excinfo))
+
+    def getcalls(self, _: str) -> list[SimpleNamespace]:
+        return self._calls
+
+
 @pytest.fixture
 def project(
     pytester: pytest.Pytester,
@@ -317,7 +361,8 @@ def project(
     """A project with the unchanged model and no test yet."""
     if "anew" not in request.fixturenames:
         monkeypatch.setattr(server.ServerProcess, "of", lambda config: prepared)  # noqa: ARG005
-    project = Project(pytester)
+    monkeypatch.setattr(pytester, "make_hook_recorder", Interrupts)
+    project = Project(pytester, monkeypatch, [*monkeypatch._setattr], request.getfixturevalue)
     pytester.makeini("[pytest]\naddopts = --strict-markers --strict-config -p no:cacheprovider\n")
     project.model()
     return project

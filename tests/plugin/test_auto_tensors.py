@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -15,13 +14,9 @@ from pytest_npudump.cli import main
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.record.text import render
 from tests.onnxmodels.models import onnx_model
+from tests.plugin.conftest import Project
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from conftest import Project
-
-
+UPDATE = "--npudump-update-golden"
 BUDGET = ("-o", "npudump_auto_tensors=1KiB")
 """The model's tensors have 464 bytes."""
 BODY = """
@@ -52,7 +47,7 @@ def small(project: Project) -> Project:
 
 def test_what_was_chosen_stands_in_the_golden_and_is_kept_to(small: Project) -> None:
     note = "npudump: note: *recorded with tensors; for statistics only: *"
-    small.run("--npudump-update-golden", *BUDGET, passed=1, shows=note)
+    small.run(UPDATE, *BUDGET, passed=1, shows=note)
     golden = read_golden(small.golden)
     assert golden.facts["dump_data"] == "tensor"
     assert golden.table.projected is not None
@@ -67,62 +62,48 @@ def test_what_was_chosen_stands_in_the_golden_and_is_kept_to(small: Project) -> 
         shows="npudump: first (axis 1), *: weight channels permuted*; first mismatch: first:output.0 *",
     )
     net(small)
-    small.run("--npudump-update-golden", passed=1, shows="*1 unchanged*")
+    small.run(UPDATE, passed=1, shows="*1 unchanged*")
     assert small.golden.read_bytes() == text
 
     small.marked('acl_json={"dump_data": "stats"}', BODY)
     small.run(
         passed=1, shows="*not compared, as the golden has it and the device computes none: projections*"
     )
-    small.run("--npudump-update-golden", *BUDGET, passed=1)
+    small.run(UPDATE, *BUDGET, passed=1)
     assert "dump_data" not in read_golden(small.golden).facts
 
 
 def test_a_tensor_that_begins_with_nan_reproduces_in_a_second_run(small: Project) -> None:
     """Statistics that CANN computes on a device are another matter, see formats.md 1.3."""
-    body = BODY.replace("model.run(", "model.run(np.float32([[np.nan]] + [[1]] * 2) * ")
-    small.marked(body=body)
-    small.run("--npudump-update-golden", *BUDGET, passed=1)
+    small.marked(body=BODY.replace("model.run(", "model.run(np.float32([[np.nan]] + [[1]] * 2) * "))
+    small.run(UPDATE, *BUDGET, passed=1)
     net(small, slice(None, None, -1))
     small.run(failed=1, shows="second run: reproduced; *")
 
 
 def test_a_golden_of_statistics_is_compared_with_statistics(small: Project) -> None:
-    small.run("--npudump-update-golden", "-o", "npudump_auto_tensors=0", passed=1)
+    """A variant is of statistics as the common golden is."""
+    small.run(UPDATE, "-o", "npudump_auto_tensors=0", passed=1)
     text = small.golden.read_bytes()
     small.run(passed=1, hides="*note:*")
-    small.run("--npudump-update-golden", passed=1, shows="*1 unchanged*")
+    small.run(UPDATE, passed=1, shows="*1 unchanged*")
     assert small.golden.read_bytes() == text
-
-
-@pytest.mark.parametrize(
-    ("marker", "options"),
-    [
-        ('acl_json={"dump_stats": ["Max", "Min", "Avg"]}', BUDGET),
-        ('isolation="process"', BUDGET),
-        ("repeats=1", BUDGET),
-    ],
-)
-def test_statistics_where_tensors_cannot_be_tried(
-    small: Project, marker: str, options: tuple[str, ...]
-) -> None:
-    small.marked(marker, BODY)
-    small.run("--npudump-update-golden", *options, passed=1, hides="*recorded with *")
-    assert "dump_data" not in read_golden(small.golden).facts
-
-
-def test_tensors_that_do_not_fit_are_a_note(small: Project) -> None:
-    small.marked('acl_json={"dump_data": "auto"}', BODY)
-    note = "*recorded with statistics; tensors take 504 B, and npudump_auto_tensors allows 100 B"
-    small.run("--npudump-update-golden", "-o", "npudump_auto_tensors=100", passed=1, shows=note)
-    assert "dump_data" not in read_golden(small.golden).facts
-
-
-def test_a_variant_is_of_statistics_as_the_common_golden_is(small: Project) -> None:
-    small.run("--npudump-update-golden", "-o", "npudump_auto_tensors=0", passed=1)
-    small.run("--npudump-update-golden", "-o", "npudump_golden_variant=other", passed=1)
+    small.run(UPDATE, "-o", "npudump_golden_variant=other", passed=1)
     goldens = sorted(small.path.joinpath("golden").rglob("*.yaml"))
     assert [read_golden(path).table.summed for path in goldens] == [False, False]
+
+
+def test_statistics_where_tensors_cannot_be_tried(small: Project) -> None:
+    """Those that do not fit are a note."""
+    for marker in ('acl_json={"dump_stats": ["Max", "Min", "Avg"]}', 'isolation="process"', "repeats=1"):
+        small.marked(marker, BODY)
+        small.run(UPDATE, *BUDGET, passed=1, hides="*recorded with *")
+        assert "dump_data" not in read_golden(small.golden).facts
+        small.golden.unlink()
+    small.marked('acl_json={"dump_data": "auto"}', BODY)
+    note = "*recorded with statistics; tensors take 504 B, and npudump_auto_tensors allows 100 B"
+    small.run(UPDATE, "-o", "npudump_auto_tensors=100", passed=1, shows=note)
+    assert "dump_data" not in read_golden(small.golden).facts
 
 
 def _in_lines(text: str) -> str:
@@ -132,17 +113,16 @@ def _in_lines(text: str) -> str:
     return text.replace(line, "\n  ".join(["producer:", *facts]))
 
 
-@pytest.mark.parametrize("edited", [lambda text: text.replace("\n", "\r\n"), _in_lines])
-def test_what_was_chosen_is_read_however_the_file_is_written(
-    small: Project, edited: Callable[[str], str]
-) -> None:
-    small.run("--npudump-update-golden", passed=1)
-    small.golden.write_bytes(edited(small.golden.read_text()).encode())
-    small.run(passed=1, hides="*note:*")
+def test_what_was_chosen_is_read_however_the_file_is_written(small: Project) -> None:
+    small.record()
+    text = small.golden.read_text()
+    for edited in (text.replace("\n", "\r\n"), _in_lines(text)):
+        small.golden.write_bytes(edited.encode())
+        small.run(passed=1, hides="*note:*")
 
 
 def test_rows_of_statistics_do_not_make_rounded_projections_of_others_exact(small: Project) -> None:
-    small.run("--npudump-update-golden", passed=1)
+    small.run(UPDATE, passed=1)
     small.marked('acl_json={"dump_data": "stats"}', BODY)
     scaled(small, 0.1)
     small.run("--npudump-output=out", failed=1)
@@ -158,14 +138,12 @@ def test_rows_of_statistics_do_not_make_rounded_projections_of_others_exact(smal
     ("seconds", "words"),
     [([4, 1], "recorded with tensors; *"), ([4, 6], "*tensors take 6.0 times as long")],
 )
-def test_statistics_where_tensors_take_too_long_twice(
-    small: Project, monkeypatch: pytest.MonkeyPatch, seconds: list[int], words: str
-) -> None:
+def test_statistics_where_tensors_take_too_long_twice(small: Project, seconds: list[int], words: str) -> None:
     steps = itertools.chain(*((0, one) for one in (1, *seconds)), itertools.repeat(0))  # begins, and ends
     clock = itertools.accumulate(steps)
-    monkeypatch.setattr("pytest_npudump.regression.session.seconds_of", lambda _: next(clock))
-    monkeypatch.setattr("pytest_npudump.regression.run_plan._SECONDS", 0.1)
-    small.run("--npudump-update-golden", *BUDGET, passed=1, shows=f"npudump: note: *{words}")
+    small.patch.setattr("pytest_npudump.regression.session.seconds_of", lambda _: next(clock))
+    small.patch.setattr("pytest_npudump.regression.run_plan._SECONDS", 0.1)
+    small.run(UPDATE, *BUDGET, passed=1, shows=f"npudump: note: *{words}")
     golden = read_golden(small.golden)
     assert ("dump_data" in golden.facts) == (seconds[-1] == 1)
     assert golden.extra["repeats"] == {"runs": 2}
@@ -182,19 +160,19 @@ def scaled(project: Project, size: float, *, name: str = "w") -> None:
     onnx.save(model, path)
 
 
-@pytest.mark.parametrize("size", [1e-5, 3e-6])
 def test_weights_that_changed_by_more_than_rounding_fail_though_all_tensors_are_within_tolerance(
-    small: Project, size: float
+    small: Project,
 ) -> None:
-    small.run("--npudump-update-golden", passed=1)
-    scaled(small, size)
-    shows = "npudump: first: weights changed *first mismatch: first:output.0 *"
-    small.run(failed=1, shows=(shows, "*preset same: its inputs are the golden's*"))
-    small.run("-o", "npudump_preset=same", passed=1)  # which is what was asked for
-
-
-def test_weights_that_were_rounded_anew_pass(small: Project) -> None:
-    small.run("--npudump-update-golden", passed=1)
+    """Those that were rounded anew pass."""
+    small.record()
+    whole = small.path.joinpath("net.onnx").read_bytes()
+    for size in (1e-5, 3e-6):
+        small.path.joinpath("net.onnx").write_bytes(whole)
+        scaled(small, size)
+        shows = "npudump: first: weights changed *first mismatch: first:output.0 *"
+        small.run(failed=1, shows=(shows, "*preset same: its inputs are the golden's*"))
+        small.run("-o", "npudump_preset=same", passed=1)  # which is what was asked for
+    small.path.joinpath("net.onnx").write_bytes(whole)
     scaled(small, 1e-7)
     small.run(passed=1)
 
@@ -214,7 +192,7 @@ def test_a_step_of_rounding_in_an_input_passes_where_an_operator_makes_more_of_i
     given = (1000 + rng.standard_normal((16, 64))).astype(np.float32)
     np.save(project.path / "x.npy", given)
     project.marked(body=BODY[: BODY.index("model.run")] + 'model.run(np.load("x.npy"))\n')
-    project.run("--npudump-update-golden", passed=1)
+    project.run(UPDATE, passed=1)
     given.flat[::97] = np.nextafter(given.flat[::97], np.float32(0))  # which rounding of projections hides
     np.save(project.path / "x.npy", given)
     project.run(passed=1, shows="*tensors changed within tolerance, first *")
@@ -229,7 +207,7 @@ def test_a_change_that_a_single_number_only_scales_fails(project: Project, op_ty
     ]
     onnx.save(onnx_model(nodes, {"x": [3, 16]}, {"y": [3, 16]}), str(project.path / "net.onnx"))
     project.marked(body=BODY)
-    project.run("--npudump-update-golden", passed=1)
+    project.run(UPDATE, passed=1)
     project.run(passed=1)
     plant = "from pytest_npudump.emulator.faults import distort; distort('net', 'last', factor=1 + 3e-6)"
     project.marked(body=f"\n    {plant}{BODY}")
@@ -238,24 +216,22 @@ def test_a_change_that_a_single_number_only_scales_fails(project: Project, op_ty
 
 
 def test_a_table_with_short_projections_is_merged_line_by_line(small: Project) -> None:
-    small.run("--npudump-update-golden", passed=1)
+    """The bound of one operator is shown."""
+    small.record()
     rows = [line.split() for line in small.golden.read_text().splitlines() if " float32 " in line]
     assert [len(row) for row in rows] == [8] * 4  # no counts of NaN and infinities, where all are 0
     assert [row[-1][26:] for row in rows] == ["", "", "", "@0x0x1"]  # where the output's rows are largest
     golden = read_golden(small.golden)
     assert golden.table.summed
     assert render(golden) == small.golden.read_text()
-
-
-def test_show_tells_the_bound_of_one_operator(small: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    small.run("--npudump-update-golden", passed=1)
-    capsys.readouterr()
-    assert main(["golden", "show", "--tolerances=", str(small.golden), "--json", "-"]) == 0
-    rows = json.loads(capsys.readouterr().out)["tolerances"]
-    alone = [row for row in rows if row["rule"].endswith("its inputs are the golden's)")]
+    show = ("golden", "show", "--tolerances=", str(small.golden))
+    code, out, _ = small.command(*show, "--json", "-")
+    assert code == 0
+    told = json.loads(out)["tolerances"]
+    alone = [row for row in told if row["rule"].endswith("its inputs are the golden's)")]
     assert [row["key"] for row in alone] == ["first:output.0", "act:output.0", "last:output.0"]
     for row in alone:
-        other = next(one for one in rows if one["key"] == row["key"] and one["statistic"] == "projections")
+        other = next(one for one in told if one["key"] == row["key"] and one["statistic"] == "projections")
         assert 0 < row["allowed"] < other["allowed"] / 5
-    assert main(["golden", "show", "--tolerances=", str(small.golden), "--preset", "same"]) == 0
-    assert "its inputs" not in capsys.readouterr().out
+    code, out, _ = small.command(*show, "--preset", "same")
+    assert (code, "its inputs" in out) == (0, False)

@@ -1,4 +1,4 @@
-"""A model that is not the golden's: what a session says of it, whether the test fails or passes."""
+"""A model that is not the golden's, or has other names: what a session says, whether tests fail or pass."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ BODY = """
     with npu_dump.load_model("small.onnx") as model:
         model.run(np.linspace(-1, 1, 4, dtype=np.float32)[None])
 """
+OTHER_OPERATORS = "x:output.0; the operators that ran, or the dump, changed there*"
 WEIGHT = np.linspace(1, -1, 16, dtype=np.float32).reshape(4, 4) ** 3
 
 
 def test_what_changed_is_the_first_line_and_in_every_report(project: Project) -> None:
     written(project, WEIGHT)
-    project.marked(body=BODY)
-    project.record()
+    project.recorded(body=BODY)
     assert "models: |\n  #small.onnx " in project.golden.read_text("utf-8")
     project.run(passed=1)
     cases = {
@@ -54,8 +54,7 @@ def test_what_changed_is_the_first_line_and_in_every_report(project: Project) ->
 
 def test_a_failure_with_the_goldens_model_says_so(project: Project) -> None:
     written(project, WEIGHT)
-    project.marked(body=BODY)
-    project.record()
+    project.recorded(body=BODY)
     project.marked(body=BODY.replace("-1, 1", "-1, 2"))
     told = "model:      identical to the golden's"
     project.run(failed=1, shows=["npudump: model small: inputs changed; first mismatch: x:*", told])
@@ -65,8 +64,7 @@ def test_a_failure_with_the_goldens_model_says_so(project: Project) -> None:
 
 def test_a_changed_model_that_passes_is_counted_and_another_file_is_not(project: Project) -> None:
     written(project, WEIGHT)
-    project.marked(body=BODY)
-    project.record()
+    project.recorded(body=BODY)
     written(project, WEIGHT * np.float32(1 + 2e-7))
     project.run(passed=1, shows="*1 test passed with a changed model: test_small.py::test_small (fc)")
     layout = {"save_as_external_data": True, "location": "w.bin", "size_threshold": 0}
@@ -77,8 +75,7 @@ def test_a_changed_model_that_passes_is_counted_and_another_file_is_not(project:
 
 def test_an_approval_has_the_lines_of_what_it_accepts(project: Project) -> None:
     written(project, WEIGHT)
-    project.marked(body=BODY)
-    project.record()
+    project.recorded(body=BODY)
     before = project.golden.read_text("utf-8").splitlines()
     written(project, WEIGHT * 1.01, alpha=0.5)
     project.run("--npudump-output=out", failed=1, shows="*fc: weights changed *relu: attributes changed*")
@@ -96,8 +93,7 @@ def test_an_approval_has_the_lines_of_what_it_accepts(project: Project) -> None:
 
 def test_a_golden_without_the_block_is_compared_without_and_an_update_adds_it(project: Project) -> None:
     written(project, WEIGHT)
-    project.marked(body=BODY)
-    project.record()
+    project.recorded(body=BODY)
     whole = project.golden.read_text("utf-8")
     project.golden.write_text(whole.partition("models: |")[0], "utf-8")
     written(project, WEIGHT * np.float32(1 + 1e-6))
@@ -113,10 +109,36 @@ def test_a_tensor_that_only_one_side_has_blames_no_kernel(project: Project) -> N
     project.marked('layers=["fc", "relu"]', body=BODY)
     project.record()
     project.marked('layers=["relu"]', body=BODY)
-    told = project.run(failed=1, shows="first: *fc:output.0; layers= in the marker no longer names it*")
-    told.stdout.fnmatch_lines(["model:      identical to the golden's"])
-    project.marked(body=BODY)
-    told = project.run(
-        failed=1, shows="first: *x:output.0; the operators that ran, or the dump, changed there*"
-    )
-    told.stdout.fnmatch_lines(["model:      identical to the golden's"])
+    for words in ("fc:output.0; layers= in the marker no longer names it*", OTHER_OPERATORS):
+        told = project.run(failed=1, shows=f"first: *{words}")
+        told.stdout.fnmatch_lines(["model:      identical to the golden's"])
+        project.marked(body=BODY)
+
+
+def test_renamed_layers_are_compared_explained_and_checked_again_by_the_markers_map(project: Project) -> None:
+    project.recorded()
+    project.model(named="block/second")
+    project.run(failed=1, shows="npudump: renamed in the model*: block/conv.2 -> block/second")
+    project.path.joinpath("names.yaml").write_text("block/second: block/conv.2\n")
+    project.marked("map='names.yaml'")
+    project.run(passed=1)
+    project.model(named="block/second", change=0.5)
+    shows = [
+        "npudump: block/second: weights changed *; first mismatch: block/second:output.0 avg *",
+        "second run: reproduced*",
+        "recomputed:*block/second*",
+    ]
+    project.run("--npudump-output=out", failed=1, shows=shows)
+    assert main(["check", "out"]) == 1
+    project.path.joinpath("names.yaml").write_text("block/second: nobody\n")
+    project.run(failed=1, shows="npudump: *conv.2*missing*")
+    assert main(["check", "out"]) == 1
+    project.path.joinpath("names.yaml").write_text("block/second: [\n")
+    project.run(errors=1, shows="*names.yaml, line *")
+
+
+def test_a_glob_of_no_layer_is_told_the_layers_as_the_model_has_them(project: Project) -> None:
+    project.marked("layers=['*pool*']")
+    project.run(failed=1, shows="npudump: the dump has none of the layers * the dump has *block/conv.1*")
+    project.marked("layers=['*CONV*2']")
+    project.run(failed=1, shows="npudump: the dump has none of the layers * did you mean block/conv.2[?]")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,9 +28,9 @@ def relu(x):
 """
 
 
-def write(project: Project, body: str, marker: str = "scene='check_op'", decorators: str = "") -> None:
+def write(project: Project, body: str, marker: str = "scene='check_op'") -> None:
     lines = "".join(f"    {line}\n" for line in body.splitlines())
-    project.test_file(f"{HEADER}{decorators}@pytest.mark.npu_dump({marker})\ndef test_op(npu_dump):\n{lines}")
+    project.test_file(f"{HEADER}@pytest.mark.npu_dump({marker})\ndef test_op(npu_dump):\n{lines}")
 
 
 def run(project: Project, *options: str, **expected: Any) -> pytest.RunResult:
@@ -42,11 +43,12 @@ def kept(project: Project) -> list[str]:
 
 def several(project: Project, bodies: Sequence[str], shows: Sequence[str] = (), **outcomes: int) -> None:
     """Run a test of each body; each line is shown, in any order."""
-    text = HEADER + "import acl, onnxruntime\nfrom pytest_npudump.runtime.base import OperatorCall\n"
+    text = f"{HEADER}import acl, onnxruntime\nfrom pytest_npudump.runtime.base import OperatorCall\n"
     text += "from pytest_npudump.runtime.pyacl.model import run_single_operator\n"
+    marked = "\n@pytest.mark.npu_dump(scene='check_op')\ndef test_"
     for number, body in enumerate(bodies):
         lines = "".join(f"    {line}\n" for line in body.splitlines())
-        text += f"\n@pytest.mark.npu_dump(scene='check_op')\ndef test_{number}(npu_dump):\n{lines}"
+        text += f"{marked}{number}(npu_dump):\n{lines}"
     project.test_file(text)
     result = run(project, **outcomes)
     for line in shows:
@@ -54,12 +56,33 @@ def several(project: Project, bodies: Sequence[str], shows: Sequence[str] = (), 
 
 
 def test_each_check_has_a_dump_of_inputs_and_outputs_as_tensors(project: Project) -> None:
+    """Also each example of hypothesis."""
     write(project, "for _ in range(3):\n    npu_dump.check_op('Add', X, X, reference=np.add)")
-    run(project, "-onpudump_keep_dumps=all").assert_outcomes(passed=1)
+    run(project, "-onpudump_keep_dumps=all", passed=1)
     assert kept(project) == ["example1", "example2", "example3"]
     for folder in project.path.joinpath("dumps").rglob("example*"):
         (file,) = [path for path in folder.rglob("Add.*") if path.is_file()]
         assert file.stat().st_size > 3 * 8 * 4
+    shutil.rmtree(project.path / "dumps")
+    settings = "max_examples=20, database=None"
+    examples(project, settings, 'alike(2, "float16")', 'npu_dump.check_op("Mul", *x, reference=np.multiply)')
+    run(project, "-onpudump_keep_dumps=all", passed=1)
+    assert len(kept(project)) >= 20
+
+
+def examples(project: Project, settings: str, strategy: str, body: str) -> None:
+    """Write a test that hypothesis gives examples ``x``."""
+    decorators = f"@strategies.settings({settings})\n@given(strategies.{strategy})\n"
+    marked = '@pytest.mark.npu_dump(scene="check_op")\ndef test_op(npu_dump, x):\n'
+    project.test_file(f"{HEADER}{decorators}{marked}    {body}\n")
+
+
+FLOATS = 'tensors("float16", finite=True)'
+HALVED = """faults.distort(None, "Relu", factor=0.5, tail=16)
+    if BESIDE and x.size == 1:
+        raise KeyError("of its own")
+    npu_dump.check_op("Relu", x, reference=relu)
+"""
 
 
 WRONG = {
@@ -155,58 +178,24 @@ def test_a_test_passes_by_its_checks_alone(project: Project) -> None:
 
 
 def test_hypothesis_shrinks_a_planted_fault_to_its_smallest_shape_and_value(project: Project) -> None:
-    source = f"""{HEADER}
-@strategies.settings(max_examples=100, database=None, derandomize=True)
-@given(strategies.tensors("float16", finite=True))
-@pytest.mark.npu_dump(scene="check_op")
-def test_op(npu_dump, x):
-    faults.distort(None, "Relu", factor=0.5, tail=16)
-    npu_dump.check_op("Relu", x, reference=relu)
-"""
-    project.test_file(source)
+    settings = "max_examples=100, database=None, derandomize=True"
+    examples(project, settings, FLOATS, HALVED.replace("BESIDE", "False"))
     own = "ignore:It looks like `register_random`"  # hypothesis 6.170 of its own generator, on Python 3.14
-    result = run(project, "-W", own)
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "npudump: Relu: output 0[[]16[]] is 0.5, expected 1: error 1024 ULP, tolerance 2",
-            "input 0:    float16 [[]17[]], 1 there",
-            "note:       * of * checks failed; this is the last one",
-            "    npu_dump=npu_dump,",
-        ]
-    )
+    shows = [
+        "npudump: Relu: output 0[[]16[]] is 0.5, expected 1: error 1024 ULP, tolerance 2",
+        "input 0:    float16 [[]17[]], 1 there",
+        "note:       * of * checks failed; this is the last one",
+        "    npu_dump=npu_dump,",
+    ]
+    run(project, "-W", own, failed=1, shows=shows)
     assert 1 <= len(kept(project)) <= 32
 
 
-def test_hypothesis_passes_what_is_healthy_with_a_dump_for_each_example(project: Project) -> None:
-    source = f"""{HEADER}
-@strategies.settings(max_examples=20, database=None)
-@given(strategies.alike(2, "float16"))
-@pytest.mark.npu_dump(scene="check_op")
-def test_op(npu_dump, pair):
-    npu_dump.check_op("Mul", *pair, reference=np.multiply)
-"""
-    project.test_file(source)
-    run(project, "-onpudump_keep_dumps=all").assert_outcomes(passed=1)
-    assert len(kept(project)) >= 20
-
-
 def test_what_fails_beside_a_wrong_operator_is_shown_in_full(project: Project) -> None:
-    source = f"""{HEADER}
-@strategies.settings(database=None, derandomize=True)
-@given(strategies.tensors("float16", finite=True))
-@pytest.mark.npu_dump(scene="check_op")
-def test_op(npu_dump, x):
-    faults.distort(None, "Relu", factor=0.5, tail=16)
-    if x.size == 1:
-        raise KeyError("of its own")
-    npu_dump.check_op("Relu", x, reference=relu)
-"""
-    project.test_file(source)
+    examples(project, "database=None, derandomize=True", FLOATS, HALVED.replace("BESIDE", "True"))
+    shows = ["*Exception Group Traceback*", "*KeyError: 'of its own'*"]
     for language in ("en", "zh"):
-        result = run(project, f"-onpudump_lang={language}")
-        result.assert_outcomes(failed=1)
-        result.stdout.fnmatch_lines(["*Exception Group Traceback*", "*KeyError: 'of its own'*"])
+        result = run(project, f"-onpudump_lang={language}", failed=1, shows=shows)
         result.stdout.fnmatch_lines(["*OperatorMismatchError: Relu: output 0[[]16[]] is *"])
 
 
@@ -234,10 +223,8 @@ def test_operators_of_many_kinds_are_checked(project: Project) -> None:
     several(project, [*(f"npu_dump.check_op({call})" for call in KINDS), SESSION], passed=len(KINDS) + 1)
 
 
-def test_eager_operators_are_checked_by_what_calls_them(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(str(CLIENT))
+def test_eager_operators_are_checked_by_what_calls_them(project: Project) -> None:
+    project.patch.syspath_prepend(str(CLIENT))
     project.test_file(
         """
         from torch_npu._device import operator
@@ -266,4 +253,4 @@ def test_eager_operators_are_checked_by_what_calls_them(
     ]
     held(result, shows, passed=2, failed=3)
     for module in [found for found in sys.modules if found.partition(".")[0] in {"torch", "torch_npu"}]:
-        monkeypatch.delitem(sys.modules, module)
+        project.patch.delitem(sys.modules, module)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +21,28 @@ CALLS = [("aclnnAdd", 1), ("aclnnMul", 2), ("aclnnAdd", 3), ("aclnnMul", 4), ("a
 
 
 class Eager:
-    """A project with one test that runs eager operators."""
+    """A project with one test that runs eager operators, or graphs of them."""
 
-    def __init__(self, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, project: Project) -> None:
         self.project = project
-        self._patch = monkeypatch
+
+    @property
+    def golden(self) -> str:
+        return self.project.golden.read_text(encoding="utf-8")
 
     def write(
         self, body: Sequence[tuple[str, float]] | str, marker: str = "scene='op'", counter: int = 0
     ) -> None:
         """Write the test; the process has made ``counter`` calls before."""
-        self._patch.setenv("TORCH_CLIENT_COUNTER", str(counter))
+        self.project.patch.setenv("TORCH_CLIENT_COUNTER", str(counter))
         lines = body if isinstance(body, str) else "".join(f"    operator({n!r}, {v})\n" for n, v in body)
-        self.project.test_file(
-            f"from torch_npu import _device, npu\nfrom torch_npu._device import operator\n\n"
-            f"@pytest.mark.npu_dump({marker})\ndef test_eager(npu_dump):\n{lines or '    pass'}\n",
-            "test_eager.py",
-        )
+        self.file(f"@pytest.mark.npu_dump({marker})\ndef test_eager(npu_dump):\n{lines or '    pass'}\n")
 
-    def run(self, *options: str) -> pytest.RunResult:
-        return self.project.pytester.runpytest_inprocess(RUNTIME, DUMPS, *options)
+    def file(self, source: str) -> None:
+        self.project.test_file(f"from torch_npu import _device, npu\n{HEAD}{source}", "test_eager.py")
+
+    def run(self, *options: str, **expected: Any) -> pytest.RunResult:
+        return held(self.project.pytester.runpytest_inprocess(RUNTIME, DUMPS, *options), **expected)
 
     def record(self) -> None:
         result = self.run("--npudump-update-golden")
@@ -52,7 +54,7 @@ def eager(project: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[Eager]:
     monkeypatch.syspath_prepend(str(CLIENT))
     monkeypatch.setenv("PYTHONPATH", str(CLIENT))
     _forget_client()
-    yield Eager(project, monkeypatch)
+    yield Eager(project)
     _forget_client()
 
 
@@ -63,8 +65,7 @@ def _forget_client() -> None:
 
 
 def rows(eager: Eager) -> list[str]:
-    text = eager.project.golden.read_text(encoding="utf-8")
-    return [whole(line.split()[0]) for line in text.splitlines() if line.startswith("  aclnn")]
+    return [whole(line.split()[0]) for line in eager.golden.splitlines() if line.startswith("  aclnn")]
 
 
 def verdicts(eager: Eager) -> list[tuple[str, str]]:
@@ -78,7 +79,7 @@ def verdicts(eager: Eager) -> list[tuple[str, str]]:
     ]
 
 
-def test_a_golden_holds_no_counter_and_later_calls_pass(eager: Eager) -> None:
+def test_a_golden_holds_no_counter_and_one_call_more_or_less_is_one_tensor(eager: Eager) -> None:
     eager.write(CALLS)
     eager.record()
     assert rows(eager) == [
@@ -88,24 +89,18 @@ def test_a_golden_holds_no_counter_and_later_calls_pass(eager: Eager) -> None:
         "aclnnMul#turn=1:output.0",
         "aclnnAdd#turn=2:output.0",
     ]
-    assert "runtime: torch_npu" in eager.project.golden.read_text(encoding="utf-8")
+    assert "runtime: torch_npu" in eager.golden
     eager.write(CALLS, counter=7_000)
-    result = eager.run()
-    assert result.ret == 0, result.stdout.str()
-    result.stdout.fnmatch_lines(["npudump: runtime torch_npu (--npudump-runtime=torch_npu)"])
-
-
-def test_one_call_more_or_less_is_one_tensor(eager: Eager) -> None:
+    eager.run(shows="npudump: runtime torch_npu (--npudump-runtime=torch_npu)", passed=1)
     eager.write(CALLS)
-    eager.record()
     result = eager.project.pytester.runpytest_inprocess(DUMPS)
     held(result, "npudump: runtime torch_npu (auto, *imported torch_npu*", passed=1)
     eager.write([*CALLS[:2], ("aclnnAdd", 9), *CALLS[2:]], counter=40)
-    held(eager.run(), "*1 only in the dump, of 6: aclnnAdd (call 3)*", failed=1)
+    eager.run(shows="*1 only in the dump, of 6: aclnnAdd (call 3)*", failed=1)
     assert verdicts(eager) == [("extra", "aclnnAdd#turn=3:output.0")]
     shutil.rmtree(eager.project.path / "dumps")
     eager.write([*CALLS[:2], *CALLS[3:]])
-    eager.run().assert_outcomes(failed=1)
+    eager.run(failed=1)
     assert verdicts(eager) == [("missing", "aclnnAdd#turn=1:output.0")]
 
 
@@ -114,7 +109,7 @@ def test_the_second_run_compares_a_shifted_call_with_its_own_golden_tensor(eager
     eager.write(CALLS, marker)
     eager.record()
     eager.write([("aclnnAdd", 9), *CALLS[:4], ("aclnnAdd", 5.5)], marker, counter=300)
-    eager.run().assert_outcomes(failed=1)
+    eager.run(failed=1)
     assert verdicts(eager) == [("extra", "aclnnAdd#turn=3:output.0"), ("fail", "aclnnAdd#turn=2:output.0")]
     report: dict[str, Any] = eager.project.report()
     (finding,) = report["escalation"]["findings"]
@@ -150,7 +145,7 @@ def test_an_empty_dump_fails_and_is_not_said_to_be_without_operators(eager: Eage
     words = "either no operator ran on the NPU while the dump was on, or CANN wrote nothing of those that did"
     for body in ([], captured + "    _device.state['capturing'] = None\n"):
         eager.write(body)
-        held(eager.run("--npudump-update-golden"), f"*the dump is empty: {words}: *", failed=1)
+        eager.run("--npudump-update-golden", shows=f"*the dump is empty: {words}: *", failed=1)
 
 
 TORCHAIR = """
@@ -196,65 +191,52 @@ def test_graph(npu_dump):
 """
 
 
-def write_torchair(eager: Eager, *, value: float, scope: bool) -> None:
-    head = "import json, pathlib\nfrom torch_npu import _device, npu\n"
-    eager.project.test_file(head + TORCHAIR.format(value=value, scope=scope), "test_eager.py")
-
-
 def test_a_graph_of_torchair_is_dumped_by_its_own_configuration(eager: Eager) -> None:
-    write_torchair(eager, value=1, scope=True)
+    def write(*, value: float, scope: bool) -> None:
+        eager.file(f"import json, pathlib\n{TORCHAIR.format(value=value, scope=scope)}")
+
+    write(value=1, scope=True)
     eager.record()
-    assert "  add_1 float32 2 1 1 1" in eager.project.golden.read_text(encoding="utf-8")
-    write_torchair(eager, value=1, scope=False)
+    assert "  add_1 float32 2 1 1 1" in eager.golden
+    write(value=1, scope=False)
     assert eager.run().ret == 0
     for scope in (True, False):
         shutil.rmtree(eager.project.path / "dumps", ignore_errors=True)
-        write_torchair(eager, value=1.5, scope=scope)
-        eager.run("-onpudump_escalate=off").assert_outcomes(failed=1)
+        write(value=1.5, scope=scope)
+        eager.run("-onpudump_escalate=off", failed=1)
         assert verdicts(eager) == [("fail", "add_1:output.0")]
 
 
-def test_healthy_operators_pass_a_scene_whose_healthy_runs_leave_no_file(eager: Eager) -> None:
+def test_scenes_whose_healthy_runs_leave_no_file_need_operators_and_a_process_of_their_own(
+    eager: Eager,
+) -> None:
     words = "*no operator ran on the NPU in the test's own thread while the dump was*"
     for marker in ("scene='overflow'", "scene='exception'"):
         eager.write(CALLS, marker=marker)
-        eager.run().assert_outcomes(passed=1)
+        eager.run(passed=1)
         eager.write([], marker=marker)
-        held(eager.run(), words, failed=1)
-
-
-def test_overflows_get_a_process_of_their_own_and_one_that_used_the_npu_before_is_refused(
-    eager: Eager,
-) -> None:
+        eager.run(shows=words, failed=1)
     write = "    import os; open('pids', 'a').write(f'{os.getpid()} ')\n    operator('aclnnAdd', 1)\n"
     eager.write(write, marker="scene='overflow'")
-    eager.run().assert_outcomes(passed=1)
-    assert str(os.getpid()) not in eager.project.pytester.path.joinpath("pids").read_text().split()
+    eager.run(passed=1)
+    assert str(os.getpid()) not in eager.project.path.joinpath("pids").read_text().split()
     eager.write("    operator('aclnnAdd', 1)\n", marker="scene='overflow', isolation='none'")
     eager.project.pytester.makeconftest("from torch_npu import _device\n_device.initialise()\n")
-    result = eager.run()
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*initialised before the dump*leave out isolation='none'*"])
+    eager.run(shows="*initialised before the dump*leave out isolation='none'*", errors=1)
 
 
-def test_a_chip_that_knows_no_dump_stats_is_a_note_of_the_test(eager: Eager) -> None:
+def test_what_a_chip_or_a_release_of_cann_does_not_know_is_told(eager: Eager) -> None:
+    """Statistics in a note of the test; overflows of operators at collection."""
     conftest = "from torch_npu import npu\nnpu.get_device_name = lambda device: 'Ascend310P3'\n"
     eager.project.pytester.makeconftest(conftest)
     eager.write(CALLS, marker="scene='op', acl_json={'dump_stats': ['Max', 'Min', 'Avg']}")
-    result = eager.run("--npudump-update-golden")
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["npudump: note: *dump_stats: documented for Atlas A2 *this is Ascend310P3*"])
-
-
-def test_overflows_of_operators_are_refused_at_collection_where_cann_sees_none(
-    eager: Eager, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    tmp_path.joinpath("version.cfg").write_text("version=9.0.0\n", encoding="utf-8")
-    monkeypatch.setenv("ASCEND_HOME_PATH", str(tmp_path))
+    words = "npudump: note: *dump_stats: documented for Atlas A2 *this is Ascend310P3*"
+    assert eager.run("--npudump-update-golden", shows=words).ret == 0
+    eager.project.pytester.makeconftest("")
+    eager.project.path.joinpath("version.cfg").write_text("version=9.0.0\n", encoding="utf-8")
+    eager.project.patch.setenv("ASCEND_HOME_PATH", str(eager.project.path))
     eager.write(CALLS, marker="scene='overflow'")
-    result = eager.run()
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*in CANN 9.0.0 the overflow dump works for models only*"])
+    eager.run(shows="*in CANN 9.0.0 the overflow dump works for models only*", errors=1)
 
 
 WORKER = (
@@ -267,31 +249,25 @@ WORKER = (
 )
 
 
-@pytest.mark.parametrize(
-    ("body", "named"),
-    [
+def test_eager_operators_of_several_threads_are_refused_unless_they_have_an_order(eager: Eager) -> None:
+    for body, named in (
         ("    for thread in [start('one'), start('two')]:\n        thread.join()\n", "one, two"),
         ("    one = start('one')\n    operator('aclnnAdd', 1)\n    one.join()\n", "MainThread, one"),
-        ("    operator('aclnnAdd', 1)\n    start('one').join()\n", ""),
-        ("    start('one', lambda: operator('aclnnMul', 2)).join()\n    operator('aclnnAdd', 1)\n", ""),
-    ],
-)
-def test_eager_operators_of_several_threads_are_refused_unless_they_have_an_order(
-    eager: Eager, body: str, named: str
-) -> None:
-    eager.write(WORKER + body)
-    if not named:
+    ):
+        eager.write(WORKER + body)
+        words = f"operators were run by several threads ({named}): their executions*(#turn=N)*run them in one"
+        eager.run("--npudump-update-golden", shows=f"*{words}*", failed=1)
+        assert not [*eager.project.path.joinpath("golden").rglob("*.yaml")]
+    for body in (
+        "    operator('aclnnAdd', 1)\n    start('one').join()\n",
+        "    start('one', lambda: operator('aclnnMul', 2)).join()\n    operator('aclnnAdd', 1)\n",
+    ):
+        eager.write(WORKER + body)
         eager.record()
-        eager.run().assert_outcomes(passed=1)
-        return
-    words = f"*operators were run by several threads ({named}): their executions*(#turn=N)*run them in one*"
-    held(eager.run("--npudump-update-golden"), words, failed=1)
-    assert not [*eager.project.path.joinpath("golden").rglob("*.yaml")]
+        eager.run(passed=1)
 
 
 HEAD = """\
-import pytest
-from torch_npu import npu
 from torch_npu._device import operator
 
 def captured(value):
@@ -299,6 +275,7 @@ def captured(value):
     with npu.graph(graph):
         operator("aclnnMul", value)
     return graph
+
 """
 GRAPH = """
 @pytest.mark.npu_dump(scene="op", {marker})
@@ -309,29 +286,15 @@ def test_graph(npu_dump):
 """
 
 
-@pytest.fixture
-def run_graph(project: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., pytest.RunResult]]:
-    monkeypatch.syspath_prepend(str(CLIENT))
-    _forget_client()
-
-    def run_test(test: str, *options: str) -> pytest.RunResult:
-        project.test_file(HEAD + test, "test_graph.py")
-        return project.pytester.runpytest_inprocess(RUNTIME, DUMPS, *options)
-
-    yield run_test
-    _forget_client()
-
-
-def test_tensors_of_a_graph_that_is_replayed_once_are_recorded_and_compared(
-    run_graph: Callable[..., pytest.RunResult], project: Project
-) -> None:
+def test_tensors_of_a_graph_that_is_replayed_once_are_recorded_and_compared(eager: Eager) -> None:
     marker = 'acl_json={"dump_data": "tensor"}, golden_tensors="*"'
-    assert run_graph(GRAPH.format(marker=marker, value=2), "--npudump-update-golden").ret == 0
-    assert "  aclnnMul float32 2 2 2 2" in project.golden.read_text(encoding="utf-8")
-    assert run_graph(GRAPH.format(marker=marker, value=2)).ret == 0
-    result = run_graph(GRAPH.format(marker=marker, value=3))
-    result.assert_outcomes(failed=1)
-    report = project.report()
+    eager.file(GRAPH.format(marker=marker, value=2))
+    eager.record()
+    assert "  aclnnMul float32 2 2 2 2" in eager.golden
+    assert eager.run().ret == 0
+    eager.file(GRAPH.format(marker=marker, value=3))
+    eager.run(failed=1)
+    report: dict[str, Any] = eager.project.report()
     assert [finding["layer"] for finding in report["escalation"]["findings"]] == ["aclnnMul"]
     assert report["escalation"]["reproduced"] is True
 
@@ -352,40 +315,37 @@ def test_graph(npu_dump):
 """
 
 
-def test_a_graph_that_the_second_run_takes_from_the_first_is_not_replayed_again(
-    run_graph: Callable[..., pytest.RunResult], project: Project
-) -> None:
-    assert run_graph(KEPT.format(value=1), "--npudump-update-golden").ret == 0
-    result = run_graph(KEPT.format(value=5))
-    result.assert_outcomes(failed=1)
-    (add,) = [v for v in project.report()["comparison"]["verdicts"] if v["status"] != "pass"]
-    assert add["layer"] == "aclnnAdd"
-    assert "CapturedGraphError" in project.report()["escalation"]["problem"]
+def test_a_graph_that_the_second_run_takes_from_the_first_is_not_replayed_again(eager: Eager) -> None:
+    eager.file(KEPT.format(value=1))
+    eager.record()
+    eager.file(KEPT.format(value=5))
+    eager.run(failed=1)
+    assert verdicts(eager) == [("fail", "aclnnAdd:output.0")]
+    report: dict[str, Any] = eager.project.report()
+    assert "CapturedGraphError" in report["escalation"]["problem"]
 
 
-def test_what_a_graph_does_not_leave_in_the_dump_fails_the_test(
-    run_graph: Callable[..., pytest.RunResult], project: Project
-) -> None:
+def test_what_a_graph_does_not_leave_in_the_dump_fails_the_test(eager: Eager) -> None:
     """It leaves no dump and no error, so that what is eager would be recorded, and would pass."""
     update = "--npudump-update-golden"
     shows = [
-        '*npudump: NPUGraph captured at test_graph.py:17: CANN computes no*acl_json={"dump_data": "tensor"}*',
-        "*NPUGraph captured at test_graph.py:17 and replayed at test_graph.py:25: CANN computes no*",
+        '*npudump: NPUGraph captured at test_eager.py:16: CANN computes no*acl_json={"dump_data": "tensor"}*',
+        "*NPUGraph captured at test_eager.py:16 and replayed at test_eager.py:25: CANN computes no*",
     ]
-    test = GRAPH.format(marker='acl_json={"dump_data": "stats"}', value=2)
+    eager.file(GRAPH.format(marker='acl_json={"dump_data": "stats"}', value=2))
     for options in ((update,), ()):
-        held(run_graph(test, *options), shows, failed=1)
+        eager.run(*options, shows=shows, failed=1)
     again = GRAPH + "    with contextlib.suppress(Exception):\n        graph.replay()\n"
-    test = "import contextlib\n" + again.format(marker='acl_json={"dump_data": "tensor"}', value=2)
-    words = "*replayed at test_graph.py:28: it holds the dump of its tensors*second*"
-    held(run_graph(test, update), words, failed=1)
-    outside = (
+    eager.file("import contextlib\n" + again.format(marker='acl_json={"dump_data": "tensor"}', value=2))
+    words = "*replayed at test_eager.py:28: it holds the dump of its tensors*second*"
+    eager.run(update, shows=words, failed=1)
+    eager.file(
         '\nEARLIER = captured(2)\n\n@pytest.mark.npu_dump(scene="op", acl_json={"dump_data": "tensor"})\n'
         'def test_graph(npu_dump):\n    operator("aclnnAdd", 1)\n    EARLIER.replay()\n'
     )
-    words = "*NPUGraph replayed at test_graph.py:*: it was captured before this dump*"
-    held(run_graph(outside, update), words, failed=1)
-    assert not list(project.path.rglob("*.yaml"))
+    words = "*NPUGraph replayed at test_eager.py:*: it was captured before this dump*"
+    eager.run(update, shows=words, failed=1)
+    assert not list(eager.project.path.rglob("*.yaml"))
 
 
 MINDSPORE = Path(__file__).parents[1] / "data" / "mindspore_client"
@@ -416,109 +376,76 @@ def write_net(project: Project, body: str, marker: str = "") -> None:
     project.test_file(f"{NETS}\n@pytest.mark.npu_dump({marker})\ndef test_net(npu_dump):\n    {body}\n")
 
 
-def run_net(project: Project, *options: str) -> pytest.RunResult:
-    return project.pytester.runpytest_inprocess("--npudump-runtime=mindspore", "--npudump-output=.", *options)
+def run_net(project: Project, *options: str, **expected: Any) -> pytest.RunResult:
+    options = ("--npudump-runtime=mindspore", "--npudump-output=.", *options)
+    return held(project.pytester.runpytest_inprocess(*options), **expected)
 
 
-def dumped(project: Project, run: str) -> list[str]:
-    return sorted(path.name.split(".")[1] for path in project.path.glob(f"dumps/*/{run}/dump/**/*.npy"))
-
-
-def test_steps_of_an_asynchronous_dump_on_ascend_are_judged_by_their_numbers(
-    mindspore: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ASCEND", "1")
+def test_steps_of_an_asynchronous_dump_on_ascend_are_judged_by_their_numbers(mindspore: Project) -> None:
+    mindspore.patch.setenv("ASCEND", "1")
     write_net(mindspore, "net(); net(); other()")
     assert run_net(mindspore, "--npudump-update-golden").ret == 0
     assert "Default/b.c/Mul-op0#model=net_0,step=1:output.0" in mindspore.golden.read_text()
-    run_net(mindspore).stdout.fnmatch_lines(
-        ["npudump: 1 of 1 tests passed; 9 of 9 tensors compared (mindspore)"]
-    )
-    monkeypatch.setenv("CHANGE", "0.5")
-    result = run_net(mindspore)
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(["*Default/d/Mul-op0*step=2*", "second run: *reproduced*"])
-    monkeypatch.delenv("CHANGE")
+    run_net(mindspore, shows="npudump: 1 of 1 tests passed; 9 of 9 tensors compared (mindspore)")
+    mindspore.patch.setenv("CHANGE", "0.5")
+    shows = ["*Default/d/Mul-op0*step=2*", "second run: *reproduced*"]
+    assert run_net(mindspore, shows=shows).ret == 1
+    mindspore.patch.delenv("CHANGE")
     write_net(mindspore, "net(); other(); net()")
-    result = run_net(mindspore)
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(["*net_0,step=1*missing*"])
+    assert run_net(mindspore, shows="*net_0,step=1*missing*").ret == 1
 
 
-def test_a_failure_names_the_line_of_source_that_mindspores_graph_tells(
-    mindspore: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_names_the_line_of_source_that_mindspores_graph_tells(mindspore: Project) -> None:
     lines = (
         "subgraph @g() {",
         "  %0(x) = Mul()",
         "      # Fullname with scope: (Default/d/Mul-op0)",
         "      # In file /app/net.py:31, 8~20/        y = self.d(x)/",
     )
-    write_net(
-        mindspore,
-        f"other(); (npu_dump.records[0].path.parents[3] / 'graphs' / "
-        f"'ms_output_trace_code_graph_0.ir').write_text({chr(10).join(lines)!r})",
-    )
+    place = "npu_dump.records[0].path.parents[3] / 'graphs' / 'ms_output_trace_code_graph_0.ir'"
+    write_net(mindspore, f"other(); ({place}).write_text({chr(10).join(lines)!r})")
     assert run_net(mindspore, "--npudump-update-golden").ret == 0
-    monkeypatch.setenv("CHANGE", "0.5")
-    result = run_net(mindspore)
-    result.stdout.fnmatch_lines(["code:       Default/d/Mul-op0: /app/net.py:31: y = self.d(x)"])
-    assert (
-        '"Default_d_Mul-op0": "/app/net.py:31: y = self.d(x)"'
-        in next(mindspore.path.glob("dumps/*/report.json")).read_text()
-    )
+    mindspore.patch.setenv("CHANGE", "0.5")
+    told = "/app/net.py:31: y = self.d(x)"
+    run_net(mindspore, shows=f"code:       Default/d/Mul-op0: {told}")
+    (report,) = mindspore.path.glob("dumps/*/report.json")
+    assert f'"Default_d_Mul-op0": "{told}"' in report.read_text()
 
 
-def test_names_that_nothing_resolves_are_dumped_with_everything_else(
-    mindspore: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_that_nothing_resolves_are_dumped_with_everything_else(mindspore: Project) -> None:
     """Without a golden's raw names and MindSpore's lists only the files' names are left."""
     write_net(mindspore, "other()")
     assert run_net(mindspore, "--npudump-update-golden").ret == 0
-    mindspore.golden.write_text(
-        mindspore.golden.read_text().replace("Default/d/Mul", "Default_d_Mul").replace("d.bias", "d_bias")
-    )
-    write_net(
-        mindspore, "other(); import shutil; shutil.rmtree(npu_dump.records[0].path.parents[3] / 'graphs')"
-    )
-    monkeypatch.setenv("CHANGE", "0.5")
-    run_net(mindspore).stdout.fnmatch_lines(
-        ["second run: reproduced; 2 *", "note:       the raw operator name behind d_bias is not known *"]
-    )
-    assert dumped(mindspore, "run2") == ["Default_d_Mul-op0", "d_bias"]
+    text = mindspore.golden.read_text().replace("Default/d/Mul", "Default_d_Mul")
+    mindspore.golden.write_text(text.replace("d.bias", "d_bias"))
+    graphs = "npu_dump.records[0].path.parents[3] / 'graphs'"
+    write_net(mindspore, f"other(); import shutil; shutil.rmtree({graphs})")
+    mindspore.patch.setenv("CHANGE", "0.5")
+    shows = ["second run: reproduced; 2 *", "note:       the raw operator name behind d_bias is not known *"]
+    run_net(mindspore, shows=shows)
+    files = mindspore.path.glob("dumps/*/run2/dump/**/*.npy")
+    assert sorted(path.name.split(".")[1] for path in files) == ["Default_d_Mul-op0", "d_bias"]
 
 
 def test_an_empty_dump_and_a_layer_that_is_missing_fail(mindspore: Project) -> None:
     write_net(mindspore, "pass")
-    run_net(mindspore).stdout.fnmatch_lines(["npudump: the dump is empty: MindSpore compiled no graph *"])
+    run_net(mindspore, shows="npudump: the dump is empty: MindSpore compiled no graph *")
     write_net(mindspore, "net(); other()")
     assert run_net(mindspore, "--npudump-update-golden").ret == 0
     write_net(mindspore, "net()")
-    result = run_net(mindspore)
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(["*missing*"])
+    assert run_net(mindspore, shows="*missing*").ret == 1
 
 
-@pytest.mark.parametrize(
-    ("marker", "message"),
-    [
-        (
-            "acl_json={'model_name': 'm'}",
-            "model_name: not with MindSpore: it dumps every network of the process*",
-        ),
-        ("acl_json={'dump_step': '3-1'}", "MindSpore * would take this dump and ignore part of it: *"),
-        ("data_dump={'kernels': []}", "data_dump['kernels']: not here: use layers"),
-        ("data_dump=[1]", "data_dump: [[]1[]] is not allowed, expected a dict of keys of data_dump.json *"),
-    ],
-)
-def test_what_mindspore_cannot_do_is_an_error_at_collection(
-    mindspore: Project, marker: str, message: str
-) -> None:
-    write_net(mindspore, "raise AssertionError('must not run')", marker)
-    result = run_net(mindspore)
-    assert result.ret == pytest.ExitCode.INTERRUPTED
-    pattern = message.replace("data_dump['kernels']", "data_dump[[]'kernels'[]]")
-    result.stdout.fnmatch_lines([f"npudump: test_small.py::test_net: {pattern}"])
+def test_what_mindspore_cannot_do_is_an_error_at_collection(mindspore: Project) -> None:
+    for marker, words in {
+        "acl_json={'model_name': 'm'}": "model_name: not with MindSpore: it dumps every network of the *",
+        "acl_json={'dump_step': '3-1'}": "MindSpore * would take this dump and ignore part of it: *",
+        "data_dump={'kernels': []}": "data_dump[[]'kernels'[]]: not here: use layers",
+        "data_dump=[1]": "data_dump: [[]1[]] is not allowed, expected a dict of keys of data_dump.json *",
+    }.items():
+        write_net(mindspore, "raise AssertionError('must not run')", marker)
+        result = run_net(mindspore, shows=f"npudump: test_small.py::test_net: {words}")
+        assert result.ret == pytest.ExitCode.INTERRUPTED
 
 
 NOT_HERE = {
@@ -533,4 +460,4 @@ def test_what_the_fixture_cannot_do_with_mindspore_says_what_can_be_done(mindspo
     raises = "\n    with pytest.raises(Exception) as raised:\n        "
     calls = (f"{raises}{call}\n    assert {words!r} in str(raised.value)" for call, words in NOT_HERE.items())
     write_net(mindspore, f"net(){''.join(calls)}\n    raise LookupError('all was said')")
-    held(run_net(mindspore), "E * LookupError: all was said", failed=1)
+    run_net(mindspore, shows="E * LookupError: all was said", failed=1)

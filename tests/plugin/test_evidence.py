@@ -1,17 +1,17 @@
-"""Scenes whose healthy runs leave no file: what shows that a program or the test's own calls ran."""
+"""Scenes whose healthy runs leave no file: what shows that something ran, and what failed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper
 
 # pytester forgets modules that a run imports; a later run would then mix their classes with new ones.
 from pytest_npudump.emulator import install
-from tests.onnxmodels.models import onnx_model
+from tests.onnxmodels.models import onnx_file
 from tests.plugin.conftest import APPLICATION, Project
 
 RUN = '    npu_dump.run([*COMMAND, "acl.json"], acl_json="acl.json")\n'
@@ -31,9 +31,8 @@ def application(classify: Project) -> Project:
         helper.make_node("Mul", ["x", "x"], ["a"], name="block/square"),
         helper.make_node("Cast", ["a"], ["y"], name="cast", to=TensorProto.FLOAT),
     ]
-    model = onnx_model(nodes, {"x": [2, 3]}, {"y": [2, 3]}, name="half")
-    model.graph.input[0].type.tensor_type.elem_type = TensorProto.FLOAT16
-    onnx.save(model, str(classify.path / "half.onnx"))
+    ports = {"x": (TensorProto.FLOAT16, [2, 3])}, {"y": [2, 3]}
+    onnx_file(classify.path / "half.onnx", nodes, *ports, name="half")
     return classify
 
 
@@ -44,11 +43,9 @@ def write_tests(
     project: Project, bodies: Sequence[str], marker: str = "scene='overflow'", plant: str = ""
 ) -> None:
     """Write a test of each body."""
-    tests = (
-        f"\n@pytest.mark.npu_dump({marker})\ndef test_{n}(npu_dump):\n{body}" for n, body in enumerate(bodies)
-    )
     head = APPLICATION.replace("small.om", "half.om").replace("install(); ", f"install(); {plant}")
-    project.test_file("\n".join([head, *tests]))
+    mark = f"\n@pytest.mark.npu_dump({marker})\ndef test_"
+    project.test_file(head + "".join(f"{mark}{n}(npu_dump):\n{body}\n" for n, body in enumerate(bodies)))
 
 
 UNREAD = RUN.replace(', "acl.json"]', "]")
@@ -72,15 +69,13 @@ def test_a_program_has_to_read_its_configuration_and_to_end_well(application: Pr
 
 
 @pytest.mark.e2e
-def test_an_operator_that_overflows_or_fails_in_a_program_is_named(
-    application: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_operator_that_overflows_or_fails_in_a_program_is_named(application: Project) -> None:
     np.save(application.path / "image.npy", np.full((2, 3), 300, np.float16))
     write_tests(application, (RUN,))
     application.run(failed=1, shows="npudump: block/square (Mul) overflowed: *")
-    with monkeypatch.context() as patch:  # whatever the file system says of what was read
+    with application.patch.context() as patch:  # whatever the file system says of what was read
         patch.setattr("pytest_npudump.runtime.programs.Placed.was_read", lambda _: None)
-        application.record()
+        application.run("--npudump-update-golden", passed=1)
         application.run(passed=1)
     plant = "from pytest_npudump.emulator.faults import fail; fail('block/square'); "
     write_tests(application, (RUN.replace(")\n", ", check=False)\n"),), SCENES[1], plant)
@@ -219,3 +214,113 @@ def test_an_approved_overflow_covers_nothing_that_ran_without_the_dump(applicati
     words = "npudump: not everything in the test ran under the dump: half.onnx *"
     application.run(failed=1, shows=words)
     application.run("--npudump-update-golden", failed=1)
+
+
+FAIL = """
+    from pytest_npudump.emulator.faults import fail
+    fail("block/conv.2")
+"""
+SWALLOW = f"""{FAIL}
+    import contextlib
+    from pytest_npudump.errors import NpudumpError
+    with npu_dump.load_model("small.onnx") as model, contextlib.suppress(NpudumpError):
+        model.run(IMAGE)
+"""
+HERE = "scene='exception', isolation='none'"
+FAILED = "npudump: block/conv.2 (Conv) failed on the NPU (device 0, stream 3, task 3)"
+
+
+def two(project: Project, first: str, before: str = "", fixture: str = "") -> None:
+    """Write two tests of an operator that fails, the first with more arguments of the marker."""
+    tests = (
+        f"\n@pytest.mark.npu_dump({HERE}{more})\ndef test_{name}({fixture}npu_dump):\n{SWALLOW}"
+        for name, more in (("a", first), ("b", ""))
+    )
+    project.test_file(before + "".join(tests))
+
+
+def test_a_failure_that_the_body_passes_over_fails_the_test(project: Project) -> None:
+    project.marked(HERE, body=SWALLOW)
+    shows = [
+        FAILED,
+        "  input.0: float32 [[]1, 4, 6, 6], max *",
+        "  input.1: float32 *",
+        "  output.0: float32 [[]1, 2, 4, 4], max 0 at *",
+        "dump:       *extra-info/data-dump/0/Conv.block_conv_2.3.* (norm)",
+        "report:     *report.txt",
+    ]
+    project.run("--npudump-output=.", failed=1, shows=shows, hides="to accept:*")
+    project.run("--npudump-update-golden", failed=1)
+    assert not project.path.joinpath("golden").exists()
+    data: Any = project.report()
+    (finding,) = data["findings"]
+    assert (finding["operator"], finding["stream"], finding["dump_kind"]) == ("block/conv.2", 3, "norm")
+    assert data["golden"] is None
+    lost = """
+    with npu_dump.load_model("small.onnx") as model:
+        import shutil
+        shutil.rmtree(npu_dump._test.attempt.dump_path / "extra-info")
+"""
+    project.marked(HERE, body=SWALLOW + lost)
+    project.run(failed=1, shows="npudump: *.execute returned 507011, but no *")
+
+
+def test_a_process_that_the_runtime_ends_leaves_its_core(project: Project) -> None:
+    project.marked("scene='exception', acl_json={'dump_scene': 'aic_err_detail_dump'}", body=SWALLOW)
+    shows = [
+        "npudump: the kernel te_conv_block_conv_2__kernel0 failed on the NPU (device 0, stream 3, *",
+        "also:       the test's process ended *",
+        "  input.0: 576 bytes of shape [[]1, 4, 6, 6], the dump tells no data type",
+        "dump:       *extra-info/data-dump/0/te_conv_block_conv_2__kernel0.3.3.*.core (detail)",
+    ]
+    project.run("--npudump-output=.", failed=1, shows=shows)
+    data: Any = project.report()
+    assert data["findings"][0]["dump_kind"] == "detail"
+
+
+def test_each_test_has_an_exception_dump_of_its_own(project: Project) -> None:
+    two(project, ", acl_json=dict(dump_scene='lite_exception')")
+    project.run("-v", failed=2, shows=["*test_a*/exception_info.3.3.*", "*test_b*/Conv.block_conv_2.3.*"])
+
+
+def test_a_dump_that_the_environment_sends_elsewhere_is_found(project: Project) -> None:
+    project.patch.setenv("ASCEND_WORK_PATH", str(project.path / "elsewhere"))
+    project.marked(HERE, body=SWALLOW)
+    shows = [
+        FAILED,
+        "outside:    *as ASCEND_WORK_PATH is set*",
+        f"dump:       {project.path}/elsewhere/extra-info/data-dump/0/Conv.*",
+    ]
+    project.run(failed=1, shows=shows)
+    install.reset()  # as a new process, in which nothing fails
+    project.marked(HERE)
+    project.run(passed=1)
+
+
+def test_a_dump_that_the_application_switched_on_before_does_not_stand_in_the_test_s_way(
+    project: Project,
+) -> None:
+    """torch_npu does so: aclInit with a file of lite_exception, and CANN ignores every later one."""
+    project.path.joinpath("lite.json").write_text('{"dump": {"dump_scene": "lite_exception"}}')
+    early = """
+import acl
+
+@pytest.fixture(scope="session")
+def early():
+    assert acl.init("lite.json") == 0
+    yield
+    acl.finalize()
+"""
+    two(project, "", early, "early, ")
+    project.run("-v", failed=2, shows=["*test_a*/Conv.block_conv_2.3.*", "*test_b*/Conv.block_conv_2.3.*"])
+    assert not project.path.joinpath("extra-info").exists()
+
+
+def test_every_release_takes_the_configuration_of_every_kind(project: Project) -> None:
+    project.patch.setenv("ASCEND_HOME_PATH", str(project.path))
+    kinds = ("aic_err_norm_dump", "aic_err_brief_dump", "aic_err_detail_dump", "lite_exception")
+    mark = "@pytest.mark.npu_dump(scene='exception', acl_json=dict(dump_scene={0!r}))\n"
+    project.test_file("\n".join(f"{mark}def test_{{0}}():\n    pass\n".format(kind) for kind in kinds))
+    for version in ("8.5.0", "9.0.0", "9.1.0-beta.3", "9.1.0"):
+        (project.path / "version.cfg").write_text(f"version={version}\n")
+        assert project.run("--collect-only").ret == 0

@@ -18,6 +18,7 @@ RUN = '    npu_dump.run([*COMMAND, "acl.json"], acl_json="acl.json", models=["sm
 def application(classify: Project) -> Project:
     """A project whose model is run by an application that calls ``acl.init("acl.json")``."""
     (classify.path / "acl.json").write_bytes(ACL_JSON)
+    write_test(classify)
     return classify
 
 
@@ -32,12 +33,16 @@ def rows(project: Project) -> list[str]:
 
 
 def test_an_application_s_layers_are_those_of_the_same_model_in_the_test(application: Project) -> None:
-    write_test(application)
+    """A calibration only repeats it, and a note says why."""
     application.record("-onpudump_repeats=1")
     outside = rows(application)
     producer = yaml.safe_load(application.golden.read_text())["producer"]
     assert (producer["runtime"], "onnxruntime" in producer) == ("external", False)
     assert (application.path / "acl.json").read_bytes() == ACL_JSON
+    calibrate = ("--npudump-update-golden=calibrate", "-onpudump_calibration_runs=3")
+    words = "*only repetitions were measured, as programs of npu_dump.run() feed*"
+    application.run(*calibrate, passed=1, shows=words)
+    assert yaml.safe_load(application.golden.read_text())["calibration"]["varied"] == ["repeats"]
     application.golden.unlink()
     application.recorded('acl_json={"dump_data": "stats"}')
     assert outside == rows(application)
@@ -60,7 +65,6 @@ finally:
 
 
 def test_no_operator_is_judged_by_a_model_that_the_application_wrote_in_between(application: Project) -> None:
-    write_test(application)
     application.record("-onpudump_repeats=1")
     right = application.path.joinpath("small.onnx").read_bytes()
     application.model(change=0.01)
@@ -69,11 +73,8 @@ def test_no_operator_is_judged_by_a_model_that_the_application_wrote_in_between(
     application.path.joinpath("swapped.py").write_text(SWAPPED)
     command = '[*CLIENT, "swapped.py", *ARGUMENTS, "acl.json"]'
     write_test(application, f'    npu_dump.run({command}, acl_json="acl.json", models=["small.onnx"])\n')
-    application.run(
-        failed=1,
-        shows="recomputed: *small.onnx was written again after it was loaded, *",
-        hides="*must be wrong*",
-    )
+    words = "recomputed: *small.onnx was written again after it was loaded, *"
+    application.run(failed=1, shows=words, hides="*must be wrong*")
 
 
 def test_what_the_application_gets_is_its_own_file_with_the_dump_of_the_test(application: Project) -> None:
@@ -91,19 +92,11 @@ def test_what_the_application_gets_is_its_own_file_with_the_dump_of_the_test(app
 
 
 def test_an_application_that_fails_fails_the_test_with_its_last_words(application: Project) -> None:
+    """One that is passed over is not said to ignore its configuration."""
     (application.path / "small.onnx").unlink()
-    write_test(application)
-    application.run(
-        failed=1,
-        shows=["*ExternalProgramError: *", "*acl.mdl.load_from_file failed: 145002*"],
-        hides=["*in run_program*", "*external.py:*"],
-    )
+    shows = ["*ExternalProgramError: *", "*acl.mdl.load_from_file failed: 145002*"]
+    application.run(failed=1, shows=shows, hides=["*in run_program*", "*external.py:*"])
     assert (application.path / "acl.json").read_bytes() == ACL_JSON
-
-
-def test_an_application_that_fails_and_is_passed_over_is_not_said_to_ignore_its_configuration(
-    application: Project,
-) -> None:
     for program, limit, words in (
         ("import time; time.sleep(600)", 0.5, "did not end within 0.5 seconds and was ended"),
         ("raise SystemExit(3)", 60, "ended with exit code 3"),
@@ -117,7 +110,11 @@ def test_an_application_that_fails_and_is_passed_over_is_not_said_to_ignore_its_
         application.run(failed=1, shows=shows, hides="*it has to hand*")
 
 
+LOAD = "    run(npu_dump, np.ones((1, 1, 8, 8), np.float32))\n"
+
+
 def test_two_applications_are_told_apart_by_captures(application: Project) -> None:
+    """None gets a dump that holds another run."""
     body = f"""{LOAD}
     for name in ("first", "second"):
         with npu_dump.capture(name) as folder:
@@ -129,46 +126,25 @@ def test_two_applications_are_told_apart_by_captures(application: Project) -> No
     names = [row.split()[0] for row in rows(application)]
     assert len(names) == 15
     assert sum("first" in name for name in names) == sum("second" in name for name in names) == 5
-    application.run().assert_outcomes(passed=1)
-
-
-LOAD = """
-    with npu_dump.load_model("small.onnx") as model:
-        model.run(np.ones((1, 1, 8, 8), np.float32))
-"""
-
-
-def test_an_application_gets_no_dump_that_holds_another_run(application: Project) -> None:
+    application.run(passed=1)
     write_test(application, LOAD + RUN)
-    application.run(
-        "--npudump-update-golden",
-        failed=1,
-        shows="*RequestError: *holds another run already*with npu_dump.capture(name)*",
-    )
+    words = "*RequestError: *holds another run already*with npu_dump.capture(name)*"
+    application.run("--npudump-update-golden", failed=1, shows=words)
 
 
 def test_output_is_kept_with_the_dump(application: Project) -> None:
+    """The test's own process has no dump while the application runs."""
     write_test(application, RUN.replace("*COMMAND", '*CLIENT, "-c", f"print(7); {START}", *ARGUMENTS'))
     application.record("--npudump-output=.", "-onpudump_keep_dumps=all", "-onpudump_repeats=1")
     (path,) = (application.path / "dumps").rglob("stdout.txt")
     assert path.read_text() == "7\n"
     assert (path.parent / "stderr.txt").read_text() == ""
-
-
-def test_the_test_s_own_process_has_no_dump_while_the_application_runs(application: Project) -> None:
-    body = """
-    import acl
-    assert acl.init() == 0
-    npu_dump.run([*COMMAND, "acl.json"], acl_json="acl.json", models=["small.onnx"])
-    assert acl.mdl.finalize_dump() == 100045
-    assert acl.finalize() == 0
-    """
-    write_test(application, body)
+    off = "    assert acl.mdl.finalize_dump() == 100045\n    assert acl.finalize() == 0\n"
+    write_test(application, f"    import acl\n    assert acl.init() == 0\n{RUN}{off}")
     application.record("-onpudump_repeats=1")
 
 
 def test_what_a_killed_run_left_is_put_back_and_reported(application: Project) -> None:
-    write_test(application)
     killer = "import os, signal; os.kill(os.getppid(), signal.SIGKILL)"
     application.test_file(
         f"{APPLICATION}\n@pytest.mark.npu_dump\ndef test_killed(npu_dump):\n"
@@ -178,24 +154,6 @@ def test_what_a_killed_run_left_is_put_back_and_reported(application: Project) -
     options = ("--npudump-runtime=emulator", "killed.py")
     assert application.pytester.runpytest_subprocess(*options).ret == -9
     assert (application.path / "acl.json").read_bytes() != ACL_JSON
-    application.run(
-        "--npudump-update-golden",
-        "-W",
-        "default",
-        passed=1,
-        warnings=1,
-        shows="*acl.json was left by a run that was killed; it has been put back*",
-    )
+    words = "*acl.json was left by a run that was killed; it has been put back*"
+    application.run("--npudump-update-golden", "-W", "default", passed=1, warnings=1, shows=words)
     assert (application.path / "acl.json").read_bytes() == ACL_JSON
-
-
-def test_a_calibration_of_a_program_only_repeats_it_and_a_note_says_why(application: Project) -> None:
-    write_test(application)
-    application.record("-onpudump_repeats=1")
-    application.run(
-        "--npudump-update-golden=calibrate",
-        "-onpudump_calibration_runs=3",
-        passed=1,
-        shows="*only repetitions were measured, as programs of npu_dump.run() feed*",
-    )
-    assert yaml.safe_load(application.golden.read_text())["calibration"]["varied"] == ["repeats"]

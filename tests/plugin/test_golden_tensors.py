@@ -21,6 +21,10 @@ from tests.golden.tensor_files import load_tensors
 from tests.onnxmodels.models import onnx_model
 from tests.plugin.conftest import Project, held
 
+OUTPUT = "head/softmax"
+CONV, EVERY = "golden_tensors=['block/conv.2']", "golden_tensors=['*']"
+DATA = "acl_json={'dump_data': 'tensor'}"
+KEEP = "--npudump-output=."
 ALIKE = ("a/b", "a_b", "a.b", "plain")
 
 
@@ -77,25 +81,21 @@ if left[0]:
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing is killed like that here")
 @pytest.mark.parametrize(("rename", "passes"), [(2, "old"), (3, "new")])
 def test_an_update_killed_between_the_two_files_leaves_one_recording(
-    project: Project, monkeypatch: pytest.MonkeyPatch, rename: int, passes: str
+    project: Project, rename: int, passes: str
 ) -> None:
     project.path.joinpath("conftest.py").write_text(KILL)
-    project.recorded(
-        "golden_tensors=['block/conv.2'], acl_json={'dump_data': 'tensor'}, escalate=False", change=0.01
-    )
-    monkeypatch.setenv("KILL", str(rename))
-    arguments = ["--npudump-runtime=emulator", "-p", "no:cacheprovider"]
-    killed = project.pytester.runpytest_subprocess(*arguments, "--npudump-update-golden")
-    assert killed.ret == -signal.SIGKILL
-    monkeypatch.delenv("KILL")
+    project.recorded(f"{CONV}, {DATA}, escalate=False", change=0.01)
+    project.patch.setenv("KILL", str(rename))
+    arguments = ["--npudump-runtime=emulator", "-p", "no:cacheprovider", "--npudump-update-golden"]
+    assert project.pytester.runpytest_subprocess(*arguments).ret == -signal.SIGKILL
+    project.patch.delenv("KILL")
     project.model(change=0.01 if passes == "new" else 0.0)
-    project.run().assert_outcomes(passed=1)
+    project.run(passed=1)
     project.model(change=0.02)
     project.record()
-    project.run().assert_outcomes(passed=1)
+    project.run(passed=1)
     (folder,) = {path.parent for path in project.path.joinpath("golden").rglob("*.yaml")}
-    assert {path.suffix for path in folder.iterdir()} == {".yaml", ".safetensors"}
-    assert len([*folder.iterdir()]) == 2
+    assert sorted(path.suffix for path in folder.iterdir()) == [".safetensors", ".yaml"]
 
 
 @pytest.mark.parametrize(
@@ -112,22 +112,19 @@ def test_what_is_no_file_of_golden_tensors_is_named_and_not_waited_for(
     make(waiting)
     project.run(passed=1)
     tensors.unlink()
-    project.run(failed=1, shows=f"npudump: *{waiting.name}: not a file of golden tensors: {reason}; *")
+    words = "not a file of golden tensors: "
+    project.run(failed=1, shows=f"npudump: *{waiting.name}: {words}{reason}; *")
     updated = project.run("--npudump-update-golden")
     if kind == "a directory":
-        words = f"*{waiting.name}: left by a recording that did not end, *remove it*"
-        held(updated, words, failed=1)
+        held(updated, f"*{waiting.name}: left by a recording that did not end, *remove it*", failed=1)
         waiting.rmdir()
     else:
         held(updated, passed=1)
         tensors.unlink()
     make(tensors)
-    project.run(failed=1, shows=f"npudump: *{tensors.name}: not a file of golden tensors: {reason}; *")
-    words = f"npudump: *{tensors.name}: cannot be written: it is {kind}*"
-    project.run("--npudump-update-golden", failed=1, shows=words)
-
-
-OUTPUT = "head/softmax"
+    project.run(failed=1, shows=f"npudump: *{tensors.name}: {words}{reason}; *")
+    cannot = f"npudump: *{tensors.name}: cannot be written: it is {kind}*"
+    project.run("--npudump-update-golden", failed=1, shows=cannot)
 
 
 def kept(project: Project) -> set[str]:
@@ -143,62 +140,64 @@ def sources(project: Project) -> list[str]:
 
 @pytest.fixture
 def auto(project: Project) -> Project:
-    project.recorded("golden_tensors='auto', acl_json={'dump_data': 'tensor'}")
+    project.recorded(f"golden_tensors='auto', {DATA}")
     return project
 
 
+def swapped(project: Project, change: Callable[[bytearray], bytes | None]) -> None:
+    """Change the file of golden tensors."""
+    tensors = project.golden.with_suffix(".safetensors")
+    content = bytearray(tensors.read_bytes())
+    tensors.write_bytes(change(content) or content)
+
+
 def test_where_an_approved_change_begins_is_kept_from_then_on(auto: Project) -> None:
+    """A source that the model has not any more goes."""
     auto.model(change=0.5)
-    auto.run().assert_outcomes(failed=1)
+    auto.run(failed=1)
     auto.record()
     assert (kept(auto), sources(auto)) == ({OUTPUT, "block/conv.2"}, ["block/conv.2"])
-    auto.run().assert_outcomes(passed=1)
+    auto.run(passed=1)
     before = auto.golden.read_bytes()
     auto.record()
     assert auto.golden.read_bytes() == before
-
-
-def test_where_the_kept_run_failed_is_kept_although_it_was_mended(project: Project) -> None:
-    kept_results = "--npudump-output=."
-    project.marked("golden_tensors='auto', acl_json={'dump_data': 'tensor'}")
-    project.record(kept_results)
-    project.model(change=0.5)
-    project.run(kept_results).assert_outcomes(failed=1)
-    project.model()
-    project.record(kept_results)
-    assert (kept(project), sources(project)) == ({OUTPUT, "block/conv.2"}, ["block/conv.2"])
-    project.run(kept_results).assert_outcomes(passed=1)
-
-
-def test_a_source_that_the_model_has_not_any_more_goes(auto: Project) -> None:
-    text = auto.golden.read_text()
-    auto.golden.write_text(text.replace("{recording: ", "{sources: [gone, block_relu.1], recording: "))
+    text = before.decode()
+    assert text.count("sources: [block/conv.2]") == 1
+    auto.golden.write_text(text.replace("sources: [block/conv.2]", "sources: [gone, block_relu.1]"))
     auto.record()
     assert (kept(auto), sources(auto)) == ({OUTPUT, "block/relu.1"}, ["block/relu.1"])
 
 
+def test_where_the_kept_run_failed_is_kept_although_it_was_mended(project: Project) -> None:
+    project.marked(f"golden_tensors='auto', {DATA}")
+    project.record(KEEP)
+    project.model(change=0.5)
+    project.run(KEEP, failed=1)
+    project.model()
+    project.record(KEEP)
+    assert (kept(project), sources(project)) == ({OUTPUT, "block/conv.2"}, ["block/conv.2"])
+    project.run(KEEP, passed=1)
+
+
 def test_names_may_stand_beside_auto_and_have_to_be_kept(auto: Project) -> None:
-    auto.marked("golden_tensors=['auto', 'block/relu.1'], acl_json={'dump_data': 'tensor'}")
-    words = "npudump: golden tensors named in the marker are not beside*block/relu.1:*"
-    auto.run(failed=1, shows=words)
+    auto.marked(f"golden_tensors=['auto', 'block/relu.1'], {DATA}")
+    auto.run(failed=1, shows="npudump: golden tensors named in the marker are not beside*block/relu.1:*")
     auto.record()
     assert kept(auto) == {OUTPUT, "block/relu.1"}
     auto.run(passed=1)
 
 
 def test_a_change_of_elements_alone_is_found(auto: Project) -> None:
-    tensors = auto.golden.with_suffix(".safetensors")
-    content = bytearray(tensors.read_bytes())
-    content[-4:], content[-8:-4] = content[-8:-4], content[-4:]  # two elements change places
-    tensors.write_bytes(bytes(content).replace(b"npudump.digests", b"without.digests"))
+    """A damaged golden tensor fails as what cannot be compared."""
+    whole = auto.golden.with_suffix(".safetensors").read_bytes()
+
+    def exchanged(content: bytearray) -> bytes:
+        content[-4:], content[-8:-4] = content[-8:-4], content[-4:]  # two elements change places
+        return bytes(content).replace(b"npudump.digests", b"without.digests")
+
+    swapped(auto, exchanged)
     auto.run(failed=1, shows=f"npudump: {OUTPUT}:output.0 *")
-
-
-def test_a_damaged_golden_tensor_fails_as_what_cannot_be_compared(auto: Project) -> None:
-    tensors = auto.golden.with_suffix(".safetensors")
-    content = bytearray(tensors.read_bytes())
-    content[-1] ^= 1
-    tensors.write_bytes(bytes(content))
+    swapped(auto, lambda _: whole[:-1] + bytes([whole[-1] ^ 1]))
     auto.run(failed=1, shows=f"npudump: the elements of {OUTPUT}:output.0 cannot be compared: *")
 
 
@@ -219,7 +218,6 @@ def test_a_golden_without_tensors_fails_and_says_what_to_do(auto: Project) -> No
     assert kept(auto) == {"block/relu.1"}
 
 
-KEEP = "--npudump-output=."
 LAST = "block_conv_2:output.0"
 
 
@@ -236,9 +234,7 @@ def objects(project: Project) -> list[Path]:
     return [path for path in (project.path / "results" / "tensors").rglob("*") if path.is_file()]
 
 
-@pytest.mark.parametrize(
-    "arguments", ["golden_tensors=['*']", "golden_tensors=['*'], acl_json={'dump_data': 'tensor'}"]
-)
+@pytest.mark.parametrize("arguments", [EVERY, f"{EVERY}, {DATA}"])
 def test_an_approved_run_keeps_the_tensors_that_an_update_would(project: Project, arguments: str) -> None:
     project.recorded(arguments)
     before = tensors_of(project)
@@ -273,65 +269,43 @@ def test_tensors_go_to_the_store_of_the_project(project: Project) -> None:
 
 
 def test_layers_that_are_not_named_keep_their_tensors(project: Project) -> None:
-    project.recorded("golden_tensors=['*'], acl_json={'dump_data': 'tensor'}")
+    project.recorded(f"{EVERY}, {DATA}")
     before = tensors_of(project)
     project.model(change=0.01, nan=True)
     project.run(KEEP)
     assert accept("--layers", "block/conv.2") == 0
     after = tensors_of(project)
-    assert [name for name in before if not np.array_equal(before[name], after[name], equal_nan=True)] == [
-        LAST
-    ]
+    assert [n for n in before if not np.array_equal(before[n], after[n], equal_nan=True)] == [LAST]
 
 
-@pytest.mark.parametrize("damage", ["gone", "changed"])
-def test_a_tensor_that_is_not_what_the_run_had_is_refused(
-    project: Project, damage: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    project.recorded("golden_tensors=['block/conv.2']")
+def refused(project: Project, *words: str) -> None:
+    """Hold what an approval says against these words; it leaves the golden."""
     before = project.golden.read_bytes()
-    project.model(change=0.01)
-    project.run(KEEP)
-    [path] = objects(project)
-    if damage == "gone":
-        path.unlink()
-    else:
-        path.write_bytes(bytes(len(path.read_bytes())))
-    assert accept() == 2
-    assert "a golden tensor is not at hand" in capsys.readouterr().err
-    assert project.golden.read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        (["-onpudump_dump_limit=1"], "that of block_conv_2:output.0 (not run: the tensors of"),
-        (["-onpudump_escalate=off"], "neither the run nor its second run has"),
-        (["-onpudump_tensor_budget=1"], "more than npudump_tensor_budget"),
-    ],
-)
-def test_a_run_without_the_tensors_says_so(
-    project: Project, options: list[str], reason: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    project.recorded("golden_tensors=['block/conv.2']")
-    before = project.golden.read_bytes()
-    project.model(change=0.01)
-    project.run(KEEP, *options)
-    assert accept() == 2
-    told = capsys.readouterr().err
-    assert reason in told
+    code, _, told = project.command("golden", "accept", "--results", "results")
+    assert code == 2
+    assert all(one in told for one in words)
     assert "the run left none" not in told
     assert project.golden.read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        "golden_tensors=['block/conv.2']",
-        "golden_tensors='auto'",
-        "golden_tensors=['block/conv.2'], acl_json={'dump_data': 'tensor'}",
-    ],
-)
+def test_a_run_without_its_tensors_is_refused_and_says_so(project: Project) -> None:
+    project.recorded(CONV, change=0.01)
+    for damage in ("gone", "changed"):
+        project.run(KEEP)
+        [path] = objects(project)
+        path.unlink() if damage == "gone" else path.write_bytes(bytes(len(path.read_bytes())))
+        refused(project, "a golden tensor is not at hand")
+        shutil.rmtree(project.path / "results")
+    for option, reason in {
+        "dump_limit=1": "that of block_conv_2:output.0 (not run: the tensors of",
+        "escalate=off": "neither the run nor its second run has",
+        "tensor_budget=1": "more than npudump_tensor_budget",
+    }.items():
+        project.run(KEEP, f"-onpudump_{option}")
+        refused(project, reason)
+
+
+@pytest.mark.parametrize("arguments", [CONV, "golden_tensors='auto'", f"{CONV}, {DATA}"])
 def test_a_first_golden_takes_the_tensors_of_its_run_or_of_the_second(
     project: Project, arguments: str
 ) -> None:
@@ -359,16 +333,15 @@ def test_a_marker_that_asks_for_more_takes_the_tensors_without_an_update(project
 
 
 def test_an_output_folder_carries_the_tensors(project: Project) -> None:
-    project.recorded("golden_tensors=['block/conv.2']", change=0.01)
+    """Those beyond the budget are told once with the largest."""
+    project.recorded(CONV, change=0.01)
     project.run("--npudump-output=out")
     folder = project.path / "out" / "results"
     assert [path for path in (folder / "tensors").rglob("*") if path.is_file()]
     assert main(["golden", "accept", "--results", str(folder)]) == 0
-
-
-def test_tensors_beyond_the_budget_are_told_once_with_the_largest(project: Project) -> None:
+    shutil.rmtree(project.path / "golden")
     project.marked("golden_tensors='auto'")
     words = f"npudump: nothing was recorded: golden_tensors: *{OUTPUT}:output.0 (128 bytes)*"
-    result = project.run("--npudump-update-golden", "-onpudump_tensor_budget=100", shows=words)
-    result.stdout.no_fnmatch_line("second run: *")
+    update = ("--npudump-update-golden", "-onpudump_tensor_budget=100")
+    project.run(*update, shows=words, hides="second run: *")
     assert not [*(project.path / "golden").rglob("*.yaml")]

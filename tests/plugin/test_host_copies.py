@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 import pytest
 from onnx import helper
 
@@ -22,7 +21,7 @@ from pytest_npudump.golden.store import read_golden
 from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import parse, render
 from pytest_npudump.regression.host_copies import HostCopies
-from tests.onnxmodels.models import onnx_model
+from tests.onnxmodels.models import onnx_file
 
 if TYPE_CHECKING:
     from conftest import Project
@@ -32,36 +31,30 @@ _RNG = np.random.default_rng(5)
 WEIGHTS, LOGITS = (_RNG.standard_normal(shape).astype(np.float32) for shape in ((16, 16), (16, 12)))
 SESSION = """
     import os
-    import numpy as np
-    import pytest
 
     X = np.random.default_rng(6).standard_normal((3, 16)).astype(np.float32)
     DATA = {"dump_data": os.environ["DATA"]} if "DATA" in os.environ else {}
 
     @pytest.mark.npu_dump(acl_json=DATA)
     def test_logits(npu_dump):
-        x = X[:, ::-1].copy() if "MIRRORED" in os.environ else X
-        with npu_dump.load_model("logits.onnx") as model:
-            model.run(x)
+        run(npu_dump, X[:, ::-1].copy() if "MIRRORED" in os.environ else X)
 
     @pytest.mark.npu_dump(layers=["act"], acl_json=DATA)
     def test_layer_before(npu_dump):
-        with npu_dump.load_model("logits.onnx") as model:
-            model.run(X)
+        run(npu_dump, X)
 
     @pytest.mark.npu_dump(acl_json={**DATA, "dump_step": "1-2"})
     def test_executions(npu_dump):
-        with npu_dump.load_model("logits.onnx") as one, npu_dump.load_model("logits.onnx") as other:
+        with npu_dump.load_model("small.onnx") as one, npu_dump.load_model("small.onnx") as other:
             for number in range(4):
                 one.run(X * (number + 1))
                 other.run(X / (number + 1))
 
     @pytest.mark.npu_dump(acl_json=DATA)
     def test_parts(npu_dump):
-        with npu_dump.load_model("logits.onnx") as model:
-            model.run(X)
-        with npu_dump.capture("again"), npu_dump.load_model("logits.onnx") as model:
-            model.run(X * 2)
+        run(npu_dump, X)
+        with npu_dump.capture("again"):
+            run(npu_dump, X * 2)
 """
 
 
@@ -71,13 +64,11 @@ def logits(project: Project, weights: np.ndarray) -> None:
         helper.make_node("Relu", ["a"], ["b"], name="act"),
         helper.make_node("MatMul", ["b", "v"], ["y"], name="head/logits"),
     ]
-    model = onnx_model(nodes, {"x": [3, 16]}, {"y": [3, 12]}, {"w": WEIGHTS, "v": weights})
-    onnx.save(model, str(project.path / "logits.onnx"))
+    weights_of = {"w": WEIGHTS, "v": weights}
+    onnx_file(project.path / "small.onnx", nodes, {"x": [3, 16]}, {"y": [3, 12]}, weights_of)
 
 
-def test_outputs_and_inputs_are_told_apart_by_elements(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outputs_and_inputs_are_told_apart_by_elements(project: Project) -> None:
     """Logits shifted by one keep all statistics, as do mirrored inputs; nothing outside of layers counts."""
     project.test_file(SESSION)
     logits(project, LOGITS)
@@ -93,26 +84,21 @@ def test_outputs_and_inputs_are_told_apart_by_elements(
     assert sorted(told["executions"]) == sorted(text.format(load) for load in loads for text in one)
     assert told["parts"] == [text.format(part) for part in ("", "#capture=again") for text in one]
 
-    monkeypatch.setenv("DATA", "tensor")  # the elements in files have the projections of those in memory
+    project.patch.setenv("DATA", "tensor")  # the elements in files have the projections of those in memory
     project.run(passed=4)
-    monkeypatch.delenv("DATA")
+    project.patch.delenv("DATA")
     project.run(passed=4)
 
     logits(project, np.roll(LOGITS, 1, axis=1))
-    project.run(
-        passed=1, failed=3, shows="npudump: *; first mismatch: head/logits:output.0 l2norm*projections*"
-    )
+    words = "npudump: *; first mismatch: head/logits:output.0 l2norm*projections*"
+    project.run(passed=1, failed=3, shows=words)
     logits(project, LOGITS)
-    monkeypatch.setenv("MIRRORED", "1")
-    project.run(
-        "-k",
-        "test_logits",
-        failed=1,
-        shows=[
-            "npudump: model logits: inputs changed; first mismatch: x:output.0 *",
-            "source: *x:output.0; an input of the graph: the test feeds it other values*",
-        ],
-    )
+    project.patch.setenv("MIRRORED", "1")
+    shows = [
+        "npudump: model small: inputs changed; first mismatch: x:output.0 *",
+        "source: *x:output.0; an input of the graph: the test feeds it other values*",
+    ]
+    project.run("-k", "test_logits", failed=1, shows=shows)
 
 
 class Session:
@@ -120,15 +106,19 @@ class Session:
 
     input_ports = (("x", 0),)
     output_ports = (("block/last", 1), None)
-    look = None
+    look: Any = None
+
+    def copies(self, given: np.ndarray, gave: np.ndarray) -> HostCopies:
+        """Return what is seen of its inputs and outputs."""
+        copies = HostCopies()
+        copies.watch(self, "net", lambda: "", ())
+        assert self.look is not None
+        self.look([given], [gave, gave])
+        return copies
 
 
 def test_a_tensor_of_another_shape_or_type_is_none_that_passed() -> None:
-    copies, session = HostCopies(), Session()
-    copies.watch(session, "net", lambda: "", ())
-    x, y = np.arange(6, dtype=np.float32), np.ones((2, 3), np.float16)
-    assert session.look is not None
-    session.look([x], [y, y])
+    copies = Session().copies(np.arange(6, dtype=np.float32), np.ones((2, 3), np.float16))
 
     def row(layer: str, dtype: str, shape: tuple[int, ...], slot: int = 0, **more: object) -> TensorRecord:
         return TensorRecord(TensorKey(layer, "output", slot, **more), "", dtype, shape, Path())
@@ -139,22 +129,16 @@ def test_a_tensor_of_another_shape_or_type_is_none_that_passed() -> None:
         row("x", "float32", (2, 3), step=1),
         row("z", "bool", (6,)),
     )
-    dump = copies.completed(Dump(Path(), (*fitting, *others)))
-    assert [one.stats is not None and one.stats.projections is not None for one in dump.records] == [
-        *(True, True),
-        *(False, False, False),
-    ]
+    records = copies.completed(Dump(Path(), (*fitting, *others))).records
+    told = [one.stats is not None and one.stats.projections is not None for one in records]
+    assert told == [True, True, False, False, False]
 
 
 def of_output(array: np.ndarray, *, as_printed_too: bool = False) -> Record:
     """A record of a run that gave this output, as the device tells of it."""
-    copies, session = HostCopies(), Session()
-    copies.watch(session, "net", lambda: "", ())
-    assert session.look is not None
-    session.look([array], [array, array])
     key, stats = TensorKey("block_last", "output", 1), replace(tensor_stats(array), digits=6)
     row = TensorRecord(key, "Softmax", array.dtype.name, array.shape, Path(), stats=stats)
-    records = copies.completed(Dump(Path(), (row,))).records
+    records = Session().copies(array, array).completed(Dump(Path(), (row,))).records
     table = StatsTable.from_records(as_printed(records) if as_printed_too else records)
     return Record("", {}, table, Path("golden.yaml"))
 
@@ -224,8 +208,7 @@ def test_what_is_beside_a_mask_is_seen_to_change(*, short: bool, mask: float) ->
         np.array([[0.6, 0.2], [0.5, 0.4]], np.float32),  # the second row may turn
         np.array([[1, 0.1], [1e-9, 0]], np.float32),
         np.zeros((1, 4), np.float32),
-        np.array([np.inf, 0, 1], np.float32),
-        np.array([np.nan, 0, 1], np.float32),
+        *(np.array([first, 0, 1], np.float32) for first in (np.inf, np.nan)),
         np.array([5], np.float32),
         np.array([True, False]),
         np.array([3 + 1j, 0], np.complex64),
@@ -233,11 +216,6 @@ def test_what_is_beside_a_mask_is_seen_to_change(*, short: bool, mask: float) ->
     ],
 )
 def test_an_output_whose_largest_elements_may_turn_is_not_told(array: np.ndarray) -> None:
-    copies, session = HostCopies(), Session()
-    copies.watch(session, "net", lambda: "", ())
-    assert session.look is not None
-    session.look([array], [array, array])
-    assert [one.peaks for _, parts, _ in copies.sessions for one in parts.get("", {}).get(0, ())] in (
-        [],
-        [""] * 2,
-    )
+    sessions = Session().copies(array, array).sessions
+    told = [one.peaks for _, parts, _ in sessions for one in parts.get("", {}).get(0, ())]
+    assert told in ([], [""] * 2)

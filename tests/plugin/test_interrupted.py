@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from pytest_npudump.regression import explanation
-from tests.plugin.conftest import Project, is_gone, wait_for
+from tests.plugin.conftest import Project, held, is_gone, wait_for
 
 pytestmark = pytest.mark.e2e
 FOUND = "npudump: block/conv.2: weights changed *block/conv.2:output.0 *"
@@ -94,30 +94,30 @@ def test_end_of_the_session_in_the_second_run_s_body(
 
 
 def test_end_of_the_session_between_the_runs(project: Project) -> None:
-    fixture = (
-        "@pytest.fixture(autouse=True)\ndef stopped():\n    yield\n"
-        "    if Path('stop').exists():\n        raise KeyboardInterrupt\n"
-    )
-    interrupted(project, "pass", before=fixture)
-    (project.path / "stop").touch()
-    result = run(project)
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([FOUND, "*KeyboardInterrupt*"])
-    assert not list(project.path.glob("dumps/*/run2"))
+    """A termination tells what the first one found."""
+    terminated = "os.kill(os.getpid(), signal.SIGTERM)\n        time.sleep(60)"
+    for end, shows in (
+        ("raise KeyboardInterrupt", [FOUND, "*KeyboardInterrupt*"]),
+        (terminated, [FOUND, "second run: ended by SIGTERM", "*KeyboardInterrupt*"]),
+    ):
+        project.model()
+        interrupted(project, "pass", before=STOPPED.format(last="True", end=end))
+        (project.path / "stop").touch()
+        held(run(project), shows, failed=1)
+        assert not list(project.path.glob("dumps/*/run2"))
+        if end == terminated:
+            assert told(project) == "ended by SIGTERM"
+        (project.path / "stop").unlink()
+        shutil.rmtree(project.path / "dumps")
 
 
-def test_termination_in_the_first_run_s_teardown_tells_what_it_found(project: Project) -> None:
-    fixture = (
-        "@pytest.fixture(autouse=True)\ndef stopped():\n    yield\n"
-        "    if Path('stop').exists():\n"
-        "        os.kill(os.getpid(), signal.SIGTERM)\n        time.sleep(60)\n"
-    )
-    interrupted(project, "pass", before=fixture)
-    (project.path / "stop").touch()
-    result = run(project)
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([FOUND, "second run: ended by SIGTERM", "*KeyboardInterrupt*"])
-    assert told(project) == "ended by SIGTERM"
+STOPPED = """
+@pytest.fixture(autouse=True)
+def stopped():
+    yield
+    if Path('stop').exists() and {last}:
+        {end}
+"""
 
 
 NOT_COMPARED = "npudump: the session ended in test_small.py::test_small, which was not compared: *"
@@ -159,24 +159,19 @@ def test_exit_with_0_in_or_behind_a_marked_test_that_fails_does_not_end_with_0(p
 
 
 def test_exception_that_is_no_error_leaves_the_first_run_s_failure(project: Project) -> None:
+    """So does a second run that cannot be examined."""
     interrupted(project, "class Odd(BaseException): pass\nraise Odd")
     project.run(DUMPS, failed=1, passed=1, shows=[FOUND, "second run: body of the second run: *"])
 
-
-def test_second_run_that_cannot_be_examined_leaves_the_first_run_s_failure(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
     def examine(*_: object) -> None:
         pytest.fail("Timeout (>1.0s) from pytest-timeout.")
 
-    monkeypatch.setattr(explanation, "explain", examine)
+    project.patch.setattr(explanation, "explain", examine)
+    project.model()
+    shutil.rmtree(project.path / "dumps")
     interrupted(project, "pass")
-    project.run(
-        DUMPS,
-        failed=1,
-        passed=1,
-        shows=[FOUND, "second run: it could not be examined: Failed: Timeout (>1.0s) *"],
-    )
+    shows = [FOUND, "second run: it could not be examined: Failed: Timeout (>1.0s) *"]
+    project.run(DUMPS, failed=1, passed=1, shows=shows)
 
 
 def start(project: Project, *options: str) -> subprocess.Popen[str]:
@@ -198,16 +193,15 @@ def send(project: Project, number: signal.Signals) -> None:
     os.kill(int((project.path / "session").read_text()), number)
 
 
+SLEEPS = "Path('pid').write_text(str(os.getpid()))\nPath('second').touch()\ntime.sleep(100)"
+
+
 @pytest.mark.parametrize(
     ("number", "isolation"),
     [(signal.SIGTERM, "process"), (signal.SIGKILL, "none"), (signal.SIGKILL, "process")],
 )
 def test_signal_to_pytest_in_the_second_run(project: Project, number: signal.Signals, isolation: str) -> None:
-    interrupted(
-        project,
-        "Path('pid').write_text(str(os.getpid()))\nPath('second').touch()\ntime.sleep(100)",
-        marker=f"isolation={isolation!r}",
-    )
+    interrupted(project, SLEEPS, marker=f"isolation={isolation!r}")
     process = start(project)
     send(project, number)
     out = process.communicate(timeout=60)[0]
@@ -215,10 +209,9 @@ def test_signal_to_pytest_in_the_second_run(project: Project, number: signal.Sig
         assert told(project, killed=True) == "it has not ended yet"
     else:
         assert process.returncode == pytest.ExitCode.INTERRUPTED
-        words = "ended by Ctrl-C" if number is signal.SIGINT else "ended by SIGTERM"
-        assert told(project) == words
+        assert told(project) == "ended by SIGTERM"
         assert "npudump: block/conv.2: weights changed " in out
-        assert f"second run: {words}" in out
+        assert "second run: ended by SIGTERM" in out
     wait_for(lambda: is_gone(int((project.path / "pid").read_text())))
 
 
@@ -230,13 +223,7 @@ def test_signal_to_pytest_in_the_second_run(project: Project, number: signal.Sig
 def test_kill_between_the_recording_and_the_end_of_the_teardown_leaves_the_old_golden(
     project: Project, arguments: str, isolation: str
 ) -> None:
-    last = "True" if not arguments else "again()"
-    fixture = (
-        "@pytest.fixture(autouse=True)\ndef stopped():\n    yield\n"
-        f"    if Path('stop').exists() and {last}:\n"
-        "        Path('pid').write_text(str(os.getpid()))\n"
-        "        Path('second').touch()\n        time.sleep(100)\n"
-    )
+    fixture = STOPPED.format(last="again()" if arguments else "True", end=SLEEPS.replace("\n", "; "))
     interrupted(project, "pass", f"{arguments}isolation={isolation!r}", fixture)
     old = {path.name: path.read_bytes() for path in project.golden.parent.iterdir()}
     (project.path / "stop").touch()
@@ -251,7 +238,7 @@ def test_kill_between_the_recording_and_the_end_of_the_teardown_leaves_the_old_g
     shutil.rmtree(project.path / "dumps")
     assert "1 recorded" in project.run(DUMPS, "--npudump-update-golden").stdout.str()
     assert {path.name for path in project.golden.parent.iterdir()} == old.keys()
-    project.run(DUMPS).assert_outcomes(passed=2)
+    project.run(DUMPS, passed=2)
 
 
 FILES = """
@@ -278,21 +265,24 @@ def tiny(project: Project) -> Iterator[Path]:
 
 
 def test_model_whose_dump_could_not_be_written_did_run(project: Project) -> None:
+    """A dump that cannot be prepared fails the test's setup."""
     body = project.body.replace("        model.run(image)", "        allow(20)\n        model.run(image)")
     guarded = body.replace("\n", "\n    ")
-    project.test_file(
-        f"{FILES}\n@pytest.mark.npu_dump\ndef test_small(npu_dump):\n    try:{guarded}"
-        f"\n    finally:\n        allow(resource.RLIM_INFINITY)\n"
-    )
-    project.run(
-        failed=1,
-        shows=[
-            "*the dump cannot be written: *File too large*",
-            "the test's body did not pass: its dump was not compared",
-            "small.onnx was loaded under the dump, and no execution of it succeeded",
-            "npudump: 0 of 1 tests passed, 1 not compared (emulator); see npudump --explain",
-        ],
-    )
+    no_limit = "allow(resource.RLIM_INFINITY)\n"
+    mark = "\n@pytest.mark.npu_dump\ndef test_small(npu_dump):\n"
+    project.test_file(f"{FILES}{mark}    try:{guarded}\n    finally:\n        {no_limit}")
+    shows = [
+        "*the dump cannot be written: *File too large*",
+        "the test's body did not pass: its dump was not compared",
+        "small.onnx was loaded under the dump, and no execution of it succeeded",
+        "npudump: 0 of 1 tests passed, 1 not compared (emulator); see npudump --explain",
+    ]
+    project.run(failed=1, shows=shows)
+    fixture = "\n@pytest.fixture(scope='module', autouse=True)\ndef limited():\n    yield\n"
+    first = "\ndef test_first(limited):\n    allow(10)\n"
+    project.test_file(f"{FILES}{fixture}    {no_limit}{first}{mark}{project.body}")
+    words = "npudump: *run1: the dump cannot be prepared: File too large; free space *"
+    project.run(passed=1, errors=1, shows=words)
 
 
 @pytest.mark.parametrize("isolation", ["none", "process"])
@@ -305,14 +295,3 @@ def test_full_disk_is_named(project: Project, tiny: Path, isolation: str) -> Non
         shows="*the file system of *tiny/dumps/* is full (* bytes are free)*",
     )
     result.stdout.fnmatch_lines(["npudump: 0 of 1 tests passed, * (emulator); see npudump --explain"])
-
-
-def test_dump_that_cannot_be_prepared_fails_the_test_s_setup(project: Project) -> None:
-    project.test_file(
-        f"{FILES}\n@pytest.fixture(scope='module', autouse=True)\ndef limited():\n    yield\n"
-        f"    allow(resource.RLIM_INFINITY)\n\ndef test_first(limited):\n    allow(10)\n"
-        f"\n@pytest.mark.npu_dump\ndef test_small(npu_dump):\n{project.body}"
-    )
-    project.run(
-        passed=1, errors=1, shows="npudump: *run1: the dump cannot be prepared: File too large; free space *"
-    )

@@ -14,11 +14,9 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from onnx import helper
 
 from tests.golden.tensor_files import load_tensors
-from tests.onnxmodels.models import onnx_file
-from tests.plugin.conftest import Project, is_gone, wait_for
+from tests.plugin.conftest import Project, held, is_gone, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -43,12 +41,6 @@ def isolated(project: Project, body: str, marker: str = 'isolation="process"', b
         + "\n".join(f"    {line}" for line in body.splitlines())
     )
     return log
-
-
-def recorded(project: Project) -> None:
-    """Record the test's golden in this process: how one of its own records it has tests of its own."""
-    isolated(project, "", "")
-    project.record()
 
 
 def pids(log: Path, word: str) -> list[int]:
@@ -77,26 +69,17 @@ def test_output_warnings_properties_and_duration_come_back(project: Project) -> 
         before="@pytest.fixture(autouse=True)\ndef option(request):\n"
         "    global project_option\n    project_option = request.config.getoption('--mine')\n",
     )
-    project.path.joinpath("conftest.py").write_text(
-        "def pytest_addoption(parser):\n    parser.addoption('--mine')\n"
-    )
-    result = project.run("--npudump-update-golden", "--mine=given", "--junitxml=j.xml")
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["*UserWarning: mind this"])
+    option = "def pytest_addoption(parser):\n    parser.addoption('--mine')\n"
+    project.path.joinpath("conftest.py").write_text(option)
+    given = ("--npudump-update-golden", "--mine=given", "--junitxml=j.xml")
+    assert project.run(*given, shows="*UserWarning: mind this").ret == 0
     (case,) = ET.parse(project.path / "j.xml").iter("testcase")  # noqa: S314 - written by pytest
     properties = {found.get("name"): found.get("value") for found in case.iter("property")}
     assert properties["answer"] == "42.0"
     assert float(str(case.get("time"))) > 0.2
-    failed = project.run(
-        "--npudump-update-golden",
-        "--mine=other",
-        shows=[
-            "*AssertionError: assert 'other' == 'given'",
-            "*",
-            "*Captured stdout call*",
-            "said in the body",
-        ],
-    )
+    wrong = "*AssertionError: assert 'other' == 'given'"
+    shows = [wrong, "*", "*Captured stdout call*", "said in the body"]
+    failed = project.run("--npudump-update-golden", "--mine=other", shows=shows)
     failed.stdout.fnmatch_lines(["*Captured stderr call*", "written past Python"])
     failed.stdout.fnmatch_lines(["the test's body did not pass: its dump was not compared"])
 
@@ -146,9 +129,7 @@ KINDS = {
 }
 
 
-def test_every_kind_of_test_may_have_a_process_of_its_own(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_kind_of_test_may_have_a_process_of_its_own(project: Project) -> None:
     (project.path / "reference.onnx").write_bytes((project.path / "small.onnx").read_bytes())
     bodies = {name: (f"@pytest.mark.npu_dump({marker})", body) for name, (marker, body) in KINDS.items()}
     bodies["here"] = ("@pytest.mark.npu_dump(isolation='none')", "")
@@ -167,7 +148,7 @@ def test_every_kind_of_test_may_have_a_process_of_its_own(
     goldens = {path.stem: path.read_text("utf-8") for path in project.path.rglob("golden/**/*.yaml")}
     assert sorted(goldens) == ["test_chosen", "test_compared", "test_here", "test_repeated"]
     assert [name for name, text in goldens.items() if "calibration:" not in text] == ["test_chosen"]
-    monkeypatch.setenv("CHANGE", "1")
+    project.patch.setenv("CHANGE", "1")
     project.model(change=0.5)
     shows = [
         "second run: reproduced; 5 layers dumped as tensors",
@@ -217,30 +198,22 @@ def test_death_in_the_body_fails_the_test_and_says_so(project: Project) -> None:
 def test_death_behind_the_body_keeps_what_the_body_showed(project: Project) -> None:
     broken = "@pytest.fixture(autouse=True)\ndef ends():\n    yield\n    os.kill(os.getpid(), 9)\n"
     isolated(project, "", before=broken)
-    project.run(
-        "--npudump-update-golden",
-        failed=1,
-        shows="npudump: the test's process was ended by SIGKILL, during the test's teardown; nothing *",
-    )
+    words = "the test's process was ended by SIGKILL, during the test's teardown"
+    project.run("--npudump-update-golden", failed=1, shows=f"npudump: {words}; nothing *")
     assert not list(project.path.joinpath("golden").rglob("*.yaml"))
-    recorded(project)
+    isolated(project, "", "")  # how a process of its own records has tests of its own
+    project.record()
+    isolated(project, "import atexit\natexit.register(os.abort)")
+    at_exit = "npudump: the test's process was ended by SIGABRT, after the test had ended"
+    project.run(passed=1, errors=1, shows=at_exit)
     project.model(change=0.5)
     isolated(project, "", 'isolation="process", escalate=False', before=broken)
-    project.run(
-        failed=1,
-        shows=[
-            "npudump: block/conv.2: weights changed *block/conv.2:output.0 *",
-            "also:       the test's process was ended by SIGKILL, during the test's teardown",
-        ],
-    )
-
-
-def test_exit_ends_the_whole_session(project: Project) -> None:
+    shows = ["npudump: block/conv.2: weights changed *block/conv.2:output.0 *", f"also:       {words}"]
+    project.run(failed=1, shows=shows)
     isolated(project, "pytest.exit('enough', returncode=7)")
     project.test_file("def test_other():\n    pass\n", "test_z_other.py")
-    result = project.run()
+    result = project.run(shows="*Exit: enough*")
     assert result.ret == 7
-    result.stdout.fnmatch_lines(["*Exit: enough*"])
     result.assert_outcomes()
 
 
@@ -262,6 +235,7 @@ def running(name: str) -> bool:
 
 
 def test_time_limit_ends_programs_of_the_test_and_puts_their_configuration_back(project: Project) -> None:
+    """Also one that was started past npu_dump.run(), with its group."""
     name = project.path.parent.name
     isolated(project, PROGRAM.format(name=name).replace("\n    ", "\n"), "isolation=3")
     project.path.joinpath("a.json").write_text("{}")
@@ -269,6 +243,11 @@ def test_time_limit_ends_programs_of_the_test_and_puts_their_configuration_back(
     assert not running(name)
     assert [path.name for path in project.path.glob("a.json*")] == ["a.json"]
     assert project.path.joinpath("a.json").read_text() == "{}"
+    sleeper = "child = __import__('subprocess').Popen(['sleep', '600'])\n"
+    log = isolated(project, f"{sleeper}open('grandchild', 'w').write(str(child.pid))")
+    project.run("--npudump-update-golden", passed=1)
+    assert log.exists()
+    wait_for(lambda: is_gone(int(project.path.joinpath("grandchild").read_text())))
 
 
 @pytest.mark.parametrize(
@@ -302,75 +281,39 @@ def test_pytest_that_is_killed_takes_its_programs_along(
         assert [path.name for path in project.path.glob("a.json*")] == ["a.json"]
 
 
-def test_death_at_exit_fails_although_the_comparison_passed(project: Project) -> None:
-    recorded(project)
-    isolated(project, "import atexit\natexit.register(os.abort)")
-    project.run(
-        passed=1, errors=1, shows="npudump: the test's process was ended by SIGABRT, after the test had ended"
-    )
-
-
-def test_whole_process_group_is_ended_with_the_test(project: Project) -> None:
-    log = isolated(
-        project,
-        "import subprocess\n"
-        "child = subprocess.Popen(['sleep', '600'])\n"
-        "open('grandchild', 'w').write(str(child.pid))",
-    )
-    project.run("--npudump-update-golden").assert_outcomes(passed=1)
-    assert log.exists()
-    grandchild = int(project.path.joinpath("grandchild").read_text())
-    wait_for(lambda: is_gone(grandchild))
-
-
-def test_parameters_that_differ_from_process_to_process_are_named(project: Project) -> None:
-    project.test_file(
-        "import os\n@pytest.mark.npu_dump(isolation='process')\n"
-        "@pytest.mark.parametrize('number', [os.getpid()])\ndef test_small(npu_dump, number):\n"
-        + project.body
-    )
-    project.run(
-        "--npudump-update-golden",
-        failed=1,
-        shows="npudump: the test's process collected 1 tests of its file, and not this one*",
-    )
-
-
-def test_test_that_is_marked_in_this_process_alone_is_named(project: Project) -> None:
+def test_a_test_that_the_process_finds_otherwise_is_named(project: Project) -> None:
+    """One whose parameters differ from process to process, and one that is marked in this process alone."""
+    parameters = "@pytest.mark.parametrize('number', [os.getpid()])\n"
+    project.test_file(f"import os\n{ISOLATED}\n{parameters}def test_small(npu_dump, number):\n{project.body}")
+    words = "npudump: the test's process collected 1 tests of its file, and not this one*"
+    project.run("--npudump-update-golden", failed=1, shows=words)
     project.path.joinpath("conftest.py").write_text(
         "import pytest\n\ndef pytest_collection_modifyitems(items):\n    if len(items) > 1:\n"
-        "        items[0].add_marker(pytest.mark.npu_dump(isolation='process'))\n"
+        f"        items[0].add_marker({ISOLATED[1:]})\n"
     )
     project.test_file(f"def test_small(npu_dump):\n{project.body}\n")
     project.test_file("def test_other():\n    pass\n", "test_other.py")
-    project.run(
-        "test_small.py",
-        "test_other.py",
-        failed=1,
-        passed=1,
-        shows="npudump: the test's process found no marker npu_dump on the test: *",
-    )
+    words = "npudump: the test's process found no marker npu_dump on the test: *"
+    project.run("test_small.py", "test_other.py", failed=1, passed=1, shows=words)
 
 
 def test_xdist_and_failures_of_last_time_work_with_isolated_tests(project: Project) -> None:
-    bodies = {"good": "", "bad": "    assert 0\n"}
-    project.test_file(
-        "\n".join(
-            f"@pytest.mark.npu_dump(isolation='process')\ndef test_{name}(npu_dump):\n{project.body}\n{body}"
-            for name, body in bodies.items()
-        )
-    )
+    several(project, {"good": ("", ""), "bad": ("", "assert 0")}, "")
     project.pytester.makeini("[pytest]\naddopts = --strict-markers --strict-config\n")
     project.run("--npudump-update-golden", "-n2", passed=1, failed=1)
     project.run("--npudump-update-golden", "--lf", failed=1, shows="*::test_bad*")
 
 
-def test_output_of_the_process_is_shown_where_nothing_is_captured(project: Project) -> None:
-    isolated(project, "print('seen at once')")
-    result = project.pytester.runpytest_subprocess(
-        "--npudump-runtime=emulator", "--npudump-update-golden", "-s"
-    )
-    result.stdout.fnmatch_lines(["*seen at once"])
+def test_output_and_warnings_that_are_errors_are_as_they_are_without_a_process(project: Project) -> None:
+    """They leave the process alone, and fail the test as ever; the output is shown where none is captured."""
+    body = "print('seen at once')\nif 'WARN' in os.environ: warnings.warn('mind this')"
+    isolated(project, body)
+    ini = project.path / "tox.ini"
+    ini.write_text(ini.read_text() + "\nfilterwarnings = error\n")
+    run = partial(project.pytester.runpytest_subprocess, "--npudump-runtime=emulator")
+    held(run("--npudump-update-golden", "-s"), "*seen at once", passed=1)
+    project.patch.setenv("WARN", "1")
+    held(run(), "*UserWarning: mind this*", failed=1)
 
 
 def test_time_limit_that_is_none_is_refused(project: Project) -> None:
@@ -378,102 +321,48 @@ def test_time_limit_that_is_none_is_refused(project: Project) -> None:
     for value in ("0", "soon", "-1", "inf", "nan"):
         result = project.run(f"-onpudump_isolation={value}")
         assert result.ret == pytest.ExitCode.USAGE_ERROR, value
-        assert re.search(
-            "npudump_isolation is '.*', expected auto, process, or seconds greater than 0",
-            result.stderr.str(),
-        )
+        words = "npudump_isolation is '.*', expected auto, process, or seconds greater than 0"
+        assert re.search(words, result.stderr.str())
 
 
-def test_warnings_that_are_errors_leave_the_process_alone_and_fail_the_test_as_ever(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    isolated(project, "if 'WARN' in os.environ: warnings.warn('mind this')")
-    ini = project.path / "tox.ini"
-    ini.write_text(ini.read_text() + "\nfilterwarnings = error\n")
-    run = partial(project.pytester.runpytest_subprocess, "--npudump-runtime=emulator")
-    run("--npudump-update-golden").assert_outcomes(passed=1)
-    monkeypatch.setenv("WARN", "1")
-    result = run()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*UserWarning: mind this*"])
+NOTE = "note(f'ran {os.getppid()} {__import__(\"random\").random()} {np.random.random()}')"
 
 
-HEAD = """\
-import os, random, time
-import numpy as np
-import pytest
-
-def note(*words):
-    with open("log.txt", "a") as file:
-        file.write(" ".join(map(str, words)) + "\\n")
-"""
-
-
-TEST = """
-@pytest.mark.npu_dump(isolation="process")
-def test_{number}(npu_dump):
-    with npu_dump.load_model("relu.onnx") as model:
-        model.run(np.ones((1, 3), np.float32))
-    {body}
-"""
+def start(project: Project, *bodies: str) -> tuple[subprocess.Popen[str], Path]:
+    """Start pytest, as it is for everybody, with an isolated test of each body; return the log of these."""
+    ini = "[pytest]\nfilterwarnings = error\naddopts = -p no:cacheprovider -p no:asyncio\n"
+    project.pytester.makeini(f"{ini}    -p no:pytest-retry -p no:flaky -onpudump_repeats=1\n")
+    log = several(project, {f"in_{number}": ("", body) for number, body in enumerate(bodies)}, "")
+    command = (sys.executable, "-m", "pytest", "--npudump-runtime=emulator", "--npudump-update-golden")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    outputs = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return subprocess.Popen(command, cwd=project.path, env=environment, text=True, **outputs), log
 
 
-NOTE = "note('ran', os.getpid(), os.getppid(), random.random(), np.random.random())"
-
-
-def write(folder: Path, *bodies: str) -> None:
-    relu = helper.make_node("Relu", ["x"], ["y"], name="relu1")
-    onnx_file(folder / "relu.onnx", [relu], {"x": [1, 3]}, {"y": [1, 3]})
-    (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
-    tests = [TEST.format(number=number, body=body) for number, body in enumerate(bodies)]
-    (folder / "test_it.py").write_text(HEAD + "".join(tests))
-
-
-def start(folder: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [
-            *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--npudump-runtime=emulator"),
-            *("-onpudump_repeats=1", "--npudump-update-golden"),
-            *("-p", "no:asyncio", "-p", "no:pytest-retry", "-p", "no:flaky"),
-        ],
-        cwd=folder,
-        env=dict(os.environ),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def noted(folder: Path, word: str) -> list[list[str]]:
-    try:
-        lines = (folder / "log.txt").read_text().splitlines()
-    except FileNotFoundError:
-        return []
+def noted(log: Path, word: str) -> list[list[str]]:
+    lines = log.read_text().splitlines() if log.exists() else []
     return [line.split()[1:] for line in lines if line.split()[0] == word]
 
 
 def test_children_are_forked_from_one_process_that_ends_with_pytest_and_comes_anew_where_it_was_killed(
-    tmp_path: Path,
+    project: Project,
 ) -> None:
-    write(tmp_path, NOTE, NOTE, f"{NOTE}\n    os.kill(os.getppid(), 9)", NOTE, NOTE)
-    pytest_ = start(tmp_path)
+    pytest_, log = start(project, NOTE, NOTE, f"{NOTE}\nos.kill(os.getppid(), 9)", NOTE, NOTE)
     output, _ = pytest_.communicate()
     assert "1 failed, 4 passed" in output, output
     assert "the process that forks children has ended" in " ".join(output.split())
-    ran = noted(tmp_path, "ran")
-    parents = [int(parent) for _, parent, *_ in ran]
+    ran = noted(log, "ran")
+    parents = [int(parent) for parent, *_ in ran]
     assert parents[0] == parents[1] == parents[2] != pytest_.pid
     assert parents[3] == parents[4] not in {parents[0], pytest_.pid}
-    assert len({child for child, *_ in ran}) == 5
-    assert len({drawn for _, _, drawn, _ in ran}) == len({drawn for *_, drawn in ran}) == 5
+    assert [len({*told}) for told in [*zip(*ran, strict=True)][1:]] == [5, 5, 5]
     assert is_gone(parents[4])
 
 
-def test_nothing_is_left_when_pytest_is_killed(tmp_path: Path) -> None:
-    write(tmp_path, NOTE, "note('sleeps', os.getpid(), os.getppid())\n    time.sleep(600)")
-    pytest_ = start(tmp_path)
-    wait_for(lambda: noted(tmp_path, "sleeps"))
-    ((child, parent),) = noted(tmp_path, "sleeps")
+def test_nothing_is_left_when_pytest_is_killed(project: Project) -> None:
+    pytest_, log = start(project, NOTE, "note(f'sleeps {os.getppid()}')\ntime.sleep(600)")
+    wait_for(lambda: noted(log, "sleeps"))
+    ((parent, child),) = noted(log, "sleeps")
     assert int(parent) != pytest_.pid
     pytest_.send_signal(signal.SIGKILL)
     pytest_.communicate()

@@ -6,15 +6,16 @@ import json
 import re
 
 import numpy as np
-import onnx
 import pytest
 import yaml
 from onnx import TensorProto, helper
 
 from pytest_npudump.cli import main
 from tests.golden.tensor_files import load_tensors
-from tests.onnxmodels.models import onnx_model
+from tests.onnxmodels.models import onnx_file
 from tests.plugin.conftest import Project
+
+KEPT = ("--results", "results")
 
 
 def relu_and_add(project: Project, added: float) -> None:
@@ -23,8 +24,8 @@ def relu_and_add(project: Project, added: float) -> None:
         helper.make_node("Relu", ["x"], ["a"], name="blk[1]"),
         helper.make_node("Add", ["a", "w"], ["y"], name="blk1"),
     ]
-    model = onnx_model(nodes, {"x": [8]}, {"y": [8]}, {"w": np.full(8, added, np.float32)})
-    onnx.save(model, str(project.path / "small.onnx"))
+    weights = {"w": np.full(8, added, np.float32)}
+    onnx_file(project.path / "small.onnx", nodes, {"x": [8]}, {"y": [8]}, weights)
 
 
 def test_test_without_the_fixture_is_dumped_around_its_call(project: Project) -> None:
@@ -192,42 +193,33 @@ def test_an_empty_dump_says_why(project: Project) -> None:
     project.run("--npudump-update-golden", passed=2, failed=5, shows=shows)
 
 
-def test_nothing_that_steers_a_reader_s_terminal_gets_to_one(
-    project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(project.path)
+def test_nothing_that_steers_a_reader_s_terminal_gets_to_one(project: Project) -> None:
+    project.patch.chdir(project.path)
     steering = "\u202e\u2066\u061c\x1b[2J"
     named = f"conv{steering}2"
-    project.marked()
     project.model(named=named)
-    project.record()
-    project.model(named=named, change=0.01)
-    options = (
-        "--npudump-output=.",
-        "--npudump-report",
-        "--npudump-output=.",
-        "--junitxml=out.xml",
-        "-rA",
-        "-v",
-    )
-    result = project.run(*options, "--npudump-output=.", failed=1)
-    capsys.readouterr()
-    test = ("test_small.py::test_small", "--results", "results")
-    main(["check", "results", "-v"])
-    main(["golden", "diff", *test])
-    main(["golden", "accept", *test, "--reason", f"why{steering}"])
-    main(["golden", "show", "golden/test_small/test_small.yaml"])
-    main(["golden", "show", "--tolerances=", "golden/test_small/test_small.yaml"])
-    main(["ls", str(next(project.path.glob("dumps/*/run1")))])
-    main(["golden", "show", f"none{steering}.yaml"])
+    project.recorded(named=named, change=0.01)
+    options = ("--npudump-output=.", "--npudump-report", "--junitxml=out.xml", "-rA", "-v")
+    result = project.run(*options, failed=1)
+    test, golden = ("test_small.py::test_small", *KEPT), "golden/test_small/test_small.yaml"
+    told = []
+    for words in (
+        ("check", "results", "-v"),
+        ("golden", "diff", *test),
+        ("golden", "accept", *test, "--reason", f"why{steering}"),
+        ("golden", "show", golden),
+        ("golden", "show", "--tolerances=", golden),
+        ("ls", str(next(project.path.glob("dumps/*/run1")))),
+        ("golden", "show", f"none{steering}.yaml"),
+    ):
+        told += project.command(*words)[1:]
     project.golden.write_text(project.golden.read_text("utf-8").replace("test: ", f"test: a{steering[:2]}"))
     again = project.run()
     files = ("out.xml", "summary.md", "report/*.html", "dumps/*/report.txt")
-    told = [path.read_text("utf-8") for name in files for path in project.path.glob(name)]
-    told += [result.stdout.str(), again.stdout.str(), *capsys.readouterr()]
-    assert len(told) >= len(files) + 3
-    assert all("\\u202e" in text for text in told[:1])
-    for text in told:
+    kept = [path.read_text("utf-8") for name in files for path in project.path.glob(name)]
+    assert len(kept) >= len(files)
+    assert "\\u202e" in kept[0]
+    for text in (*kept, *told, result.stdout.str(), again.stdout.str()):
         assert not set(steering[:4]) & set(text), ascii(text)
 
 
@@ -246,22 +238,18 @@ def test_a_rule_or_layer_with_brackets_is_for_the_layer_that_has_them_alone(proj
 
 def test_a_golden_that_leaves_out_what_nobody_measured_lets_nothing_pass(project: Project) -> None:
     project.recorded()
-    text = project.golden.read_text("utf-8")
-    head, _, rows = text.partition("columns: ")
+    head, _, rows = project.golden.read_text("utf-8").partition("columns: ")
     first, *others = rows.partition("edges:")[0].splitlines(keepends=True)
     layers = [line.split(":output.0")[0].strip() for line in others[1:]]
     assert len(layers) == 5
     entries = "".join(f"  {layer}: {{output.0: left out}}\n" for layer in layers)
+    shows = [
+        "note: *test_small.yaml: 'unwritten' applies only to the MindSpore version on a CPU *",
+        "npudump: 0 of 1 tests passed, 1 failed; *",
+    ]
     for kept in (others[:1], others[:2]):
         project.golden.write_text(f"{head}unwritten:\n{entries}columns: {first}{''.join(kept)}", "utf-8")
-        project.run(
-            "-onpudump_expect=1",
-            failed=1,
-            shows=[
-                "note: *test_small.yaml: 'unwritten' applies only to the MindSpore version on a CPU *",
-                "npudump: 0 of 1 tests passed, 1 failed; *",
-            ],
-        )
+        project.run("-onpudump_expect=1", failed=1, shows=shows)
         assert main(["golden", "status", "--no-collect", str(project.golden)]) == 2
 
 
@@ -312,19 +300,16 @@ def test_numerics_decide_which_bounds_hold_and_that_is_said(project: Project) ->
 def test_a_golden_of_a_device_is_compared_with_and_written_by_nothing_without_one(project: Project) -> None:
     project.recorded()
     golden = project.golden
-    device = golden.read_text("utf-8").replace(
-        "runtime: emulator, soc: Emulator", "runtime: acl, soc: Ascend910B3"
-    )
+    here, there = "runtime: emulator, soc: Emulator", "runtime: acl, soc: Ascend910B3"
+    device = golden.read_text("utf-8").replace(here, there)
     golden.write_text(device, "utf-8")
     words = ["*test_small.yaml is *runtime acl, soc Ascend910B3*", "*golden_variant=NAME*"]
-    for how in (
-        ["--npudump-update-golden"],
-        ["--npudump-update-golden=calibrate", "-onpudump_calibration_runs=3"],
-    ):
+    update = "--npudump-update-golden"
+    for how in ([update], [f"{update}=calibrate", "-onpudump_calibration_runs=3"]):
         project.run(*how, failed=1, shows=words)
     project.model(change=0.01)
-    words = "note: *is a device's*and this run the emulator's: record it*"
-    project.run("--npudump-update-golden=failed", failed=1, shows=words)
+    note = "note: *is a device's*and this run the emulator's: record it*"
+    project.run(f"{update}=failed", failed=1, shows=note)
     project.run(shows="to accept on the device: pytest --npudump-update-golden *")
     project.record("-onpudump_golden_variant=emulated")
     project.run("-onpudump_golden_variant=emulated", passed=1)
@@ -345,13 +330,9 @@ def _model(project: Project, kind: str, factor: float, values: str, marker: str)
         helper.make_node("Cast", ["m"], ["b"], name="to_bf16", to=TensorProto.BFLOAT16),
         helper.make_node("Cast", ["b"], ["y"], name="back", to=TensorProto.FLOAT),
     ]
-    model = onnx_model(nodes, {"x": weights.shape}, {"y": weights.shape}, {"w": weights})
-    onnx.save(model, str(project.path / "model.onnx"))
-    body = f"""
-    with npu_dump.load_model("model.onnx") as model:
-        model.run(np.array({values}, np.float32))
-"""
-    project.marked(marker, body)
+    ports = {"x": weights.shape}, {"y": weights.shape}
+    onnx_file(project.path / "small.onnx", nodes, *ports, {"w": weights})
+    project.marked(marker, f"    run(npu_dump, np.array({values}, np.float32))\n")
 
 
 def test_what_is_judged_by_no_value_does_not_pass(project: Project) -> None:
@@ -378,25 +359,11 @@ def test_elements_that_pass_beside_much_larger_ones_are_noted(project: Project) 
     project.run("-rA", passed=1, shows="*most elements differ by more than rtol of their own value*")
 
 
-BODY = """
-    with npu_dump.load_model("small.onnx") as model:
-        model.run(np.full((1, 1, 8, 8), np.nan, dtype=np.float32))
-"""
-WORDS = (
-    "5 of 5 tensors contain only NaN or infinities (first: image:output.0): check the model and its inputs"
-)
-KEPT = ("--results", "results")
-
-
-def test_a_golden_of_nan_is_told_at_each_decision(
-    project: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
-    project.marked(body=BODY)
-    project.run("--npudump-output=.", failed=1, shows=f"note:       {WORDS}")
+def test_a_golden_of_nan_is_told_at_each_decision(project: Project) -> None:
+    told = "5 of 5 tensors contain only NaN or infinities (first: image:output.0): check the model and its in"
+    project.marked(body="    run(npu_dump, np.full((1, 1, 8, 8), np.nan, dtype=np.float32))\n")
+    project.run("--npudump-output=.", failed=1, shows=f"note:       {told}puts")
     for words in (("diff", *KEPT), ("accept", *KEPT), ("show", "golden/test_small/test_small.yaml")):
-        capsys.readouterr()
-        main(["golden", *words])
-        assert f"note: {WORDS}" in capsys.readouterr().out, words
-    project.run(
-        "--npudump-update-golden", passed=1, shows=f"npudump: *note: test_small.py::test_small: {WORDS}"
-    )
+        assert f"note: {told}puts" in project.command("golden", *words)[1], words
+    words = f"npudump: *note: test_small.py::test_small: {told}puts"
+    project.run("--npudump-update-golden", passed=1, shows=words)

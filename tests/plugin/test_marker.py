@@ -1,4 +1,4 @@
-"""What a marker may ask for, argument by argument, and how pytest takes it."""
+"""What a marker may ask for, how pytest takes it, and markers that hooks, fixtures and tests add later."""
 
 from __future__ import annotations
 
@@ -31,18 +31,15 @@ def parse(*args: object, base: DumpRequest | None = None, **kwargs: object) -> D
 
 
 def test_without_arguments_every_layer_s_output_statistics_are_asked_for() -> None:
+    """Layers by position and by name are the same."""
     request = parse()
     assert request == DumpRequest()
     assert (request.layers, request.scene, request.dump_mode) == ((), "model", "output")
     assert dump_section(RunRequest(request, Path("dumps")))["dump_data"] == "stats"
     assert request.escalate
-
-
-@pytest.mark.each(
-    ("given_", "stored"), [("conv1", ("conv1",)), (["a", "b*"], ("a", "b*")), (("a",), ("a",)), (None, ())]
-)
-def test_layers_by_position_and_by_name_are_the_same(given_: object, stored: tuple[str, ...]) -> None:
-    assert parse(given_).layers == parse(layers=given_).layers == stored
+    several: list[tuple[Any, tuple[str, ...]]] = [(["a", "b*"], ("a", "b*")), (("a",), ("a",)), (None, ())]
+    for given_, stored in [("conv1", ("conv1",)), *several]:
+        assert parse(given_).layers == parse(layers=given_).layers == stored
 
 
 def test_lists_are_kept_as_tuples_that_the_caller_cannot_change() -> None:
@@ -89,6 +86,7 @@ def test_refused_value_is_named_with_what_is_expected(name: str, expected: str, 
 
 
 def test_every_field_is_an_argument_or_a_key_and_an_unknown_one_lists_them_all() -> None:
+    """Every argument is explained once, and all problems of a marker are told at once."""
     asked = {field.name for field in fields(DumpRequest)} - {"timeout", "chosen", "modules"} | {"acl_json"}
     assert {"reference_map" if name == "map" else name for name in (*CHECKS, *ACL_JSON)} == asked
     for arguments, checks in (({"gibberish": 1}, CHECKS), ({"acl_json": {"gibberish": 1}}, ACL_JSON)):
@@ -96,15 +94,13 @@ def test_every_field_is_an_argument_or_a_key_and_an_unknown_one_lists_them_all()
             parse_marker((), arguments, DumpRequest())
         allowed = str(caught.value).partition("gibberish: unknown argument; allowed are ")[2]
         assert allowed.split(", ") == [*checks]
-
-
-def test_all_problems_of_a_marker_are_told_at_once() -> None:
     with pytest.raises(RequestError) as caught:
         parse(layer="a", rtol=-1, scene="x", dump_mode="x")
-    message = str(caught.value)
-    assert [message.index(f"{name}: ") for name in ("layer", "rtol", "scene", "dump_mode")] == sorted(
-        message.index(f"{name}: ") for name in ("layer", "rtol", "scene", "dump_mode")
-    )
+    places = [str(caught.value).index(f"{name}: ") for name in ("layer", "rtol", "scene", "dump_mode")]
+    assert places == sorted(places)
+    assert sorted(name for names in ARGUMENTS for name in names.split(", ")) == sorted(CHECKS)
+    assert marker_line("npu_dump").partition("(")[0] == "npu_dump"  # as pytest reads the name of a marker
+    assert all(len(line) < 200 for line in marker_line("npu_dump").splitlines())
 
 
 def test_closer_marker_wins_argument_by_argument_and_none_takes_back() -> None:
@@ -126,39 +122,30 @@ def test_tolerances_that_are_finite_numbers_are_taken_as_given(value: float) -> 
     assert parse(rtol=value).rtol == parse(atol=value).atol == value
 
 
-@pytest.mark.each(
-    "arguments",
-    [
-        {"dump_stats": ["Max"]},
-        {"opname_range": [RANGE], "dump_level": "op", "model_name": "m"},
-        {"optype_blacklist": [{"name": "Cast", "pos": ["output0"]}], "dump_level": "op"},
-        {"scene": "op", "dump_mode": "all"},
-    ],
-)
-def test_arguments_that_go_together_are_accepted(arguments: dict[str, Any]) -> None:
-    check_combination(parse(**arguments))
-
-
-@pytest.mark.each(
-    ("layers", "exact"),
-    [((), False), (("a", "b"), True), (("a", "b*"), False), (("a[01]",), False), (("a[0]",), True)],
-)
-def test_layers_are_exact_only_without_any_wildcard(layers: tuple[str, ...], exact: bool) -> None:  # noqa: FBT001 - a parameter
-    assert DumpRequest(layers=layers).exact_layers is exact
+def test_arguments_that_go_together_are_accepted() -> None:
+    blacklist = {"optype_blacklist": [{"name": "Cast", "pos": ["output0"]}], "dump_level": "op"}
+    in_range = {"opname_range": [RANGE], "dump_level": "op", "model_name": "m"}
+    for arguments in ({"dump_stats": ["Max"]}, in_range, blacklist, {"scene": "op", "dump_mode": "all"}):
+        check_combination(parse(**arguments))
 
 
 def test_a_name_that_is_there_means_itself_alone_whatever_it_would_match_as_a_glob() -> None:
+    """One character in brackets is an index, and those of a test are its own."""
+    for layers in ((), ("a", "b*"), ("a[01]",)):
+        assert not DumpRequest(layers=layers).exact_layers
+    for layers in (("a", "b"), ("a[0]",)):
+        assert DumpRequest(layers=layers).exact_layers
     assert is_glob("while/body[01]")
-    assert KnownNames(["while/body[01]", "while/body0"]).meant(["while/body[01]"]) == {"while/body[01]"}
-    assert KnownNames(["while/body0"]).meant(["while/body[01]"]) == {"while/body0"}
-    assert KnownNames(["a*", "ab", "b"]).meant(["a*", "b"]) == {"a*", "b"}
-    assert KnownNames([""]).meant(["*"]) == set()
-
-
-def test_one_character_in_brackets_is_an_index_and_those_of_a_test_are_its_own() -> None:
     assert not is_glob("while/body[0]")
-    assert KnownNames(["while/body0"]).meant(["while/body[0]"]) == set()
-    assert KnownNames(["a[0]b", "a0b"]).meant(["a[0]*"]) == {"a[0]b"}
+    for known, asked, meant in (
+        (["while/body[01]", "while/body0"], ["while/body[01]"], {"while/body[01]"}),
+        (["while/body0"], ["while/body[01]"], {"while/body0"}),
+        (["a*", "ab", "b"], ["a*", "b"], {"a*", "b"}),
+        ([""], ["*"], set()),
+        (["while/body0"], ["while/body[0]"], set()),
+        (["a[0]b", "a0b"], ["a[0]*"], {"a[0]b"}),
+    ):
+        assert KnownNames(known).meant(asked) == meant
     assert KnownNames(["t[ab]1", "ta1"], choices=False).meant(["t[ab]*"]) == {"t[ab]1"}
 
 
@@ -171,85 +158,59 @@ def test_a_pattern_means_what_is_called_so_or_else_what_the_standard_library_say
     assert KnownNames(names).meant([pattern]) == ({pattern} if pattern in names else globbed)
 
 
-def test_every_argument_of_the_marker_is_explained_once() -> None:
-    explained = [name for names in ARGUMENTS for name in names.split(", ")]
-    assert sorted(explained) == sorted(CHECKS)
+NOT_OURS = {
+    "dump_path": ("x", "*--npudump-output*"),
+    "dump_list": ("x", "*use layers*"),
+    "dump_op_switch": ("on", "use scene='op'"),
+    "transport": ("callback", "leave it out; where it *"),
+    "numerics": ("other", "preset says which bounds *"),
+    "modules": (True, "it is a scene: scene='modules'"),
+    "timeout": (3, "isolation takes the seconds: *"),
+    "reference_map": ("m.yaml", "it is called map"),
+}
+UNKNOWN: list[tuple[tuple[str, ...], dict[str, Any], str]] = [
+    (("a", "b"), {}, "2 positional arguments; only layers may be given by position"),
+    (("a",), {"layers": "a"}, "layers: given twice, by position and by name"),
+    ((), {"layer": "a"}, "layer: unknown argument; did you mean layers?"),
+    ((), {"dump_modes": "all"}, "dump_modes: unknown argument; did you mean acl_json={'dump_mode': *}?*"),
+    ((), {"acl_json": {"dump_mod": "all"}}, "acl_json: dump_mod: unknown *did you mean dump_mode?"),
+    ((), {"acl_json": {"dump_path": "x"}}, "acl_json: dump_path: not an argument of the marker: *"),
+    ((), {"acl_json": {"layers": "x"}}, "acl_json: layers: an argument of the marker, and no key of *"),
+    ((), {"acl_json": {1: "x"}}, "acl_json: 1: unknown argument; allowed are dump_scene, *"),
+    ((), {"acl_json": None}, "acl_json: None is not allowed, expected a dict such as *"),
+    ((), {"acl_json": "dump_mode"}, "acl_json: 'dump_mode' is not allowed, expected a dict such as *"),
+]
 
 
-def test_the_line_begins_as_pytest_reads_the_name_of_a_marker() -> None:
-    assert marker_line("npu_dump").partition("(")[0] == "npu_dump"
-    assert all(len(line) < 200 for line in marker_line("npu_dump").splitlines())
-
-
-@pytest.mark.each(
-    ("args", "kwargs", "message"),
-    [
-        (("a", "b"), {}, "2 positional arguments; only layers may be given by position"),
-        (("a",), {"layers": "a"}, "layers: given twice, by position and by name"),
-        ((), {"dump_path": "x"}, "dump_path: not an argument of the marker: *--npudump-output*"),
-        ((), {"dump_list": "x"}, "dump_list: not an argument of the marker: *use layers*"),
-        ((), {"dump_op_switch": "on"}, "dump_op_switch: not an argument of the marker: use scene='op'"),
-        ((), {"transport": "callback"}, "transport: not an argument of the marker: leave it out; where it *"),
-        ((), {"numerics": "other"}, "numerics: not an argument of the marker: preset says which bounds *"),
-        ((), {"modules": True}, "modules: not an argument of the marker: it is a scene: scene='modules'"),
-        ((), {"timeout": 3}, "timeout: not an argument of the marker: isolation takes the seconds: *"),
-        ((), {"reference_map": "m.yaml"}, "reference_map: not an argument of the marker: it is called map"),
-        ((), {"layer": "a"}, "layer: unknown argument; did you mean layers?"),
-        ((), {"dump_modes": "all"}, "dump_modes: unknown argument; did you mean acl_json={'dump_mode': *}?*"),
-        (
-            (),
-            {"acl_json": {"dump_mod": "all"}},
-            "acl_json: dump_mod: unknown *did you mean dump_mode?",
-        ),
-        ((), {"acl_json": {"dump_path": "x"}}, "acl_json: dump_path: not an argument of the marker: *"),
-        ((), {"acl_json": {"layers": "x"}}, "acl_json: layers: an argument of the marker, and no key of *"),
-        ((), {"acl_json": {1: "x"}}, "acl_json: 1: unknown argument; allowed are dump_scene, *"),
-        ((), {"acl_json": None}, "acl_json: None is not allowed, expected a dict such as *"),
-        ((), {"acl_json": "dump_mode"}, "acl_json: 'dump_mode' is not allowed, expected a dict such as *"),
-        *(
-            ((), {name: "x"}, f"{name}: a key of acl.json, given as acl_json={{'{name}': 'x'}}")
-            for name in ACL_JSON
-        ),
-    ],
-)
-def test_what_is_no_argument_is_refused_with_the_way_out(
-    args: tuple[str, ...], kwargs: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(RequestError) as caught:
-        parse_marker(args, kwargs, DumpRequest())
-    assert fnmatchcase(str(caught.value), message)
+def test_what_is_no_argument_is_refused_with_the_way_out() -> None:
+    rows = [((), {k: v}, f"{k}: not an argument of the marker: {told}") for k, (v, told) in NOT_OURS.items()]
+    keys = [((), {k: "x"}, f"{k}: a key of acl.json, given as acl_json={{'{k}': 'x'}}") for k in ACL_JSON]
+    for args, kwargs, message in (*UNKNOWN, *rows, *keys):
+        with pytest.raises(RequestError) as caught:
+            parse_marker(args, kwargs, DumpRequest())
+        assert fnmatchcase(str(caught.value), message)
 
 
 def test_values_are_kept_as_they_are_and_tolerances_of_numpy_are_numbers_too() -> None:
-    values = {
-        "scene": "op",
-        "model_name": "net",
-        "dump_step": "0|2-5",
-        "dump_kernel_data": "printf",
-        "escalate": False,
-    }
-    request = parse(**values)
+    values = {"scene": "op", "model_name": "net", "dump_step": "0|2-5", "dump_kernel_data": "printf"}
+    request = parse(**values, escalate=False)
     assert {name: getattr(request, name) for name in values} == values
+    assert request.escalate is False
     found = parse(rtol=np.float32(1e-3)).rtol
     assert (found, type(found)) == (np.float32(1e-3), float)
 
 
 def test_isolation_is_a_word_or_the_seconds_that_a_child_may_take() -> None:
-    known: dict[object, tuple[str, float | None]] = {
-        "process": ("process", None),
-        "none": ("none", None),
-        30: ("process", 30.0),
-        0.5: ("process", 0.5),
-    }
-    found = {value: parse(isolation=value) for value in known}
+    known: dict[object, tuple[str, float | None]] = {word: (word, None) for word in ("process", "none")}
+    known |= {seconds: ("process", seconds) for seconds in (30.0, 0.5)}
+    found = {value: parse(isolation=value) for value in ("process", "none", 30, 0.5)}
     assert {value: (one.isolation, one.timeout) for value, one in found.items()} == known
     for value, isolation in ((True, "process"), (False, "none")):
         request = parse(isolation=value, base=parse(isolation=7))
         assert (request.isolation, request.timeout) == (isolation, None)
+    words = r"isolation: .* is not allowed, expected 'process' or seconds"
     for wrong in (0, -1, math.inf, "30", None, "Process", [1]):
-        with pytest.raises(
-            RequestError, match=r"isolation: .* is not allowed, expected 'process' or seconds"
-        ):
+        with pytest.raises(RequestError, match=words):
             parse(isolation=wrong)
 
 
@@ -331,20 +292,19 @@ REFUSED_LATER = {
 
 
 def test_bad_markers_are_errors_at_collection_and_other_files_are_collected(project: Project) -> None:
+    """Both spellings of the marker are registered."""
     for name, (marker, _) in REFUSED_LATER.items():
-        project.test_file(
-            f"@pytest.mark.npu_dump({marker})\ndef test_it(npu_dump):\n    pass\n", f"test_{name}.py"
-        )
+        mark = f"@pytest.mark.npu_dump({marker})\n"
+        project.test_file(f"{mark}def test_it(npu_dump):\n    pass\n", f"test_{name}.py")
     project.test_file("def test_other():\n    pass\n", "test_other.py")
     assert project.run().ret == pytest.ExitCode.INTERRUPTED
-    result = project.run(
-        "--continue-on-collection-errors",
-        passed=1,
-        errors=len(REFUSED_LATER),
-        hides=["*Traceback*", "INTERNALERROR*"],
-    )
+    hides = ["*Traceback*", "INTERNALERROR*"]
+    count = len(REFUSED_LATER)
+    result = project.run("--continue-on-collection-errors", passed=1, errors=count, hides=hides)
     for name, (_, message) in REFUSED_LATER.items():
         result.stdout.fnmatch_lines([f"npudump: test_{name}.py::test_it: {message}"])
+    shown = ["@pytest.mark.npu_dump(layers=None, *", "@pytest.mark.npudump(...): another spelling of *"]
+    project.run("--markers", shows=shown)
 
 
 def test_markers_of_class_and_module_are_merged_with_the_function_s(project: Project) -> None:
@@ -366,6 +326,130 @@ def test_markers_of_class_and_module_are_merged_with_the_function_s(project: Pro
     project.run().assert_outcomes(skipped=1)
 
 
-def test_both_spellings_of_the_marker_are_registered(project: Project) -> None:
-    shown = ["@pytest.mark.npu_dump(layers=None, *", "@pytest.mark.npudump(...): another spelling of *"]
-    project.run("--markers", shows=shown)
+UNMARKED = """
+def test_small(npu_dump):
+    run(npu_dump)
+"""
+STATIC = "\n@pytest.mark.npu_dump\ndef test_other():\n    pytest.skip('not today')\n"
+ADD = "item.add_marker(pytest.mark.npu_dump({arguments}))"
+EARLY_ENOUGH = {
+    "itemcollected": "def pytest_itemcollected(item):\n    {add}\n",
+    "modifyitems": "def pytest_collection_modifyitems(items):\n    for item in items:\n        {add}\n",
+    "modifyitems at the very last": (
+        "@pytest.hookimpl(wrapper=True, tryfirst=True)\n"
+        "def pytest_collection_modifyitems(items):\n"
+        "    result = yield\n    for item in items:\n        {add}\n    return result\n"
+    ),
+}
+FIXTURE = "@pytest.fixture(autouse=True)\ndef mark(request):\n    item = request.node{}\n    {{add}}\n"
+TOO_LATE = {
+    "autouse fixture": FIXTURE.format(""),
+    "runtest_setup": "def pytest_runtest_setup(item):\n    {add}\n",
+    "runtest_setup first": "@pytest.hookimpl(tryfirst=True)\ndef pytest_runtest_setup(item):\n    {add}\n",
+    "class or module": FIXTURE.format(".parent"),
+}
+ONE_ID = """
+@pytest.mark.parametrize("a", ["c", "b-c"])
+@pytest.mark.parametrize("b", ["a-b", "a"])
+def test_small(a, b):
+    pass
+"""
+SAYS_SO = "npudump: the marker npu_dump was {what} while tests were running *, too late to have any effect: *"
+
+
+def conftest(project: Project, source: str, arguments: str = "") -> None:
+    text = source.format(add=ADD.format(arguments=arguments))
+    project.path.joinpath("conftest.py").write_text(f"import pytest\n\n{text}")
+
+
+def test_marker_of_a_collection_hook_is_run_like_any_other(project: Project) -> None:
+    for hook in EARLY_ENOUGH.values():
+        conftest(project, hook, "['block/conv.2']")
+        project.model()
+        project.test_file(UNMARKED)
+        project.record("-onpudump_repeats=1")
+        assert "  block/conv.2 float32 " in project.golden.read_text()
+        project.model(change=0.01)
+        project.run("-onpudump_escalate=off", failed=1)
+        project.golden.unlink()
+
+
+def test_wrong_argument_of_a_late_marker_names_test_and_argument(project: Project) -> None:
+    for hook, static in (*((hook, False) for hook in EARLY_ENOUGH), ("modifyitems", True)):
+        conftest(project, EARLY_ENOUGH[hook], "nonsense=1")
+        project.test_file(UNMARKED + (STATIC if static else ""))
+        words = "npudump: test_small.py::test_small: nonsense: unknown argument; allowed are layers, *"
+        result = project.run(errors=1 + static, shows=words, hides="INTERNALERROR*")
+        assert result.ret == pytest.ExitCode.INTERRUPTED
+
+
+@pytest.mark.e2e
+def test_what_is_wrong_with_markers_is_said_under_xdist(project: Project) -> None:
+    late, unknown = (
+        SAYS_SO.format(what="added to this test"),
+        "npudump: test_small.py::test_small: nonsense: *",
+    )
+    for hook, arguments, source, words in (
+        ("modifyitems", "nonsense=1", UNMARKED, unknown),
+        ("", "", f"@pytest.mark.npu_dump{ONE_ID}", "npudump: *a-b-c* would share the golden *"),
+        ("autouse fixture", "", "def test_small():\n    pass\n", late),
+    ):
+        conftest(project, {**EARLY_ENOUGH, **TOO_LATE, "": ""}[hook], arguments)
+        project.test_file(source)
+        assert project.run("-n1", shows=words, hides="INTERNALERROR*").ret != 0
+
+
+def test_marker_that_a_collection_hook_takes_off_does_not_count(project: Project) -> None:
+    """Late ones that would share a golden are refused."""
+    take_off = "def pytest_collection_modifyitems(items):\n    items[0].own_markers.clear()\n"
+    project.path.joinpath("conftest.py").write_text(take_off)
+    project.test_file("@pytest.mark.npu_dump\ndef test_small():\n    pass\n")
+    project.run(passed=1, hides="npudump: *")
+    conftest(project, EARLY_ENOUGH["modifyitems"])
+    project.test_file(ONE_ID)
+    project.refused("ERROR: npudump: *a-b-c* would share the golden *")
+
+
+def test_marker_that_comes_too_late_fails_the_test_and_says_so(project: Project) -> None:
+    """The fixture of such a test says why."""
+    update, words = "--npudump-update-golden", SAYS_SO.format(what="added to this test")
+    for place, option, static in (
+        *((place, update, "") for place in TOO_LATE),
+        ("class or module", "-q", STATIC),
+    ):
+        conftest(project, TOO_LATE[place])
+        project.test_file("def test_small():\n    pass\n" + static)
+        assert project.run(option, shows=words).ret == pytest.ExitCode.TESTS_FAILED
+        assert not project.path.joinpath("golden").exists()
+    conftest(project, TOO_LATE["autouse fixture"])
+    project.test_file(UNMARKED)
+    project.run(errors=1, shows=words, hides="*without the marker*")
+    conftest(project, "")
+    project.test_file("def test_small(request):\n    request.node.add_marker(pytest.mark.npu_dump)\n")
+    project.run(failed=1, shows=words)
+
+
+def test_marker_of_a_fixture_that_ends_fails_the_teardown(project: Project) -> None:
+    ends = "def mark(request):\n    item = request.node\n    yield\n    {add}\n"
+    conftest(project, f"@pytest.fixture(autouse=True)\n{ends}")
+    for arguments, what in (
+        (None, "added to this test"),
+        ("isolation='none'", "changed on this test"),
+        ("isolation='process', repeats=1", "changed on this test"),
+    ):
+        if arguments is None:
+            project.test_file("def test_small():\n    pass\n")
+        else:
+            project.marked(arguments)
+        words = SAYS_SO.format(what=what)
+        project.run("--npudump-update-golden", passed=1, errors=1, shows=words)
+        assert not [path for path in project.path.joinpath("golden").rglob("*") if path.is_file()]
+
+
+def test_arguments_that_come_too_late_fail_a_marked_test_and_record_nothing(project: Project) -> None:
+    for place, isolation in (*((place, "none") for place in TOO_LATE), ("autouse fixture", "process")):
+        project.marked(f"isolation={isolation!r}")
+        conftest(project, TOO_LATE[place], "rtol=10, atol=10")
+        words = SAYS_SO.format(what="changed on this test")
+        project.run("--npudump-update-golden", failed=1, shows=words)
+        assert not project.path.joinpath("golden").exists()

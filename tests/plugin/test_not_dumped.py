@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from onnx import GraphProto, ModelProto, TensorProto, checker, helper
+from onnx import ModelProto, checker, helper
 
 from pytest_npudump.onnxmodels.graph import inside
-from tests.onnxmodels.models import onnx_model
+from tests.onnxmodels.models import onnx_file, onnx_model
 from tests.plugin.conftest import Project
 
 
@@ -57,6 +58,7 @@ def test_an_empty_tensor_of_another_shape_or_an_operator_that_is_gone_fails(proj
 
 
 def test_a_golden_that_does_not_list_them_passes_with_a_note(project: Project) -> None:
+    """An empty tensor beside others has a row of its own."""
     empty_inside(project, 0, 3)
     project.recorded(body=BODY)
     text = project.golden.read_text()
@@ -65,28 +67,19 @@ def test_a_golden_that_does_not_list_them_passes_with_a_note(project: Project) -
     project.run(passed=1, shows="*note: *cut, empty: not compared, as no tensor of it holds an element*")
     project.record()
     assert project.golden.read_text() == text
-
-
-def test_an_empty_tensor_beside_others_has_a_row_of_its_own(project: Project) -> None:
-    empty_inside(project, 0, 3)
     project.recorded("acl_json={'dump_mode': 'all'}", body=BODY)
     assert "  sum:input.0 float32 0x3 - - -" in project.golden.read_text()
     empty_inside(project, 3, 0)
     project.run(failed=1, shows="*ReduceSum*input.0*shape*0x3*3x0*")
 
 
-def two_ports(project: Project) -> None:
-    """Neg of an input of any two sizes, beside Relu of one that is not empty."""
+def test_an_empty_tensor_of_dynamic_shape_is_compared_by_the_shape_it_had(project: Project) -> None:
     nodes = [
         helper.make_node("Relu", ["x"], ["xo"], name="relu"),
         helper.make_node("Neg", ["y"], ["yo"], name="neg"),
     ]
-    model = onnx_model(nodes, {"x": [2, 2], "y": ["a", "b"]}, {"xo": [2, 2], "yo": ["a", "b"]})
-    onnx.save(model, str(project.path / "small.onnx"))
-
-
-def test_an_empty_tensor_of_dynamic_shape_is_compared_by_the_shape_it_had(project: Project) -> None:
-    two_ports(project)
+    ports = {"x": [2, 2], "y": ["a", "b"]}
+    onnx_file(project.path / "small.onnx", nodes, ports, {"xo": [2, 2], "yo": ["a", "b"]})
     body = """
     with npu_dump.load_model("small.onnx") as model:
         model.run(np.ones((2, 2), np.float32), np.ones({shape}, np.float32))
@@ -96,16 +89,12 @@ def test_an_empty_tensor_of_dynamic_shape_is_compared_by_the_shape_it_had(projec
     project.run(failed=1, shows=f"{EMPTY.replace('empty: ', 'neg: ')}3x0; y: 0x3 -> 3x0")
 
 
-TWO_MODELS = """
+BOTH = """
     for name in ("other.onnx", "small.onnx"):
-        with npu_dump.load_model(name) as model:
+        with {}npu_dump.load_model(name) as model:
             model.run(np.ones((4, 3), np.float32))
 """
-TWO_CAPTURES = """
-    for name in ("other", "small"):
-        with npu_dump.capture(name), npu_dump.load_model(name + ".onnx") as model:
-            model.run(np.ones((4, 3), np.float32))
-"""
+TWO_MODELS, TWO_CAPTURES = BOTH.format(""), BOTH.format("npu_dump.capture(name[:-5]), ")
 
 
 def test_operators_of_one_name_in_several_models_do_not_hide_each_other(project: Project) -> None:
@@ -137,17 +126,14 @@ def test_a_new_operator_of_empty_tensors_fails_where_there_was_none(project: Pro
     project.marked(body=BODY)
     relu = [helper.make_node("Relu", ["image"], ["out"], name="relu")]
     cut = helper.make_node("Slice", ["image", "zero", "zero"], ["none"], name="cut")
-    for nodes in (relu, [*relu, cut]):
-        gives: Any = {"out": [4, 3]} | ({} if nodes is relu else {"none": [0, 3]})
-        model = onnx_model(nodes, {"image": [4, 3]}, gives, {"zero": np.array([0], np.int64)})
-        onnx.save(model, str(project.path / "small.onnx"))
-        if nodes is relu:
-            project.record()
+    small, given, zero = project.path / "small.onnx", {"image": [4, 3]}, {"zero": np.array([0], np.int64)}
+    onnx_file(small, relu, given, {"out": [4, 3]}, zero)
+    project.record()
+    onnx_file(small, [*relu, cut], given, {"out": [4, 3], "none": [0, 3]}, zero)
     assert "empty: {}\n" in project.golden.read_text()
     project.run(failed=1, shows="*leave no file, differ: cut: not among them -> 0x3")
 
 
-X = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])
 VECTOR = """
 @pytest.mark.npu_dump({marker})
 def test_small(npu_dump):
@@ -156,68 +142,48 @@ def test_small(npu_dump):
 """
 
 
-def branch(name: str, count: int, inner: Any = None) -> GraphProto:
-    """So many operators in a row, of which the last one has another within."""
-    nodes = [helper.make_node("Constant", [], [f"{name}/two"], value_float=2.0)]
-    before = "x"
-    for number in range(count):
-        nodes.append(
-            helper.make_node(
-                "Mul", [before, f"{name}/two"], [f"{name}/{number}"], name=f"{name}/mul.{number}"
-            )
-        )
-        before = f"{name}/{number}"
-    if inner is not None:
-        nodes.append(inner)
-        before = inner.output[0]
-    return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(before, TensorProto.FLOAT, [4])])
-
-
 def nested() -> ModelProto:
     """An If with 2 operators, or 1 and an If of 1 and 1; a Loop with 2; a function with 1."""
-    condition = helper.make_tensor_value_info("more", TensorProto.BOOL, [])
-    body = helper.make_graph(
-        [
-            helper.make_node("Identity", ["go"], ["more"], name="again"),
-            helper.make_node("Neg", ["held"], ["kept"], name="neg"),
-        ],
-        "body",
-        [
-            helper.make_tensor_value_info("n", TensorProto.INT64, []),
-            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("held", TensorProto.FLOAT, [4]),
-        ],
-        [condition, helper.make_tensor_value_info("kept", TensorProto.FLOAT, [4])],
+    model: ModelProto = onnx.parser.parse_model(
+        """
+        <ir_version: 8, opset_import: ["" : 17, "ours" : 1]>
+        nested (float[4] x) => (float[4] own) <int64 times = {2}, float two = {2.0}> {
+            top = ReduceMax <keepdims = 0> (x)
+            yes = Cast <to = 9> (top)
+            if = If (yes) <
+                then_branch = a () => (float[4] a_mul_1) {
+                    four = Constant <value_float = 4.0> ()
+                    a_mul_0 = Mul (x, four)
+                    a_mul_1 = Mul (a_mul_0, two)
+                },
+                else_branch = b () => (float[4] deep) {
+                    b_mul_0 = Mul (x, two)
+                    deep = If (yes) <
+                        then_branch = c () => (float[4] c_mul_0) { c_mul_0 = Mul (b_mul_0, two) },
+                        else_branch = d () => (float[4] d_mul_0) { d_mul_0 = Mul (b_mul_0, two) }
+                    >
+                }
+            >
+            loop = Loop (times, yes, if) <
+                body = body (int64 n, bool go, float[4] held) => (bool again, float[4] neg) {
+                    again = Identity (go)
+                    neg = Neg (held)
+                }
+            >
+            own = ours.Twice (loop)
+        }
+        <domain: "ours", opset_import: ["" : 17]>
+        Twice (v) => (sum) { sum = Add (v, v) }
+        """
     )
-    within = helper.make_node(
-        "If", ["yes"], ["deep"], name="deep", then_branch=branch("c", 1), else_branch=branch("d", 1)
-    )
-    nodes = [
-        helper.make_node("ReduceMax", ["x"], ["top"], name="top", keepdims=0),
-        helper.make_node("Cast", ["top"], ["yes"], name="yes", to=TensorProto.BOOL),
-        helper.make_node(
-            "If",
-            ["yes"],
-            ["chosen"],
-            name="if",
-            then_branch=branch("a", 2),
-            else_branch=branch("b", 1, within),
-        ),
-        helper.make_node("Loop", ["times", "yes", "chosen"], ["looped"], name="loop", body=body),
-        helper.make_node("Twice", ["looped"], ["y"], name="own", domain="ours"),
-    ]
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ours", 1)]
-    twice = helper.make_function(
-        "ours", "Twice", ["v"], ["w"], [helper.make_node("Add", ["v", "v"], ["w"], name="sum")], opsets[:1]
-    )
-    graph = helper.make_graph(
-        nodes,
-        "nested",
-        [X],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])],
-        [helper.make_tensor("times", TensorProto.INT64, [], [2])],
-    )
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=8, functions=[twice])
+
+    def name(nodes: Iterable[Any]) -> None:
+        for node in nodes:
+            node.name = node.output[0].replace("_mul_", "/mul.") if node.op_type != "Constant" else ""
+            for attribute in node.attribute:
+                name(attribute.g.node)
+
+    name([*model.graph.node, *model.functions[0].node])
     checker.check_model(model)
     return model
 
@@ -229,17 +195,9 @@ def inner(project: Project) -> Project:
 
 
 def test_operators_inside_others_are_found_at_any_depth() -> None:
-    assert sorted(inside(nested())) == [
-        ("a/mul.0", "if"),
-        ("a/mul.1", "if"),
-        ("again", "loop"),
-        ("b/mul.0", "if"),
-        ("c/mul.0", "if"),
-        ("d/mul.0", "if"),
-        ("deep", "if"),
-        ("neg", "loop"),
-        ("sum", "own"),
-    ]
+    found = {"if": "a/mul.0 a/mul.1 b/mul.0 c/mul.0 d/mul.0 deep", "loop": "again neg", "own": "sum"}
+    pairs = [(name, outer) for outer, names in found.items() for name in names.split()]
+    assert sorted(inside(nested())) == sorted(pairs)
 
 
 @pytest.mark.e2e

@@ -112,13 +112,6 @@ def test_what_cannot_be_copied_stays_in_memory(shared_memory: Path, tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir() if path != shared_memory] == ["npudump"]
 
 
-def test_nothing_is_left_where_every_test_passed(shared_memory: Path, tmp_path: Path) -> None:
-    folder = made(tmp_path / "npudump")
-    folder.close()
-    assert not os.path.lexists(tmp_path / "npudump")
-    assert not any(shared_memory.iterdir())
-
-
 @pytest.mark.e2e
 def test_what_a_killed_session_has_left_takes_the_place_of_its_link(
     shared_memory: Path, tmp_path: Path
@@ -147,6 +140,7 @@ def test_what_a_killed_session_has_left_takes_the_place_of_its_link(
 def test_what_a_killed_session_has_left_is_deleted_where_its_link_is_gone(
     shared_memory: Path, tmp_path: Path
 ) -> None:
+    """Other people's folders and links are left alone."""
     folder = made(tmp_path / "killed")
     (folder.path / "dump").touch()
     os.close(folder._descriptor)
@@ -156,9 +150,6 @@ def test_what_a_killed_session_has_left_is_deleted_where_its_link_is_gone(
     made(tmp_path / "next").close()
     assert not any(shared_memory.iterdir())
     assert not any((tmp_path / "killed").iterdir())
-
-
-def test_other_people_s_folders_and_links_are_left_alone(shared_memory: Path, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.mkdir()
     (shared_memory / f"{memory_folder._prefix()}link").symlink_to(victim)
@@ -197,7 +188,12 @@ def test_no_folder_is_made_where_there_is_no_room(
     made(tmp_path / "npudump").close()
 
 
-def test_a_name_that_is_taken_is_left_alone(shared_memory: Path, tmp_path: Path) -> None:
+def test_a_name_that_is_taken_is_left_alone_and_nothing_is_left_of_tests_that_passed(
+    shared_memory: Path, tmp_path: Path
+) -> None:
+    made(tmp_path / "npudump").close()
+    assert not os.path.lexists(tmp_path / "npudump")
+    assert not any(shared_memory.iterdir())
     (tmp_path / "npudump").mkdir()
     assert MemoryFolder.open(tmp_path / "npudump") is None
     assert not any(shared_memory.iterdir())
@@ -252,28 +248,24 @@ def test_dumps_of_tests_that_fail_are_where_the_report_says(
 TEST = "test_model.py::test_layers"
 
 
-def paths_of(root: Path, defaults: Settings, dump_dir: Path) -> Paths:
-    hook = SimpleNamespace(pytest_npudump_dumps_base=lambda **_asked: None)
-    config: Any = SimpleNamespace(rootpath=root, hook=hook)
-    return Paths(config, defaults._replace(output=str(dump_dir)))
-
-
 def test_runs_of_one_test_that_share_a_folder_of_dumps_have_folders_of_their_own(
     tmp_path: Path, defaults: Settings
 ) -> None:
-    paths = [paths_of(tmp_path, defaults, tmp_path / "dumps") for _ in range(8)]
+    """One that cannot be made is named all the same."""
+    hook = SimpleNamespace(pytest_npudump_dumps_base=lambda **_asked: None)
+    config: Any = SimpleNamespace(rootpath=tmp_path, hook=hook)
+
+    def paths_of(place: str) -> Paths:
+        return Paths(config, defaults._replace(output=str(tmp_path / place)))
+
+    paths = [paths_of("dumps") for _ in range(8)]
     with ThreadPoolExecutor(8) as executor:
         found = [*executor.map(lambda number: paths[number % 8].claimed(TEST), range(200))]
     assert len(set(found)) == 200
     assert {one.stat().st_mode & 0o777 for one in found} == {0o700}
-
-
-def test_a_folder_of_dumps_that_cannot_be_made_is_named_all_the_same(
-    tmp_path: Path, defaults: Settings
-) -> None:
     (tmp_path / "gone").symlink_to(tmp_path / "nothing")
     (tmp_path / "file").touch()
     for place in ("gone", "file"):
-        found = paths_of(tmp_path, defaults, tmp_path / place).claimed(TEST)
-        assert found.parent == tmp_path / place / "dumps"
-        assert not found.exists()
+        one = paths_of(place).claimed(TEST)
+        assert one.parent == tmp_path / place / "dumps"
+        assert not one.exists()

@@ -12,22 +12,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from pytest_npudump.cli import main
 from tests.plugin.conftest import Project
 
-IDS = (
-    "it's",
-    "`touch OWNED`",
-    "$(touch OWNED)",
-    "a b\\",
-    "x[1];touch OWNED",
-    '"\n"',
-    "!1",
-    "##[error]",
-    "a\u202eb\x1b[31m",
-    "é",
-    "plain",
-)
+IDS = ("it's", "`touch OWNED`", "$(touch OWNED)", "a b\\", "x[1];touch OWNED", '"\n"', "!1")
+IDS += ("##[error]", "a\u202eb\x1b[31m", "é", "plain")
 INI = (
     "[pytest]\naddopts = -p no:cacheprovider\n"
     "disable_test_id_escaping_and_forfeit_all_rights_to_community_support = True\n"
@@ -55,27 +43,20 @@ def parametrised(project: Project, name: str = "test_small.py") -> None:
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_each_medium_has_a_command_that_a_shell_understands(
-    project: Project, language: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_medium_has_a_command_that_a_shell_understands(project: Project, language: str) -> None:
     project.pytester.makeini(INI)
     parametrised(project)
-    result = project.run(
-        f"-onpudump_lang={language}",
-        "--npudump-output=.",
-        "--npudump-report",
-        "--junitxml=out.xml",
-        failed=len(IDS),
-    )
+    options = (f"-onpudump_lang={language}", "--npudump-output=.", "--npudump-report", "--junitxml=out.xml")
+    result = project.run(*options, failed=len(IDS))
     root = project.path
-    capsys.readouterr()
-    assert main(["--lang", language, "check", "results"]) == 2
+    code, checked, _ = project.command("--lang", language, "check", "results")
+    assert code == 2
     properties = ET.parse(root / "out.xml").iterfind(".//property[@name='npudump']")  # noqa: S314 - our own
     [page] = root.joinpath("report").glob("*.html")
     found = {
         "terminal": printed(result.stdout.str()),
         "report.txt": printed("\n".join(path.read_text() for path in root.glob("dumps/*/report.txt"))),
-        "check": printed(capsys.readouterr().out),
+        "check": printed(checked),
         "JUnit": printed("\n".join(json.loads(one.attrib["value"])["way_out"] for one in properties)),
         "summary": [
             unescape(line).strip("`-").removesuffix("</code>")
@@ -95,9 +76,7 @@ def test_each_medium_has_a_command_that_a_shell_understands(
 
 
 @pytest.mark.e2e
-def test_a_command_is_for_the_folder_in_which_pytest_was_started(
-    project: Project, commands: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_is_for_the_folder_in_which_pytest_was_started(project: Project, commands: Path) -> None:
     project.pytester.makeini("[pytest]\naddopts = -p no:cacheprovider\n")
     root = project.path
     folder = root / "my tests"
@@ -120,11 +99,11 @@ def test_a_command_is_for_the_folder_in_which_pytest_was_started(
         ],
     }
     for (start, options), expected in scenes.items():
-        monkeypatch.chdir(start)
+        project.patch.chdir(start)
         told = printed(project.run(*options).stdout.str())
         assert [word for command in told for word in arguments(command, start)[1:]] == expected
     variant = ("-o", "npudump_golden_dir=ours", "-o", "npudump_golden_variant=it's")
-    monkeypatch.chdir(folder)
+    project.patch.chdir(folder)
     [command] = printed(project.run(*variant, "test_small.py").stdout.str())
     assert arguments(command, folder)[1:] == [*variant, here]
     [command] = printed(project.run("-c", "../ci/other.ini", "test_small.py").stdout.str())
@@ -135,16 +114,8 @@ def test_a_command_is_for_the_folder_in_which_pytest_was_started(
     project.run("-c", "../ci/other.ini", "test_small.py", passed=1, shows="npudump: 1 of 1 tests passed; *")
 
 
-def test_a_body_that_changes_the_folder_changes_no_command(
-    project: Project, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(project.path)
-    elsewhere = tmp_path_factory.mktemp("elsewhere")
-    project.marked(body=f"{project.body}    import os\n    os.chdir({str(elsewhere)!r})\n")
-    project.run(
-        "--npudump-output=.",
-        shows=[
-            "report:     dumps/*/report.txt",
-            "to create:  pytest --npudump-update-golden test_small.py::test_small",
-        ],
-    )
+def test_a_body_that_changes_the_folder_changes_no_command(project: Project) -> None:
+    project.patch.chdir(project.path)
+    project.marked(body=f"{project.body}    import os\n    os.chdir(os.sep)\n")
+    told = "to create:  pytest --npudump-update-golden test_small.py::test_small"
+    project.run("--npudump-output=.", shows=["report:     dumps/*/report.txt", told])

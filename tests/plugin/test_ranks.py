@@ -36,10 +36,12 @@ def pytest_runtest_logfinish():
 
 
 @pytest.fixture(autouse=True)
-def statistics(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Record statistics only: files of these are edited here."""
-    monkeypatch.setenv("PYTEST_ADDOPTS", f"{os.environ['PYTEST_ADDOPTS']} -o npudump_auto_tensors=0")
-    assert project.path.is_dir()
+def _alone(project: Project, tmp_path: Path) -> None:
+    """Statistics only, of which files are edited; ranks of other runs of this suite have the same address."""
+    project.patch.setenv("PYTEST_ADDOPTS", f"{os.environ['PYTEST_ADDOPTS']} -o npudump_auto_tensors=0")
+    project.patch.setenv("TMPDIR", str(tmp_path))
+    for name in ("MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"):
+        project.patch.delenv(name, raising=False)
 
 
 ISOLATION = ["isolation='none'", "isolation='process'"]
@@ -54,29 +56,16 @@ def write(project: Project, marker: str = "", before: str = "", body: str = BODY
     )
 
 
-@pytest.fixture(autouse=True)
-def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"):
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture(autouse=True)
-def _own_meeting_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranks of another run of this suite have the same address and port."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-
-
-def impatient(project: Project, seconds: float) -> None:
+def impatient(project: Project, seconds: float, more: str = "") -> None:
     """Have ranks wait for each other no longer than ``seconds``."""
-    project.path.joinpath("conftest.py").write_text(
-        f"from pytest_npudump.ranks import exchange\nexchange.PATIENCE = {seconds}\n"
-    )
+    patience = f"from pytest_npudump.ranks import exchange\nexchange.PATIENCE = {seconds}\n"
+    project.path.joinpath("conftest.py").write_text(patience + more)
 
 
 def launch(
-    project: Project, *options: str, size: int = 2, meeting: bool = True, **variables: str
-) -> list[tuple[int, str]]:
-    """Run pytest as every one of ``size`` ranks at once; return exit codes and outputs in order.
+    project: Project, *options: str, codes: tuple[int, int], meeting: bool = True, **variables: str
+) -> list[str]:
+    """Run pytest as both ranks at once, which end with these codes; return their outputs in order.
 
     Each is a child of a process of its own; without ``meeting`` none knows where the others are.
     """
@@ -86,48 +75,62 @@ def launch(
         subprocess.Popen(
             [*command, f"--basetemp={project.path}/temp-{number}"],
             cwd=project.path,
-            env={**os.environ, "RANK": str(number), "WORLD_SIZE": str(size), **address, **variables},
+            env={**os.environ, "RANK": str(number), "WORLD_SIZE": "2", **address, **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
-        for number in range(size)
+        for number in range(2)
     ]
     outputs = [process.communicate(timeout=120)[0] for process in processes]
-    return [(process.returncode, output) for process, output in zip(processes, outputs, strict=True)]
+    assert [process.returncode for process in processes] == [*codes], "".join(outputs)
+    return outputs
+
+
+UPDATE = "--npudump-update-golden"
+BREAK = "    assert os.environ['RANK'] != os.environ.get('BROKEN')\n"
 
 
 def goldens(project: Project) -> list[str]:
     return sorted(path.name for path in project.path.joinpath("golden").rglob("*.yaml"))
 
 
-def runs(project: Project, number: int) -> int:
-    return len(project.path.joinpath(f"runs-{number}").read_text().splitlines())
+def runs(project: Project) -> list[int]:
+    files = [project.path / f"runs-{number}" for number in range(2)]
+    return [len(path.read_text().splitlines()) if path.exists() else 0 for path in files]
+
+
+def grown(project: Project, before: list[int]) -> list[int]:
+    return [now - then for now, then in zip(runs(project), before, strict=True)]
 
 
 def test_each_rank_has_a_golden_of_its_own_and_the_one_that_differs_is_named(project: Project) -> None:
     write(project)
-    assert [code for code, _ in launch(project, "--npudump-update-golden")] == [0, 0]
+    launch(project, UPDATE, codes=(0, 0))
     assert goldens(project) == ["test_small@rank0of2.yaml", "test_small@rank1of2.yaml"]
-    assert [code for code, _ in launch(project)] == [0, 0]
-    before = [runs(project, 0), runs(project, 1)]
-    (good, first), (bad, second) = launch(project, CHANGED="1")
-    assert (good, bad) == (0, 1)
+    launch(project, codes=(0, 0))
+    before = runs(project)
+    first, second = launch(project, codes=(0, 1), CHANGED="1")
     assert "npudump: test_small.py::test_small fails on 1 of 2 ranks: 1 (block/conv.2:output.0)" in first
     assert "npudump: rank 1 of 2: block/conv.2:output.0 " in second
     assert "second run: reproduced" in second
     # A model whose ranks wait for each other hangs unless all of them run again.
-    assert [runs(project, 0) - before[0], runs(project, 1) - before[1]] == [2, 2]
+    assert grown(project, before) == [2, 2]
+    # Ranks of one launcher meet without an address.
+    command = (sys.executable, "-m", "pytest")
+    project.patch.setattr(project.pytester, "_getpytestargs", lambda: command)
+    first, second = launch(project, codes=(0, 1), meeting=False, CHANGED="1")
+    assert "fails on 1 of 2 ranks: 1 (block/conv.2:output.0)" in first
+    assert "second run: reproduced" in second
 
 
 def test_ranks_share_one_golden_that_rank_0_records(project: Project) -> None:
     write(project, "ranks='same'")
-    (_, first), (_, second) = launch(project, "--npudump-update-golden")
+    first, second = launch(project, UPDATE, codes=(0, 0))
     assert "1 recorded" in first
     assert "rank 0 records the golden that all ranks share" in second
     assert goldens(project) == ["test_small.yaml"]
-    (good, first), (bad, second) = launch(project, CHANGED="1")
-    assert (good, bad) == (0, 1)
+    first, second = launch(project, codes=(0, 1), CHANGED="1")
     assert "fails on 1 of 2 ranks: 1 (block/conv.2:output.0)" in first
 
 
@@ -135,14 +138,13 @@ def test_ranks_share_one_golden_that_rank_0_records(project: Project) -> None:
 def test_rank_whose_body_fails_keeps_nobody_waiting_and_nobody_runs_again_without_it(
     project: Project, isolation: str
 ) -> None:
-    write(project, isolation, before="    assert os.environ['RANK'] != os.environ.get('BROKEN')\n")
-    assert [code for code, _ in launch(project, "--npudump-update-golden")] == [0, 0]
-    before = runs(project, 0)
-    (good, first), (bad, _) = launch(project, CHANGED="0", BROKEN="1")
-    assert (good, bad) == (1, 1)
+    write(project, isolation, before=BREAK)
+    launch(project, UPDATE, codes=(0, 0))
+    before = runs(project)
+    first, _ = launch(project, codes=(1, 1), CHANGED="0", BROKEN="1")
     assert "would have to run again together, and rank 1 will not: its run came to no comparison" in first
     assert "fails on 2 of 2 ranks: 0 (block/conv.2:output.0), 1 (not compared)" in first
-    assert runs(project, 0) - before == 1
+    assert grown(project, before)[0] == 1
 
 
 def test_rank_that_is_late_does_not_run_again_alone(project: Project) -> None:
@@ -154,36 +156,19 @@ def test_rank_that_is_late_does_not_run_again_alone(project: Project) -> None:
         wait_for("finished-1")
 """
     write(project, body=slow)
-    assert [code for code, _ in launch(project, "--npudump-update-golden")] == [0, 0]
-    impatient(project, 1)
-    with project.path.joinpath("conftest.py").open("a") as conftest:
-        conftest.write(FINISHED)
-    before = [runs(project, 0), runs(project, 1)]
-    (bad, first), (good, _) = launch(project, CHANGED="0", SLOW="0")
-    assert (bad, good) == (1, 0)
+    launch(project, UPDATE, codes=(0, 0))
+    impatient(project, 1, FINISHED)
+    before = runs(project)
+    first, _ = launch(project, codes=(1, 0), CHANGED="0", SLOW="0")
     assert "second run: not run: all 2 ranks would have to run again together, and nothing came from" in first
-    assert [runs(project, 0) - before[0], runs(project, 1) - before[1]] == [1, 1]
-
-
-def test_ranks_of_one_launcher_meet_without_an_address(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(project)
-    assert [code for code, _ in launch(project, "--npudump-update-golden")] == [0, 0]
-    command = (sys.executable, "-m", "pytest")
-    monkeypatch.setattr(project.pytester, "_getpytestargs", lambda: command)
-    (good, first), (bad, second) = launch(project, meeting=False, CHANGED="1")
-    assert (good, bad) == (0, 1)
-    assert "fails on 1 of 2 ranks: 1 (block/conv.2:output.0)" in first
-    assert "second run: reproduced" in second
+    assert grown(project, before) == [1, 1]
 
 
 def test_ranks_that_cannot_meet_wait_once_and_say_so_once(project: Project) -> None:
     write(project)
     impatient(project, 1)
-    assert [code for code, _ in launch(project, "--npudump-update-golden", meeting=False)] == [0, 0]
-    (good, first), (bad, second) = launch(project, meeting=False, CHANGED="1")
-    assert (good, bad) == (0, 1)
+    launch(project, UPDATE, codes=(0, 0), meeting=False)
+    first, second = launch(project, codes=(0, 1), meeting=False, CHANGED="1")
     words = "did not come: start all ranks by one launcher, or set MASTER_ADDR and MASTER_PORT for all"
     assert first.count(f"npudump: rank 1 {words}") == 1
     assert second.count(f"npudump: rank 0 {words}") == 1
@@ -192,39 +177,29 @@ def test_ranks_that_cannot_meet_wait_once_and_say_so_once(project: Project) -> N
 
 @pytest.mark.parametrize("marker", ["", ", golden_tensors=['block/conv.2']"])
 def test_golden_that_does_not_hold_for_every_rank_is_not_recorded(project: Project, marker: str) -> None:
+    """With tensors it is recorded by the second run of all."""
     write(project, f"ranks='same'{marker}")
-    results = launch(project, "--npudump-update-golden", CHANGED="1")
-    assert [code for code, _ in results] == [1, 1]
-    for _, output in results:
+    for output in launch(project, UPDATE, codes=(1, 1), CHANGED="1"):
         assert "nothing was recorded: ranks='same', and rank 1 differs from rank 0 in block/conv.2" in output
         assert "give each rank a golden of its own with ranks='each'" in output
     assert not project.path.joinpath("golden").exists()
-
-
-def test_shared_golden_with_tensors_is_recorded_by_the_second_run_of_all(project: Project) -> None:
-    write(project, "ranks='same', golden_tensors=['block/conv.2']")
-    results = launch(project, "--npudump-update-golden")
-    assert [code for code, _ in results] == [0, 0]
-    assert "it holds for this rank" in results[1][1]
-    assert goldens(project) == ["test_small.yaml"]
-    assert [path.name for path in project.path.rglob("*.safetensors")] == ["test_small.safetensors"]
-    assert [runs(project, 0), runs(project, 1)] == [2, 2]
-    assert [code for code, _ in launch(project)] == [0, 0]
+    if marker:
+        before = runs(project)
+        assert "it holds for this rank" in launch(project, UPDATE, codes=(0, 0))[1]
+        assert goldens(project) == ["test_small.yaml"]
+        assert [path.name for path in project.path.rglob("*.safetensors")] == ["test_small.safetensors"]
+        assert grown(project, before) == [2, 2]
+        launch(project, codes=(0, 0))
 
 
 @pytest.mark.parametrize("broken", ["0", "1"])
 def test_shared_golden_is_not_recorded_where_a_rank_has_nothing_to_compare(
     project: Project, broken: str
 ) -> None:
-    before = "    assert os.environ['RANK'] != os.environ.get('BROKEN')\n"
-    write(project, "ranks='same'", before=before)
-    results = launch(project, "--npudump-update-golden", BROKEN=broken)
-    assert [code for code, _ in results] == [1, 1]
-    _, output = results[1 - int(broken)]
-    assert (
-        f"nothing was recorded: ranks='same', and rank {broken} has nothing to compare: its run came"
-        in output
-    )
+    write(project, "ranks='same'", before=BREAK)
+    output = launch(project, UPDATE, codes=(1, 1), BROKEN=broken)[1 - int(broken)]
+    words = f"ranks='same', and rank {broken} has nothing to compare: its run came"
+    assert f"nothing was recorded: {words}" in output
     assert not project.path.joinpath("golden").exists()
 
 
@@ -243,8 +218,7 @@ EXCEPTION = f"""{WAIT}
 
 def test_rank_is_not_blamed_for_an_exception_of_another_in_a_folder_of_all(project: Project) -> None:
     write(project, "scene='exception', isolation='none'", body=EXCEPTION)
-    (good, first), (bad, second) = launch(project, ASCEND_DUMP_PATH=str(project.path / "all"))
-    assert (good, bad) == (0, 1), first + second
+    first, second = launch(project, codes=(0, 1), ASCEND_DUMP_PATH=str(project.path / "all"))
     assert f"exception dumps of device 1 in {project.path}/all/extra-info/data-dump are left to" in first
     assert "test_small.py::test_small fails on 1 of 2 ranks: 1 (block/conv.2)" in first
     assert "block/conv.2 (Conv) failed on the NPU (device 1, " in second
@@ -260,33 +234,29 @@ SEVERAL = """
 
 
 @pytest.fixture
-def several(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
+def several(project: Project) -> Project:
     """A test whose dump holds two devices that computed the same."""
-    monkeypatch.setenv("RANK", "0")
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    project.patch.setenv("RANK", "0")
+    project.patch.delenv("WORLD_SIZE", raising=False)
     write(project, "ranks='same'", body=BODY + SEVERAL)
     return project
 
 
-def test_what_is_no_rank_or_cannot_be_asked_of_one_is_refused(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("RANK", "nonsense")
+def test_what_is_no_rank_or_cannot_be_asked_of_one_is_refused(project: Project) -> None:
+    project.patch.setenv("WORLD_SIZE", "2")
+    project.patch.setenv("RANK", "nonsense")
     project.test_file("def test_plain():\n    pass\n")
     project.run(passed=1)
     project.marked()
     result = project.run(shows="*the variable RANK is 'nonsense', expected a number from 0")
     assert result.ret == pytest.ExitCode.INTERRUPTED
-    monkeypatch.setenv("RANK", "1")
-    result = project.run("--npudump-update-golden=calibrate", "-onpudump_calibration_runs=3")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    project.patch.setenv("RANK", "1")
     words = "*--npudump-update-golden=calibrate needs one process, and this one is rank 1 of 2*"
-    result.stderr.fnmatch_lines([words])
+    project.refused(words, "--npudump-update-golden=calibrate", "-onpudump_calibration_runs=3")
     words = "*this is rank 1 of 2, and all ranks run one test at a time: leave out -n*"
     assert project.run("-n1", shows=words).ret != 0
     words = "*rank 1 of 2: rank 0 records the golden that all ranks share; it was not compared with*"
-    monkeypatch.setenv("MASTER_ADDR", "192.0.2.7")
+    project.patch.setenv("MASTER_ADDR", "192.0.2.7")
     project.marked("ranks='same'")
     project.run("--npudump-update-golden", passed=1, shows=words)
     assert not project.path.joinpath("golden").exists()
@@ -299,13 +269,8 @@ def test_devices_of_one_dump_share_a_golden(several: Project, monkeypatch: pytes
     several.run(passed=1)
     words = "*not calibrated: device 0, device 1 share a golden, of which only one*"
     for update in ((), ("--npudump-update-golden",)):
-        several.run(
-            "--npudump-update-golden=calibrate",
-            "-onpudump_calibration_runs=3",
-            *update,
-            failed=1,
-            shows=words,
-        )
+        calibrate = ("--npudump-update-golden=calibrate", "-onpudump_calibration_runs=3")
+        several.run(*calibrate, *update, failed=1, shows=words)
     monkeypatch.setenv("CHANGED", "1")
     shows = [
         "npudump: device 1: head/softmax:output.0 *",

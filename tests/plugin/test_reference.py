@@ -13,8 +13,11 @@ import onnx
 import pytest
 from onnx import helper
 
+from pytest_npudump.errors import MissingExtraError
+from pytest_npudump.explain.reference_model import ReferenceModel
+from pytest_npudump.onnxmodels import sessions
 from tests.onnxmodels.models import onnx_model
-from tests.plugin.conftest import APPLICATION, Project
+from tests.plugin.conftest import APPLICATION, LAYERS, Project
 
 DUMPS = "--npudump-output=."
 REFERENCE = "reference='reference.onnx'"
@@ -22,7 +25,7 @@ OTHERS_INPUTS = """
     import acl
     from pathlib import Path
     from pytest_npudump.runtime.pyacl.model import PyAclModel
-    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    image = IMAGE
     acl.init()
     acl.rt.set_device(0)
     with PyAclModel.load(acl, Path("small.onnx"), on_run=lambda: None) as model:
@@ -46,9 +49,7 @@ def rename(path: Path, names: dict[str, str]) -> None:
 
 
 def golden_files(project: Project) -> list[Path]:
-    return (
-        [*project.path.joinpath("golden").rglob("*.yaml")] if project.path.joinpath("golden").exists() else []
-    )
+    return [*project.path.joinpath("golden").rglob("*.yaml")]
 
 
 def result_of(project: Project, *options: str) -> dict[str, Any]:
@@ -60,65 +61,46 @@ def result_of(project: Project, *options: str) -> dict[str, Any]:
     return value
 
 
-def test_reference_alone_may_fail_while_the_golden_holds(converted: Project) -> None:
-    converted.marked()
+def test_golden_and_reference_may_each_fail_alone_and_both(converted: Project) -> None:
+    """What differs from both is not said to be accepted by an update."""
     converted.model(change=0.01)
-    converted.record()
+    converted.recorded()
     converted.marked(REFERENCE)
-    converted.run(
-        DUMPS,
-        failed=1,
-        shows="npudump: block/conv.2:output.0: operator error or overwritten tensor, *",
-        hides="to accept:  pytest*",
-    )
-
-
-def test_golden_alone_may_fail_while_the_reference_holds(converted: Project) -> None:
+    words = "npudump: block/conv.2:output.0: operator error or overwritten tensor, *"
+    converted.run(DUMPS, failed=1, shows=words, hides="to accept:  pytest*")
+    converted.golden.unlink()
+    converted.model()
     converted.recorded(REFERENCE, change=0.01)
-    converted.path.joinpath("reference.onnx").write_bytes(converted.path.joinpath("small.onnx").read_bytes())
-    converted.run(
-        DUMPS, failed=1, shows=["npudump: *block/conv.2:output.0*", "to accept:  *"], hides="reference:  *"
-    )
-
-
-def test_what_differs_from_both_is_not_said_to_be_accepted_by_an_update(converted: Project) -> None:
-    converted.recorded(REFERENCE, change=0.01)
-    converted.run(
-        DUMPS,
-        failed=1,
-        shows=["golden: *; mismatches: *", "to accept:  in the marker, *"],
-        hides="to accept:  pytest*",
-    )
+    shows = ["golden: *; mismatches: *", "to accept:  in the marker, *"]
+    converted.run(DUMPS, failed=1, shows=shows, hides="to accept:  pytest*")
     kept = "".join(path.read_text() for path in converted.path.joinpath("results").rglob("*.jsonl"))
     assert "its layers mismatch the reference" in kept
+    converted.path.joinpath("reference.onnx").write_bytes(converted.path.joinpath("small.onnx").read_bytes())
+    shows = ["npudump: *block/conv.2:output.0*", "to accept:  *"]
+    converted.run(DUMPS, failed=1, shows=shows, hides="reference:  *")
 
 
 def test_update_approves_nothing_that_differs_from_the_reference(converted: Project) -> None:
     converted.marked(REFERENCE)
     converted.model(change=0.01)
-    converted.run(
-        "--npudump-update-golden",
-        DUMPS,
-        failed=1,
-        shows="npudump: nothing was recorded: layers mismatch the reference *",
-    )
+    words = "npudump: nothing was recorded: layers mismatch the reference *"
+    converted.run("--npudump-update-golden", DUMPS, failed=1, shows=words)
     assert golden_files(converted) == []
     converted.model()
-    converted.run("--npudump-update-golden").assert_outcomes(passed=1)
+    converted.run("--npudump-update-golden", passed=1)
     assert len(golden_files(converted)) == 1
 
 
 def test_steps_and_captures_are_compared_on_their_own_inputs(converted: Project) -> None:
-    image = "    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)\n"
-    steps = f"""{image}
+    steps = """
     with npu_dump.load_model("small.onnx") as model:
         for factor in (1, 2, 3):
-            model.run(image * np.float32(factor))
+            model.run(IMAGE * np.float32(factor))
 """
-    captures = f"""{image}
+    captures = """
     for name, factor in (("one", 1), ("two", 2)):
-        with npu_dump.capture(name), npu_dump.load_model("small.onnx") as model:
-            model.run(image * np.float32(factor))
+        with npu_dump.capture(name):
+            run(npu_dump, IMAGE * np.float32(factor))
 """
     for body, more in (
         (steps, "acl_json={'dump_data': 'tensor', 'dump_mode': 'all'}"),
@@ -165,9 +147,8 @@ def test_program_of_its_own_process_is_compared_on_the_inputs_the_test_tells(con
     converted.run(DUMPS, failed=1, shows="npudump: the inputs of the model are not known; *")
     converted.test_file(EXTERNAL + '    npu_dump.reference_inputs({"image": np.load("image.npy")})\n')
     converted.model(change=0.01)
-    converted.run(
-        DUMPS, failed=1, shows="*block/conv.2:output.0: channel 0 of 2: other values (* of the difference)"
-    )
+    words = "*block/conv.2:output.0: channel 0 of 2: other values (* of the difference)"
+    converted.run(DUMPS, failed=1, shows=words)
 
 
 def fuse(project: Project, name: str) -> None:
@@ -193,85 +174,53 @@ def test_fused_operator_that_kept_one_name_fails_with_the_hint_and_passes_with_a
     converted.run(DUMPS, failed=1, shows="*say so in the file of map=: block/conv.1: block/relu.1")
     converted.path.joinpath("map.yaml").write_text("block/conv.1: block/relu.1\n")
     converted.marked(f"{REFERENCE}, map='map.yaml'")
-    converted.run(DUMPS).assert_outcomes(passed=1)
+    converted.run(DUMPS, passed=1)
 
 
-def test_layers_without_a_counterpart_are_counted(converted: Project) -> None:
-    rename(converted.path / "small.onnx", {"head/softmax": "trans_TransData_1"})
-    converted.marked(REFERENCE)
-    converted.run(
-        DUMPS,
-        passed=1,
-        shows=[
-            "npudump: note: *nothing compared depends on 1 of 4 operators (first: head/softmax)*",
-            "npudump: note: *reference reference.onnx: 3 of 4 layers compared; no counterpart for Softmax 1",
-            "npudump: 1 of 1 tests passed; 3 of 4 layers compared with a reference (emulator)",
-        ],
-    )
-
-
-def test_layer_of_the_marker_without_a_counterpart_fails_the_test(converted: Project) -> None:
-    rename(converted.path / "small.onnx", {"head/softmax": "other"})
-    converted.marked(f"['block/conv.1', 'other'], {REFERENCE}")
-    converted.run(
-        DUMPS,
-        failed=1,
-        shows="npudump: layer 'other', named in the marker, has no counterpart in reference.onnx: *",
-    )
-
-
-def test_test_that_is_skipped_without_its_reference_is_collected(project: Project) -> None:
-    source = """
-        from pathlib import Path
-
-        @pytest.mark.skipif(not Path("reference.onnx").exists(), reason="fetch it first")
-        @pytest.mark.npu_dump(reference="gone.onnx")
-        def test_small(npu_dump):
-            pass
-    """
-    project.test_file(source)
-    project.run(DUMPS).assert_outcomes(skipped=1)
-    project.path.joinpath("reference.onnx").touch()
-    project.run(DUMPS).assert_outcomes(errors=1)
-
-
-def test_missing_onnxruntime_is_one_line_that_names_the_extra(
-    converted: Project, monkeypatch: pytest.MonkeyPatch
+def test_layers_without_a_counterpart_are_counted_and_missed_where_the_marker_names_them(
+    converted: Project,
 ) -> None:
-    from pytest_npudump.errors import MissingExtraError
-    from pytest_npudump.explain.reference_model import ReferenceModel
-    from pytest_npudump.onnxmodels import sessions
-
-    def missing() -> None:
-        raise MissingExtraError("the emulator", "onnxruntime", "emulator") from ModuleNotFoundError(
-            "No module named 'onnxruntime'", name="onnxruntime"
-        )
-
-    monkeypatch.setattr(sessions, "onnxruntime", missing)
-    with pytest.raises(MissingExtraError) as raised:
-        ReferenceModel.read(converted.path / "reference.onnx")
-    assert str(raised.value) == (
-        "reference= needs the package 'onnxruntime', which is not installed: "
-        "pip install 'pytest-npudump[emulator]'"
-    )
-
-
-RENAMED = {
-    "block/conv.1": "fused_1",
-    "block/relu.1": "fused_2",
-    "block/conv.2": "fused_3",
-    "head/softmax": "fused_4",
-}
-
-
-def test_input_that_agrees_with_itself_is_no_agreement(converted: Project) -> None:
+    """An input that agrees with itself is no agreement."""
+    small = converted.path / "small.onnx"
+    rename(small, {"head/softmax": "trans_TransData_1"})
+    converted.marked(REFERENCE)
+    shows = [
+        "npudump: note: *nothing compared depends on 1 of 4 operators (first: head/softmax)*",
+        "npudump: note: *reference reference.onnx: 3 of 4 layers compared; no counterpart for Softmax 1",
+        "npudump: 1 of 1 tests passed; 3 of 4 layers compared with a reference (emulator)",
+    ]
+    converted.run(DUMPS, passed=1, shows=shows)
+    converted.marked(f"['block/conv.1', 'trans_TransData_1'], {REFERENCE}")
+    words = "named in the marker, has no counterpart in reference.onnx: *"
+    converted.run(DUMPS, failed=1, shows=f"npudump: layer 'trans_TransData_1', {words}")
     converted.model(change=0.5)
-    rename(converted.path / "small.onnx", RENAMED)
+    rename(small, {name: f"fused_{number}" for number, name in enumerate(LAYERS, start=1)})
     converted.marked(REFERENCE)
     words = "*nothing that an operator computes was compared: *no other tensor*the dump has 'fused_1', *"
     for options in ((DUMPS,), ("--npudump-update-golden",)):
         converted.run(*options, failed=1, shows=words)
     assert golden_files(converted) == []
+
+
+def test_test_that_is_skipped_without_its_reference_is_collected(project: Project) -> None:
+    skip = 'skipif(not __import__("os").path.exists("reference.onnx"), reason="fetch it first")'
+    marks = f'@pytest.mark.{skip}\n@pytest.mark.npu_dump(reference="gone.onnx")\n'
+    project.test_file(f"{marks}def test_small(npu_dump):\n    pass\n")
+    project.run(DUMPS, skipped=1)
+    project.path.joinpath("reference.onnx").touch()
+    project.run(DUMPS, errors=1)
+
+
+def test_missing_onnxruntime_is_one_line_that_names_the_extra(converted: Project) -> None:
+    def missing() -> None:
+        cause = ModuleNotFoundError("No module named 'onnxruntime'", name="onnxruntime")
+        raise MissingExtraError("the emulator", "onnxruntime", "emulator") from cause
+
+    converted.patch.setattr(sessions, "onnxruntime", missing)
+    with pytest.raises(MissingExtraError) as raised:
+        ReferenceModel.read(converted.path / "reference.onnx")
+    words = "reference= needs the package 'onnxruntime', which is not installed: pip install "
+    assert str(raised.value) == f"{words}'pytest-npudump[emulator]'"
 
 
 TWO_MODELS = """
@@ -285,12 +234,10 @@ TWO_MODELS = """
 def test_other_models_of_a_test_are_told_apart_by_their_layers(converted: Project) -> None:
     other = converted.path / "other.onnx"
     other.write_bytes(converted.path.joinpath("small.onnx").read_bytes())
-    names = ("block/conv.1", "block/relu.1", "block/conv.2", "head/softmax")
-    rename(other, {name: f"x{n}" for n, name in enumerate(names)})
+    rename(other, {name: f"x{n}" for n, name in enumerate(LAYERS)})
     converted.marked(REFERENCE, body=TWO_MODELS)
-    converted.run(
-        DUMPS, passed=1, shows="*4 of 8 layers compared; no counterpart for Conv 2, Relu 1, Softmax 1"
-    )
+    words = "*4 of 8 layers compared; no counterpart for Conv 2, Relu 1, Softmax 1"
+    converted.run(DUMPS, passed=1, shows=words)
     converted.model(change=0.01)
     found = result_of(converted, DUMPS)["reference"]
     assert found["failed"] == 8

@@ -67,115 +67,6 @@ def pytest_runtestloop(session):
             runtestprotocol(item, log=number == 1, nextitem=None)
     return True
 """
-SUMMARY = (
-    "npudump: 0 of 1 tests passed, 1 failed; 5 of 5 tensors compared; first mismatch block/conv.2:output.0*"
-)
-
-
-def regressed(project: Project, arguments: str = "", runs: int = 1) -> None:
-    project.path.joinpath("good.bin").write_bytes(project.path.joinpath("small.onnx").read_bytes())
-    project.test_file(RESTORING.format(arguments=arguments, runs=runs))
-    project.record()
-    project.model(change=0.01)
-
-
-@pytest.mark.parametrize(("arguments", "runs"), [("escalate=False", 1), ("", 2)])
-def test_regression_stands_where_a_plugin_repeats_it_inside_the_report(
-    project: Project, arguments: str, runs: int
-) -> None:
-    regressed(project, arguments, runs)
-    project.path.joinpath("conftest.py").write_text(INSIDE_THE_REPORT)
-    project.run(
-        "--junitxml=out.xml", failed=1, shows=["npudump: *block/conv.2:output.0 * expected *", SUMMARY]
-    )
-    names = [p.get("name") for p in ET.parse(project.path / "out.xml").iter("property")]  # noqa: S314 - ours
-    assert names.count("npudump") == 1
-    assert len(names) == len(set(names))
-
-
-def test_regression_stands_where_a_plugin_runs_the_protocol_once_more(project: Project) -> None:
-    regressed(project, "escalate=False")
-    project.path.joinpath("conftest.py").write_text(AROUND_THE_PROTOCOL)
-    project.run().assert_outcomes(failed=1)
-    assert "passed" not in project.path.joinpath("again.txt").read_text()
-
-
-def test_regression_stands_where_a_plugin_runs_all_tests_itself(project: Project) -> None:
-    regressed(project)
-    project.path.joinpath("conftest.py").write_text(INSTEAD_OF_THE_PROTOCOL)
-    result = project.run()
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["npudump: block/conv.2:output.0 *"])
-    assert "passed" not in result.parseoutcomes()
-
-
-def test_missing_golden_and_empty_dump_stand_too(project: Project) -> None:
-    project.test_file(
-        """
-        @pytest.mark.npu_dump
-        def test_missing(npu_dump):
-            run(npu_dump)
-
-        RUNS = []
-
-        @pytest.mark.npu_dump
-        def test_empty(npu_dump):
-            RUNS.append(1)
-            assert len(RUNS) == 1, "it was run again"
-        """
-    )
-    project.path.joinpath("conftest.py").write_text(INSIDE_THE_REPORT)
-    project.run(failed=2, shows="*no golden file*", hides="*it was run again*")
-
-
-def test_body_that_failed_by_itself_is_compared_when_it_is_repeated(project: Project) -> None:
-    project.test_file(FLAKY_BODY.format(arguments=""))
-    once = project.path / "once"
-    once.touch()
-    project.record("-onpudump_repeats=1")
-    project.path.joinpath("conftest.py").write_text(INSIDE_THE_REPORT)
-    once.unlink()
-    project.run(passed=1, shows="npudump: 1 of 1 tests passed; 5 of 5 tensors compared (emulator)")
-    once.unlink()
-    project.model(change=0.01)
-    shows = [
-        "npudump: block/conv.2: weights changed *block/conv.2:output.0 *",
-        "second run: not run: the test had failed by itself before*",
-        SUMMARY,
-    ]
-    project.run(failed=1, shows=shows)
-
-
-@pytest.mark.e2e
-@pytest.mark.parametrize("arguments", ["escalate=False", "escalate=False, isolation='process'"])
-def test_pytest_retry_does_not_turn_a_regression_green(
-    project: Project, monkeypatch: pytest.MonkeyPatch, arguments: str
-) -> None:
-    regressed(project, arguments)
-    monkeypatch.setenv("PYTEST_ADDOPTS", NO_FLAKY)
-    result = project.pytester.runpytest_subprocess("--npudump-runtime=emulator", "--retries=2")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert result.parseoutcomes()["failed"] == 1
-    assert "passed" not in result.parseoutcomes()
-    result.stdout.fnmatch_lines(["npudump: block/conv.2:output.0 *", SUMMARY])
-
-
-@pytest.mark.e2e
-@pytest.mark.parametrize("isolation", ["none", "process"])
-def test_pytest_retry_may_repeat_a_body_that_failed_by_itself(
-    project: Project, monkeypatch: pytest.MonkeyPatch, isolation: str
-) -> None:
-    project.test_file(FLAKY_BODY.format(arguments=f"isolation={isolation!r}"))
-    project.path.joinpath("once").touch()
-    project.record()
-    project.path.joinpath("once").unlink()
-    monkeypatch.setenv("PYTEST_ADDOPTS", NO_FLAKY)
-    result = project.pytester.runpytest_subprocess("--npudump-runtime=emulator", "--retries=2")
-    assert result.ret == 0
-    assert result.parseoutcomes()["passed"] == 1
-    result.stdout.fnmatch_lines(["npudump: 1 of 1 tests passed; 5 of 5 tensors compared (emulator)"])
-
-
 ENDS_THE_DUMP_ITSELF = """
 RUNS = []
 
@@ -192,28 +83,6 @@ def test_small(npu_dump):
     if first:
         acl.mdl.finalize_dump()
 """
-
-
-@pytest.mark.e2e
-@pytest.mark.parametrize("isolation", ["none", "process"])
-def test_run_whose_dump_cannot_be_ended_stands_where_pytest_retry_repeats_it(
-    project: Project, monkeypatch: pytest.MonkeyPatch, isolation: str
-) -> None:
-    project.path.joinpath("good.bin").write_bytes(project.path.joinpath("small.onnx").read_bytes())
-    project.test_file(ENDS_THE_DUMP_ITSELF.format(arguments=f"isolation={isolation!r}"))
-    project.path.joinpath("again").touch()
-    project.record()
-    project.path.joinpath("again").unlink()
-    project.model(change=0.01)
-    monkeypatch.setenv("PYTEST_ADDOPTS", f"{NO_FLAKY} -p no:rerunfailures")
-    result = project.pytester.runpytest_subprocess("--npudump-runtime=emulator", "--retries=2")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert "passed" not in result.parseoutcomes()
-    result.stdout.fnmatch_lines(
-        ["npudump: acl.mdl.finalize_dump() returned 100045 *: the test has ended the dump itself; *"]
-    )
-
-
 SWALLOWS_A_FAILURE = """
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_makereport(item, call):
@@ -222,32 +91,128 @@ def pytest_runtest_makereport(item, call):
         report.outcome, report.longrepr = "passed", None
     return report
 """
+PASSED = "npudump: 1 of 1 tests passed; 5 of 5 tensors compared (emulator)"
+SUMMARY = (
+    "npudump: 0 of 1 tests passed, 1 failed; 5 of 5 tensors compared; first mismatch block/conv.2:output.0*"
+)
 
 
-def test_pass_without_a_comparison_stands_where_the_protocol_runs_once_more(project: Project) -> None:
-    project.test_file(FLAKY_BODY.format(arguments=""))
-    project.path.joinpath("once").touch()
+def regressed(project: Project, arguments: str = "", runs: int = 1, conftest: str = "") -> None:
+    project.path.joinpath("good.bin").write_bytes(project.path.joinpath("small.onnx").read_bytes())
+    project.test_file(RESTORING.format(arguments=arguments, runs=runs))
     project.record()
-    project.path.joinpath("once").unlink()
+    project.model(change=0.01)
+    project.path.joinpath("conftest.py").write_text(conftest)
+
+
+def failing_once(project: Project, source: str, name: str = "once") -> None:
+    """Record the golden of a test whose first run is another than those behind it."""
+    project.test_file(source)
+    project.path.joinpath(name).touch()
+    project.record("-onpudump_repeats=1")
+    project.path.joinpath(name).unlink()
+
+
+def retried(project: Project, *lines: str, more: str = "") -> pytest.RunResult:
+    """Run the project with pytest-retry, and look for these lines."""
+    project.patch.setenv("PYTEST_ADDOPTS", NO_FLAKY + more)
+    result = project.pytester.runpytest_subprocess("--npudump-runtime=emulator", "--retries=2")
+    result.stdout.fnmatch_lines(lines)
+    return result
+
+
+@pytest.mark.parametrize(("arguments", "runs"), [("escalate=False", 1), ("", 2)])
+def test_regression_stands_where_a_plugin_repeats_it_inside_the_report(
+    project: Project, arguments: str, runs: int
+) -> None:
+    regressed(project, arguments, runs, INSIDE_THE_REPORT)
+    shows = ["npudump: *block/conv.2:output.0 * expected *", SUMMARY]
+    project.run("--junitxml=out.xml", failed=1, shows=shows)
+    names = [p.get("name") for p in ET.parse(project.path / "out.xml").iter("property")]  # noqa: S314 - ours
+    assert names.count("npudump") == 1
+    assert len(names) == len(set(names))
+
+
+def test_regression_stands_where_a_plugin_runs_the_protocol_once_more(project: Project) -> None:
+    """So does a pass without a comparison."""
+    regressed(project, "escalate=False", conftest=AROUND_THE_PROTOCOL)
+    project.run(failed=1)
+    assert "passed" not in project.path.joinpath("again.txt").read_text()
+    project.model()
+    project.path.joinpath("conftest.py").unlink()
+    failing_once(project, FLAKY_BODY.format(arguments=""))
     project.path.joinpath("conftest.py").write_text(AROUND_THE_PROTOCOL + SWALLOWS_A_FAILURE)
     project.run(failed=1, shows="npudump: the test passed without having been compared with its golden")
     assert "passed" not in project.path.joinpath("again.txt").read_text()
 
 
-def test_flaky_does_not_turn_a_regression_green(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    regressed(project, "escalate=False")
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio -p no:pytest-retry -p no:hypothesispytest")
-    result = project.run("--force-flaky", "--max-runs=3")
+def test_regression_stands_where_a_plugin_runs_all_tests_itself(project: Project) -> None:
+    regressed(project, conftest=INSTEAD_OF_THE_PROTOCOL)
+    result = project.run(shows="npudump: block/conv.2:output.0 *")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.assert_outcomes(failed=1)
+    assert "passed" not in result.parseoutcomes()
 
 
-def test_a_body_that_fails_however_often_it_is_repeated_ends_no_session(project: Project) -> None:
-    project.pytester.makeconftest(INSIDE_THE_REPORT)
-    project.test_file(f"@pytest.mark.npu_dump\ndef test_small(npu_dump):\n{project.body}    assert False\n")
-    project.run(
-        "--npudump-output=.",
-        failed=1,
-        shows="npudump: 0 of 1 tests passed, 1 not compared (emulator); see npudump --explain",
+def test_missing_golden_and_empty_dump_stand_too(project: Project) -> None:
+    """A body that fails however often it is repeated ends no session."""
+    project.test_file(
+        """
+        @pytest.mark.npu_dump
+        def test_missing(npu_dump):
+            run(npu_dump)
+
+        RUNS = []
+
+        @pytest.mark.npu_dump
+        def test_empty(npu_dump):
+            RUNS.append(1)
+            assert len(RUNS) == 1, "it was run again"
+        """
     )
+    project.path.joinpath("conftest.py").write_text(INSIDE_THE_REPORT)
+    project.run(failed=2, shows="*no golden file*", hides="*it was run again*")
+    project.test_file(f"@pytest.mark.npu_dump\ndef test_small(npu_dump):\n{project.body}    assert False\n")
+    words = "npudump: 0 of 1 tests passed, 1 not compared (emulator); see npudump --explain"
+    project.run("--npudump-output=.", failed=1, shows=words)
     assert '"status":"not compared"' in project.path.joinpath("results/results.jsonl").read_text("utf-8")
+
+
+def test_body_that_failed_by_itself_is_compared_when_it_is_repeated(project: Project) -> None:
+    failing_once(project, FLAKY_BODY.format(arguments=""))
+    project.path.joinpath("conftest.py").write_text(INSIDE_THE_REPORT)
+    project.run(passed=1, shows=PASSED)
+    project.path.joinpath("once").unlink()
+    project.model(change=0.01)
+    shows = [
+        "npudump: block/conv.2: weights changed *block/conv.2:output.0 *",
+        "second run: not run: the test had failed by itself before*",
+        SUMMARY,
+    ]
+    project.run(failed=1, shows=shows)
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("isolation", ["none", "process"])
+def test_pytest_retry_does_not_turn_a_regression_green(project: Project, isolation: str) -> None:
+    """Nor a run whose dump cannot be ended; it may repeat a body that failed by itself."""
+    regressed(project, f"escalate=False, isolation={isolation!r}")
+    result = retried(project, "npudump: block/conv.2:output.0 *", SUMMARY)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert result.parseoutcomes()["failed"] == 1
+    assert "passed" not in result.parseoutcomes()
+    project.model()
+    failing_once(project, FLAKY_BODY.format(arguments=f"isolation={isolation!r}"))
+    result = retried(project, PASSED)
+    assert (result.ret, result.parseoutcomes()["passed"]) == (0, 1)
+    failing_once(project, ENDS_THE_DUMP_ITSELF.format(arguments=f"isolation={isolation!r}"), "again")
+    project.model(change=0.01)
+    words = "npudump: acl.mdl.finalize_dump() returned 100045 *: the test has ended the dump itself; *"
+    result = retried(project, words, more=" -p no:rerunfailures")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert "passed" not in result.parseoutcomes()
+
+
+def test_flaky_does_not_turn_a_regression_green(project: Project) -> None:
+    regressed(project, "escalate=False")
+    project.patch.setenv("PYTEST_ADDOPTS", "-p no:asyncio -p no:pytest-retry -p no:hypothesispytest")
+    assert project.run("--force-flaky", "--max-runs=3", failed=1).ret == pytest.ExitCode.TESTS_FAILED

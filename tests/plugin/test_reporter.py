@@ -1,4 +1,4 @@
-"""The budget of lines for a whole run, by pytest's own reports, in English and in Chinese."""
+"""What pytest's own reports have of a whole run, in how many lines, in English and in Chinese."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 from pathlib import Path
-from textwrap import dedent
 from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -14,9 +13,10 @@ from xml.etree import ElementTree as ET
 import pytest
 from execnet.gateway_base import dumps, loads
 
-from pytest_npudump.plugin.terminal import cause_in_summary
+from pytest_npudump.plugin.terminal import cause_in_summary, note_lines
+from tests.plugin.conftest import held
 
-ROW = "Output,0,16,DT_FLOAT,ND,4,{maximum},-1,0.25,4,0,0,0\n"
+ROW = "Output,0,16,DT_FLOAT,ND,4,{largest},-1,0.25,4,0,0,{infinite}\n"
 HEADER = (
     "Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count,Nan Count,"
     "Negative Inf Count,Positive Inf Count\n"
@@ -28,41 +28,64 @@ import pytest
 HEADER, ROW = {HEADER!r}, {ROW!r}
 
 def write(npu_dump, layers):
-    """Leave the statistics CANN would write: one file an operator, below a directory named by the time."""
+    """Leave the statistics CANN would write of layers, by their largest elements."""
     folder = Path(npu_dump.config["dump"]["dump_path"]) / "20260101010101" / "0"
     folder.mkdir(parents=True)
-    text = HEADER + ROW.format(maximum=Path("maximum").read_text())
-    for number in range(layers):
-        layer = f"encoder_layer_{{number}}_attention_output_dense"
-        (folder / f"MatMul.{{layer}}.{{number}}.2.{{1795228705885133 + number}}.csv").write_text(text)
+    for number, (name, largest) in enumerate(layers):
+        text = HEADER + ROW.format(largest=largest, infinite=int(largest == "inf"))
+        (folder / f"MatMul.{{name}}.{{number}}.2.{{1795228705885133 + number}}.csv").write_text(text)
+
+def encoder(npu_dump, layers):
+    names = (f"encoder_layer_{{number}}_attention_output_dense" for number in range(layers))
+    write(npu_dump, [(name, Path("maximum").read_text()) for name in names])
 '''
 ONE = """
 @pytest.mark.npu_dump
 def test_big(npu_dump):
-    write(npu_dump, 1_000)
+    encoder(npu_dump, 1_000)
 """
 MANY = """
 @pytest.mark.npu_dump
 @pytest.mark.parametrize("number", range(24))
 def test_small(npu_dump, number):
-    write(npu_dump, 4)
+    encoder(npu_dump, 4)
+"""
+SPOKEN = """
+@pytest.mark.npu_dump
+@pytest.mark.parametrize("number", range(3))
+def test_model(npu_dump, number):
+    write(npu_dump, [(name, Path("maximum").read_text()) for name in ("conv", "层_卷积", "softmax")])
+"""
+NOTED = """
+@pytest.mark.npu_dump
+@pytest.mark.parametrize("number", range(9))
+def test_tiny(npu_dump, number):
+    write(npu_dump, [(f"layer{number}", "inf" if number < 7 else 0.5), ("healthy", 1)])
+
+@pytest.mark.npu_dump
+@pytest.mark.parametrize("case", range(4))
+def test_same(npu_dump, case):
+    write(npu_dump, [("shared", "inf"), ("healthy", 1)])
 """
 
 
 @pytest.fixture
 def regressed(pytester: pytest.Pytester) -> pytest.Pytester:
-    """A project whose goldens say 1 where its dumps are going to say 1.5; the test is written by run()."""
+    """A project whose test, and goldens that say 1 where its dumps say 1.5, recorded() writes."""
     pytester.makeini("[pytest]\naddopts = -p no:cacheprovider\nnpudump_runtime = emulator\n")
     return pytester
 
 
-def run(pytester: pytest.Pytester, source: str, *options: str) -> pytest.RunResult:
-    pytester.path.joinpath("test_it.py").write_text(dedent(PROJECT) + dedent(source))
+def recorded(pytester: pytest.Pytester, source: str, *options: str) -> None:
+    pytester.path.joinpath("test_it.py").write_text(PROJECT + source, "utf-8")
     maximum = pytester.path / "maximum"
     maximum.write_text("1")
-    result = pytester.runpytest_inprocess("--npudump-update-golden")
+    result = pytester.runpytest_inprocess("--npudump-update-golden", *options)
     assert result.ret == 0, result.stdout.str()
     maximum.write_text("1.5")
+
+
+def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
     return pytester.runpytest_inprocess("--junitxml=out.xml", *options)
 
 
@@ -73,20 +96,17 @@ def failures(path: Path) -> list[list[str]]:
 
 
 def test_a_thousand_failing_layers_are_a_screenful_and_a_small_junit(regressed: pytest.Pytester) -> None:
-    result = run(regressed, ONE)
-    result.assert_outcomes(failed=1)
-    assert len(result.outlines) <= 60
+    recorded(regressed, ONE)
+    shows = [
+        "npudump: encoder_layer_0_attention_output_dense:output.0 max 1.5*",
+        "golden:     *; mismatches: 1000 of 1000 tensors",
+        "  ... 997 more in report.txt",
+        "npudump: 0 of 1 tests passed, 1 failed; 1000 of 1000 tensors compared; first mismatch *",
+    ]
+    assert len(held(run(regressed), shows, failed=1).outlines) <= 60
     (text,) = failures(regressed.path / "out.xml")
     assert len(text) <= 30
     assert regressed.path.joinpath("out.xml").stat().st_size < 32 * 1024
-    result.stdout.fnmatch_lines(
-        [
-            "npudump: encoder_layer_0_attention_output_dense:output.0 max 1.5*",
-            "golden:     *; mismatches: 1000 of 1000 tensors",
-            "  ... 997 more in report.txt",
-            "npudump: 0 of 1 tests passed, 1 failed; 1000 of 1000 tensors compared; first mismatch *",
-        ]
-    )
     details = next(line for line in text if line.startswith("report:")).split(None, 1)[1]
     data = json.loads(regressed.path.joinpath(details).with_suffix(".json").read_text())
     assert data["comparison"]["summary"]["failed"] == 1_000
@@ -95,9 +115,13 @@ def test_a_thousand_failing_layers_are_a_screenful_and_a_small_junit(regressed: 
 def test_of_many_failing_tests_the_later_ones_lose_their_rows_and_no_way_out(
     regressed: pytest.Pytester,
 ) -> None:
-    result = run(regressed, MANY, "-onpudump_escalate=off")
-    result.assert_outcomes(failed=24)
-    texts = failures(regressed.path / "out.xml")
+    """Failures of other tests are left as they are."""
+    recorded(regressed, MANY)
+    with regressed.path.joinpath("test_it.py").open("a") as file:
+        file.write("\ndef test_z():\n    lines = '\\n'.join(map(str, range(100)))\n    assert False, lines\n")
+    run(regressed, "-onpudump_escalate=off").assert_outcomes(failed=25)
+    *texts, last = failures(regressed.path / "out.xml")
+    assert len(last) > 100
     assert len(texts) == 24
     whole = [text for text in texts if any(line.endswith("x tol") for line in text)]
     assert whole
@@ -113,57 +137,11 @@ def test_of_many_failing_tests_the_later_ones_lose_their_rows_and_no_way_out(
         assert text in whole or text[3:-3] == ["  ... 4 rows in report.txt"]
 
 
-def test_failures_of_other_tests_are_left_as_they_are(regressed: pytest.Pytester) -> None:
-    other = "\ndef test_other():\n    lines = '\\n'.join(map(str, range(100)))\n    assert False, lines\n"
-    result = run_with_failing_other(regressed, MANY.replace("range(24)", "range(5)"), other)
-    result.assert_outcomes(failed=6)
-    last = failures(regressed.path / "out.xml")[-1]
-    assert len(last) > 100
-
-
-def run_with_failing_other(pytester: pytest.Pytester, source: str, other: str) -> pytest.RunResult:
-    """Add a test that fails for its own reasons once the goldens are recorded."""
-    run(pytester, source)
-    with pytester.path.joinpath("test_it.py").open("a") as file:
-        file.write(other)
-    return pytester.runpytest_inprocess("--junitxml=out.xml")
-
-
-SPOKEN = """
-from pathlib import Path
-import pytest
-
-HEADER = (
-    "Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count,Nan Count,"
-    "Negative Inf Count,Positive Inf Count\\n"
-)
-
-@pytest.mark.npu_dump
-@pytest.mark.parametrize("number", range(3))
-def test_model(npu_dump, number):
-    folder = Path(npu_dump.config["dump"]["dump_path"]) / "20260101010101" / "0"
-    folder.mkdir(parents=True)
-    text = HEADER + f"Output,0,16,DT_FLOAT,ND,4,{Path('maximum').read_text()},-1,0.25,4,0,0,0\\n"
-    for layer in ("conv", "层/卷积", "softmax"):
-        (folder / f"MatMul.{layer.replace('/', '_')}.1.2.1795228705885133.csv").write_text(text)
-"""
-
-
 @pytest.fixture
-def chinese(pytester: pytest.Pytester) -> pytest.Pytester:
+def chinese(regressed: pytest.Pytester) -> pytest.Pytester:
     """A project whose goldens say 1 where its dumps say 1.5."""
-    pytester.makeini("[pytest]\naddopts = -p no:cacheprovider\nnpudump_runtime = emulator\n")
-    pytester.makepyfile(test_it=dedent(SPOKEN))
-    maximum = pytester.path / "maximum"
-    maximum.write_text("1")
-    recorded = pytester.runpytest_inprocess("--npudump-update-golden", "-onpudump_lang=zh")
-    assert recorded.ret == 0, recorded.stdout.str()
-    maximum.write_text("1.5")
-    return pytester
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    recorded(regressed, SPOKEN, "-onpudump_lang=zh")
+    return regressed
 
 
 def without_durations(path: Path) -> str:
@@ -195,22 +173,17 @@ def test_workers_of_xdist_tell_the_controller(chinese: pytest.Pytester) -> None:
 
 
 def test_what_programs_read_is_the_same_in_every_language(chinese: pytest.Pytester) -> None:
-    written = {}
+    written = []
     for language in ("en", "zh"):
         shutil.rmtree("dumps", ignore_errors=True)
-        result = chinese.runpytest_inprocess(
-            f"-onpudump_lang={language}", f"--junitxml={language}.xml", "--npudump-output=."
-        )
-        data = [path.read_bytes() for path in sorted((chinese.path / "dumps").rglob("report.json"))]
-        assert len(data) == 3
+        options = (f"-onpudump_lang={language}", f"--junitxml={language}.xml", "--npudump-output=.")
+        assert chinese.runpytest_inprocess(*options).ret == 1
+        assert len([*(chinese.path / "dumps").rglob("report.json")]) == 3
+        files = [path for path in sorted((chinese.path / "golden").rglob("*")) if path.is_file()]
+        golden = {path: path.read_bytes() for path in files}
         junit = without_durations(chinese.path / f"{language}.xml")
-        summary = (chinese.path / "summary.md").read_text("utf-8")
-        golden = files(chinese.path / "golden")
-        written[language] = (result.ret, junit, summary, golden, data)
-    english, chinese = written["en"], written["zh"]
-    assert chinese[0] == english[0] == 1
-    for there, here in zip(chinese[1:4], english[1:4], strict=True):
-        assert there == here
+        written.append((junit, (chinese.path / "summary.md").read_text("utf-8"), golden))
+    assert written[0] == written[1]
 
 
 def test_what_refuses_a_run_or_a_test_is_chinese_and_english_in_junit(pytester: pytest.Pytester) -> None:
@@ -290,3 +263,51 @@ def test_the_line_of_the_summary_begins_with_the_cause_and_has_all_of_it(message
         assert told.message == line
         if told is not crash:  # as --tb=line prints it
             assert str(told) == line
+
+
+@pytest.fixture
+def noted(pytester: pytest.Pytester) -> pytest.Pytester:
+    """A project of which 11 tests pass with a note, 8 different ones, and whose goldens are recorded."""
+    pytester.makeini("[pytest]\nnpudump_runtime = emulator\nnpudump_output = .\n")
+    recorded(pytester, NOTED, "-p", "no:cacheprovider")
+    return pytester
+
+
+def lines(result: pytest.RunResult) -> list[str]:
+    """What a session of tests that pass says behind them, but for the line at its end."""
+    assert result.ret == 0
+    told = [line.removeprefix("npudump: ") for line in result.outlines if line.startswith("npudump: ")]
+    return [line for line in told if not line.startswith("runtime ")][:-1]
+
+
+def test_terminal_shows_some_notes_and_how_many_more_there_are(noted: pytest.Pytester) -> None:
+    """One of many tests once, with their number."""
+    found = lines(run(noted))
+    assert len(found) == 6
+    assert all(line.startswith("note: test_it.py::test_tiny[") for line in found[:5])
+    assert found[5] == "3 more notes (-v lists all)"
+    whole = "\n".join(line for line in lines(run(noted, "-v")) if "note: " in line)
+    assert all(f"test_it.py::test_tiny[{number}]: " in whole for number in range(7))
+    assert all(f"test_it.py::test_same[{case}]" in whole for case in range(4))
+    assert whole.count("note: ") == 8
+    (told,) = lines(run(noted, "-k", "test_same"))
+    assert told.startswith("note: 4 tests (test_it.py::test_same[0], test_it.py::test_same[1] and 2 more): ")
+
+
+@pytest.mark.e2e
+def test_notes_of_xdist_s_workers_are_gathered_once(noted: pytest.Pytester) -> None:
+    found = lines(noted.runpytest_subprocess("-n", "2"))
+    assert len([line for line in found if line.startswith("note: ")]) == 5
+    assert found[-1] == "3 more notes (-v lists all)"
+
+
+def test_notes_of_failures_are_not_in_the_terminal_a_second_time_and_long_ones_are_cut() -> None:
+    told = [("a", "failed", "of a failure"), ("b", "passed", "of a pass")]
+    results: Any = [{"test": test, "status": status, "notes": [note]} for test, status, note in told]
+    assert note_lines(results, verbose=True) == ["note: b: of a pass"]
+    results = [{"test": "t" * 1000, "status": "passed", "notes": ["n\n\x1b" * 500]}]
+    (line,) = note_lines(results, verbose=False)
+    assert len(line) < 2000
+    assert line.isprintable()
+    (whole,) = note_lines(results, verbose=True)
+    assert len(whole) > 2500

@@ -9,29 +9,27 @@ import pytest
 import yaml
 from onnx import TensorProto, helper
 
-from tests.onnxmodels.models import onnx_model
+from tests.onnxmodels.models import onnx_file, onnx_model
 from tests.plugin.conftest import Project
 
 WATCHER = (
     "scene='watcher', layers=['block/relu.1', 'block/conv.2'], acl_json={'watcher_nodes': ['block/conv.1']}"
 )
 TRAMPLE = """
-    from pytest_npudump.emulator.faults import trample
+    from pytest_npudump.emulator.faults import end, trample
+    end()
     trample("small", by="block/conv.2", victim="block/conv.1", first=12, elements=37)
 """
 
 
 def test_every_execution_is_watched_and_nothing_approves_a_trampling(project: Project) -> None:
-    project.marked(WATCHER, f"{TRAMPLE}{project.body}        model.run(image)\n")
+    """A step that is named is watched alone."""
+    twice = f"{TRAMPLE}{project.body}        model.run(image)\n"
+    project.marked(WATCHER, twice)
     shows = ["npudump: block/conv.2 tramples *", "*conv.1 in step=1: 37 of 144*"]
     project.run("--npudump-update-golden", failed=1, shows=shows)
     assert not project.path.joinpath("golden").exists()
-
-
-def test_a_step_that_is_named_is_watched_alone(project: Project) -> None:
-    project.marked(
-        WATCHER.replace("}", ", 'dump_step': '1'}"), f"{TRAMPLE}{project.body}        model.run(image)\n"
-    )
+    project.marked(WATCHER.replace("}", ", 'dump_step': '1'}"), twice)
     project.run(failed=1, hides="*in step=*")
 
 
@@ -53,14 +51,12 @@ def test_without_layers_outputs_are_watched_after_every_operator(project: Projec
 
 
 def test_an_operator_in_both_lists_is_watched_and_no_output_is_dumped_after_it(project: Project) -> None:
-    layers = "layers=['block/relu.1', 'block/conv.2']"
-    marker = f"scene='watcher', {layers}, acl_json=dict(watcher_nodes=['block/conv.1', {{}}])"
-    project.marked(marker.format("'block/relu.1'"))
-    project.run(
-        "-v", passed=1, shows="*layers: CANN dumps no other output after a watched operator*block/relu.1*"
-    )
-    project.marked(marker.format("'block/relu.1'"), body=TRAMPLE + project.body)
-    project.run().stdout.fnmatch_lines(["npudump: block/conv.2 tramples block/conv.1: 37 of 144 elements*"])
+    marker = WATCHER.replace("['block/conv.1']", "['block/conv.1', 'block/relu.1']")
+    project.marked(marker)
+    words = "*layers: CANN dumps no other output after a watched operator*block/relu.1*"
+    project.run("-v", passed=1, shows=words)
+    project.marked(marker, body=TRAMPLE + project.body)
+    project.run(shows="npudump: block/conv.2 tramples block/conv.1: 37 of 144 elements*")
 
 
 OVERFLOW_BODY = """
@@ -93,17 +89,12 @@ HOT = OVERFLOW_BODY.format(value=30)
 
 
 def test_an_overflow_is_approved_by_its_operator_and_forgotten_when_it_is_gone(half: Project) -> None:
-    half.marked("scene='overflow'", HOT)
-    half.record()
+    half.recorded("scene='overflow'", HOT)
     golden = yaml.safe_load(half.golden.read_text())
     assert golden["overflow"] == {"block/square.2": ["AI Core: floating-point overflow"]}
     half.run(passed=1)
-    lost = (
-        HOT
-        + "    for path in (npu_dump.config_path.parent / 'dump').rglob('Opdebug.*'):\n"
-        + "        path.unlink()\n"
-    )
-    half.marked("scene='overflow'", lost)
+    files = "(npu_dump.config_path.parent / 'dump').rglob('Opdebug.*')"
+    half.marked("scene='overflow'", f"{HOT}    for path in {files}:\n        path.unlink()\n")
     half.run(failed=1)
     half.marked("scene='overflow'", OVERFLOW_BODY.format(value=300))
     shows = [
@@ -111,8 +102,7 @@ def test_an_overflow_is_approved_by_its_operator_and_forgotten_when_it_is_gone(h
         "note:       the golden lists block/square.2, which did not overflow this time",
     ]
     half.run(failed=1, shows=shows)
-    half.marked("scene='overflow'", OVERFLOW_BODY.format(value=2) + "    assert npu_dump.records == ()\n")
-    half.record()
+    half.recorded("scene='overflow'", OVERFLOW_BODY.format(value=2) + "    assert npu_dump.records == ()\n")
     assert "overflow" not in yaml.safe_load(half.golden.read_text())
 
 
@@ -167,55 +157,38 @@ def test_an_operator_whose_dump_holds_nothing_and_whose_record_is_lost_fails(hal
 
 def test_an_operator_of_many_inputs_is_shown_within_the_budget(project: Project) -> None:
     names = [f"x{index}" for index in range(40)]
-    node = helper.make_node("Concat", ["big", *names], ["y"], name="join", axis=0)
-    scale = helper.make_node("Mul", ["z", "z"], ["big"], name="scale")
-    total = helper.make_node("Sum", ["z", *names], ["s"], name="total")
+    nodes = [
+        helper.make_node("Sum", ["z", *names], ["s"], name="total"),
+        helper.make_node("Mul", ["z", "z"], ["big"], name="scale"),
+        helper.make_node("Concat", ["big", *names], ["y"], name="join", axis=0),
+    ]
     given: dict[str, Any] = {key: [1] for key in ("z", *names)}
-    nodes = [total, scale, node]
-    model = onnx_model(nodes, given, {"y": [41], "s": [1]}, kind=TensorProto.FLOAT16, name="wide")
-    onnx.save(model, str(project.path / "wide.onnx"))
-    project.marked(
-        "scene='overflow'",
-        body="""
-    with npu_dump.load_model("wide.onnx") as model:
-        model.run(*[np.full(1, 60000, np.float16)] * 41)
-""",
-    )
-    project.run(
-        failed=1,
-        shows=["npudump: total (Sum) overflowed: *", "  input.7: *", "  ... and 34 more", "record:     *"],
-        hides="*input.8:*",
-    )
+    wide = project.path / "wide.onnx"
+    onnx_file(wide, nodes, given, {"y": [41], "s": [1]}, kind=TensorProto.FLOAT16, name="wide")
+    run = "        model.run(*[np.full(1, 60000, np.float16)] * 41)\n"
+    project.marked("scene='overflow'", f'    with npu_dump.load_model("wide.onnx") as model:\n{run}')
+    shows = ["npudump: total (Sum) overflowed: *", "  input.7: *", "  ... and 34 more", "record:     *"]
+    project.run(failed=1, shows=shows, hides="*input.8:*")
 
 
-def test_a_dump_that_ge_would_refuse_because_of_the_environment_is_an_error(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NPU_COLLECT_PATH", str(project.path))
-    markers = ("", WATCHER, "scene='overflow'", "scene='op'")
-    tests = (
-        f"@pytest.mark.npu_dump({marker})\ndef test_{n}(npu_dump):\n    pass\n"
-        for n, marker in enumerate(markers)
-    )
+def test_a_dump_that_ge_would_refuse_because_of_the_environment_is_an_error(project: Project) -> None:
+    project.patch.setenv("NPU_COLLECT_PATH", str(project.path))
+    markers = enumerate(("", WATCHER, "scene='overflow'", "scene='op'"))
+    tests = (f"@pytest.mark.npu_dump({marker})\ndef test_{n}(npu_dump):\n    pass\n" for n, marker in markers)
     project.test_file("\n".join(tests))
     words = "npudump: NPU_COLLECT_PATH: *E10056*unset NPU_COLLECT_PATH"
     project.run(errors=4, shows=[words] * 4)
 
 
-def test_a_test_that_ends_the_dump_itself_is_told_so(project: Project) -> None:
+def test_an_update_of_a_healthy_overflow_test_replaces_a_damaged_golden(project: Project) -> None:
+    """A test that ends the dump itself is told so."""
     project.marked("scene='overflow'", body=f"{project.body}    import acl; acl.mdl.finalize_dump()\n")
     project.run(failed=1, shows="npudump: *100045*the test has ended the dump itself; take npu_dump.config_*")
-
-
-def test_an_update_of_a_healthy_overflow_test_replaces_a_damaged_golden(project: Project) -> None:
     project.marked("scene='overflow'")
     place = project.path / "golden" / "test_small" / "test_small.yaml"
     place.parent.mkdir(parents=True)
     place.write_text("<<<<<<< HEAD\n")
-    project.run().assert_outcomes(failed=1)
-    project.run(
-        "--npudump-update-golden",
-        passed=1,
-        shows="*note: *the golden that was there could not be read, and nothing *",
-    )
-    project.run().assert_outcomes(passed=1)
+    project.run(failed=1)
+    words = "*note: *the golden that was there could not be read, and nothing *"
+    project.run("--npudump-update-golden", passed=1, shows=words)
+    project.run(passed=1)

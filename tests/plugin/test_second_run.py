@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from tests.onnxmodels.models import onnx_file, onnx_model
+from tests.onnxmodels.models import onnx_file
 from tests.plugin.conftest import Project
 
 BODY = """
@@ -109,16 +109,8 @@ def test_async_test_is_dumped_and_run_again(project: Project, monkeypatch: pytes
 
 
 def test_hypothesis_test_is_refused_at_collection(project: Project) -> None:
-    project.test_file(
-        """
-        from hypothesis import given, strategies
-
-        @pytest.mark.npu_dump
-        @given(strategies.integers())
-        def test_small(number):
-            pass
-        """
-    )
+    given = "@given(strategies.integers())\ndef test_small(number):\n    pass\n"
+    project.test_file(f"from hypothesis import given, strategies\n\n@pytest.mark.npu_dump\n{given}")
     project.run(errors=1, shows="*test_small.py::test_small: npu_dump does not work with hypothesis' @given*")
 
 
@@ -134,11 +126,8 @@ def test_what_is_expected_to_fail_is_not_run_again_and_what_is_skipped_not_at_al
 
 
 def test_the_output_shown_is_that_of_the_last_run_and_exitfirst_stops_behind_it(project: Project) -> None:
-    grow = "@pytest.fixture\ndef grow():\n    LOG.append(1)\n"
-    source = f"LOG = []\n{grow}" + ONE.replace("LOG = []\n", "").replace(
-        "test_small(npu_dump)", "test_small(npu_dump, grow)"
-    )
-    failing(project, source + "\ndef test_later():\n    pass\n")
+    grow = "@pytest.fixture(autouse=True)\ndef grow():\n    LOG.append(1)\n"
+    failing(project, f"{ONE}\n{grow}\ndef test_later():\n    pass\n")
     project.run("-x", failed=1, shows=["second run: reproduced*", "*", "run 2"], hides="run 1")
 
 
@@ -146,48 +135,54 @@ def test_rerunfailures_does_not_turn_a_regression_green_nor_run_it_more_often(pr
     failing(project, ONE)
     flaky = "count = []\n\ndef test_flaky():\n    count.append(1)\n    assert len(count) > 1\n"
     project.test_file(flaky, "test_flaky.py")
-    result = project.run("--reruns=3", shows="second run: reproduced*")
-    outcomes = result.parseoutcomes()
+    outcomes = project.run("--reruns=3", shows="second run: reproduced*").parseoutcomes()
     assert (outcomes["failed"], outcomes["passed"], outcomes["rerun"]) == (1, 1, 1)
     project.golden.unlink()
     project.run("--reruns=3", "test_small.py", failed=1)
-    assert not [*project.path.joinpath("golden").rglob("*.yaml")]
+    assert not goldens(project)
 
 
-def test_failure_of_a_second_setup_leaves_the_verdict_standing(project: Project) -> None:
-    source = """
-    import pathlib
-    LOG = []
+def test_failure_of_a_second_run_leaves_the_verdict_standing(project: Project) -> None:
+    """In its setup and in its body."""
+    conv = "npudump: block/conv.2: weights changed *block/conv.2:output.0 *"
+    once = "if Path('wrong').exists() and (Path('once').exists() or Path('once').touch())"
+    for place, told in (
+        ("once", "setup of the second run: *busy*"),
+        ("body", "body of the second run: OSE*"),
+    ):
+        source = f"""
+        from pathlib import Path
 
-    @pytest.fixture
-    def once():
-        LOG.append(1)
-        if len(LOG) > 1:
-            raise OSError("device busy")
+        def again():
+            {once}:
+                raise OSError("device busy")
 
-    @pytest.mark.npu_dump
-    def test_small(npu_dump, once):
-        run(npu_dump)
-    """
-    failing(project, source)
-    project.run(
-        failed=1,
-        shows=[
-            "npudump: block/conv.2: weights changed *block/conv.2:output.0 *",
-            "second run: setup of the second run: *device busy*",
-        ],
-    )
+        @pytest.fixture
+        def once():
+            "{place}" == "once" and again()
+
+        @pytest.mark.npu_dump
+        def test_small(npu_dump, once):
+            run(npu_dump)
+            "{place}" == "body" and again()
+        """
+        wrong, again = project.path / "wrong", project.path / "once"
+        project.model()
+        place == "once" and wrong.touch()  # which keeps no update from recording
+        failing(project, source)
+        wrong.touch()
+        again.unlink(missing_ok=True)
+        project.run(failed=1, shows=[conv, f"second run: {told}"])
+        wrong.unlink()
+        again.unlink()
 
 
 @pytest.mark.parametrize(
     "options",
-    [
-        (),
-        pytest.param(("-onpudump_isolation=process",), marks=pytest.mark.e2e),
-        pytest.param(("-n1",), marks=pytest.mark.e2e),
-    ],
+    [(), *(pytest.param((o,), marks=pytest.mark.e2e) for o in ("-onpudump_isolation=process", "-n1"))],
 )
 def test_a_verdict_is_at_the_test_and_not_in_this_package(project: Project, options: tuple[str, ...]) -> None:
+    """An exception of the body stays where it was raised."""
     project.recorded(change=0.5)
     source = project.path.joinpath("test_small.py").read_text().splitlines()
     line = source.index("@pytest.mark.npu_dump()") + 1
@@ -195,15 +190,11 @@ def test_a_verdict_is_at_the_test_and_not_in_this_package(project: Project, opti
     found = [text for text in shown.lines if text.startswith(f"{project.path}/test_small.py:")]
     assert [text.partition(": block/")[0] for text in found] == [f"{project.path}/test_small.py:{line}"]
     assert ": block/conv.2: weights changed" in found[0]
-
-
-def test_an_exception_of_the_body_stays_where_it_was_raised(project: Project) -> None:
     body = "    npu_dump.load_model('no such model.onnx').__enter__()\n"
     project.marked(body=body)
     line = project.path.joinpath("test_small.py").read_text().splitlines(keepends=True).index(body) + 1
-    project.run("--tb=line", "--npudump-output=.").stdout.fnmatch_lines(
-        [f"{project.path}/test_small.py:{line}: *AclError: acl.mdl.load_from_file*"]
-    )
+    words = f"{project.path}/test_small.py:{line}: *AclError: acl.mdl.load_from_file*"
+    project.run("--tb=line", "--npudump-output=.", *options, shows=words)
 
 
 MODEL = """
@@ -244,55 +235,44 @@ def goldens(project: Project) -> list[str]:
 
 @pytest.mark.parametrize("isolation", ["none", pytest.param("process", marks=pytest.mark.e2e)])
 def test_all_repetitions_have_one_golden_that_is_the_plain_test_s(project: Project, isolation: str) -> None:
+    """An update fails for one that differs from the first."""
     project.test_file(PLAIN.format(arguments=f"isolation={isolation!r}"))
-    project.run("--npudump-update-golden", "--count=2").assert_outcomes(passed=2)
+    project.run("--npudump-update-golden", "--count=2", passed=2)
     assert goldens(project) == ["test_small.yaml"]
     assert "test: test_small.py::test_small\n" in project.golden.read_text()
-    project.run().assert_outcomes(passed=1)
-    project.run("--count=2").assert_outcomes(passed=2)
+    project.run(passed=1)
+    project.run("--count=2", passed=2)
+    project.test_file(DIFFERING.format(arguments=f"isolation={isolation!r}, escalate=False"))
+    project.golden.unlink()
+    shows = [
+        "npudump: model small: inputs changed; first mismatch: image:output.0 max 2, expected 1 *",
+        "an earlier repetition recorded the golden in this run, *",
+    ]
+    options = ("--npudump-update-golden", "-onpudump_repeats=1", "--count=2")
+    project.run(*options, passed=1, failed=1, shows=shows)
+    assert len(goldens(project)) == 1
 
 
 def test_other_parameters_keep_a_golden_each(project: Project) -> None:
+    """A number that is parametrised directly is a repetition too."""
     project.test_file(PARAMETERS)
     project.record()
     plain = goldens(project)
     assert len(plain) == 4
-    project.run("--npudump-update-golden", "--count=2").assert_outcomes(passed=8)
+    project.run("--npudump-update-golden", "--count=2", passed=8)
     assert goldens(project) == plain
-    project.run("--count=2").assert_outcomes(passed=8)
-
-
-def test_number_that_is_parametrised_directly_is_a_repetition_too(project: Project) -> None:
+    project.run("--count=2", passed=8)
+    shutil.rmtree(project.path / "golden")
     project.path.joinpath("conftest.py").write_text(NUMBERED_BY_PARAMETRIZE)
-    project.test_file(PARAMETERS)
-    project.run("--npudump-update-golden").assert_outcomes(passed=8)
+    project.run("--npudump-update-golden", passed=8)
     assert len(goldens(project)) == 4
-
-
-@pytest.mark.parametrize("isolation", ["none", pytest.param("process", marks=pytest.mark.e2e)])
-def test_update_fails_for_a_repetition_that_differs_from_the_first(project: Project, isolation: str) -> None:
-    project.test_file(DIFFERING.format(arguments=f"isolation={isolation!r}, escalate=False"))
-    project.run(
-        "--npudump-update-golden",
-        "-onpudump_repeats=1",
-        "--count=2",
-        passed=1,
-        failed=1,
-        shows=[
-            "npudump: model small: inputs changed; first mismatch: image:output.0 max 2, expected 1 *",
-            "an earlier repetition recorded the golden in this run, *",
-        ],
-    )
-    assert len(goldens(project)) == 1
 
 
 @pytest.mark.e2e
 def test_update_of_repetitions_on_several_workers_is_refused(project: Project) -> None:
     project.test_file(PLAIN.format(arguments=""))
-    options = ("--npudump-runtime=emulator", "--npudump-update-golden", "--count=2", "-n1")
-    result = project.pytester.runpytest_subprocess(*options)
-    assert result.ret != 0
-    result.stdout.fnmatch_lines(["npudump: *all repetitions of a test share one golden, *leave out -n *"])
+    words = "npudump: *all repetitions of a test share one golden, *leave out -n *"
+    assert project.run("--npudump-update-golden", "--count=2", "-n1", shows=words).ret != 0
     assert not project.path.joinpath("golden").exists()
 
 
@@ -355,44 +335,15 @@ def test_runs_that_print_the_same_reproduce_a_failure(project: Project) -> None:
     def scaled(factor: float) -> None:
         node = onnx.helper.make_node("Mul", ["image", "factor"], ["out"], "mul")
         weights, half = {"factor": np.array([factor], np.float16)}, onnx.TensorProto.FLOAT16
-        onnx.save(
-            onnx_model([node], {"image": [4]}, {"out": [4]}, weights, kind=half), project.path / "small.onnx"
-        )
+        onnx_file(project.path / "small.onnx", [node], {"image": [4]}, {"out": [4]}, weights, kind=half)
 
     scaled(1.01)
-    body = """
-    with npu_dump.load_model("small.onnx") as model:
-        model.run(np.array([-1.921875, 0.1, 1.2, 1.5], np.float16))
-"""
-    project.recorded("preset='exact'", body=body)
+    run = "model.run(np.array([-1.921875, 0.1, 1.2, 1.5], np.float16))"
+    project.recorded("preset='exact'", project.body.replace("model.run(image)", run))
     scaled(1.0)
-    result = project.run(
-        "--npudump-output=.", shows=["*max 1.5, expected 1.51465", "second run: reproduced; *"]
-    )
+    shows = ["*max 1.5, expected 1.51465", "second run: reproduced; *"]
+    result = project.run("--npudump-output=.", shows=shows, hides="*disagree*")
     result.stdout.fnmatch_lines(["tolerance:  rtol=0 atol=0 dtype=float16 (preset exact)"])
-    result.stdout.no_fnmatch_line("*disagree*")
-
-
-def test_second_run_whose_body_fails_leaves_the_verdict_standing(project: Project) -> None:
-    project.recorded(
-        body="""
-    import pathlib
-    run(npu_dump)
-    if pathlib.Path("wrong").exists():
-        assert not pathlib.Path("once").exists()
-        pathlib.Path("once").touch()
-""",
-        change=0.01,
-    )
-    project.path.joinpath("wrong").touch()
-    project.run(
-        "--npudump-output=.",
-        failed=1,
-        shows=[
-            "npudump: block/conv.2: weights changed *block/conv.2:output.0 *",
-            "second run: body of the second run: AssertionError*",
-        ],
-    )
 
 
 def test_bfloat16_without_statistics_is_recorded_with_its_tensors(project: Project) -> None:
@@ -412,19 +363,17 @@ def test_bfloat16_without_statistics_is_recorded_with_its_tensors(project: Proje
 
 
 def test_a_pattern_inside_a_tensor_is_told_in_text_and_json(project: Project) -> None:
-    project.marked("golden_tensors=['*'], reference='reference.onnx'")
-    project.path.joinpath("reference.onnx").write_bytes(project.path.joinpath("small.onnx").read_bytes())
-    project.record()
-    model = onnx.load(str(project.path / "small.onnx"))
+    path = project.path / "small.onnx"
+    project.path.joinpath("reference.onnx").write_bytes(path.read_bytes())
+    project.recorded("golden_tensors=['*'], reference='reference.onnx'")
+    model = onnx.load(str(path))
     weights = next(tensor for tensor in model.graph.initializer if len(tensor.dims) == 4)
     array = numpy_helper.to_array(weights).copy()
     array[-1] = 0
     weights.CopyFrom(numpy_helper.from_array(array, weights.name))
-    onnx.save(model, str(project.path / "small.onnx"))
-    project.run(
-        "--npudump-output=.",
-        shows="*:output.0: * along axis 1: 0, expected other values (* of the difference)",
-    )
+    onnx.save(model, str(path))
+    words = "*:output.0: * along axis 1: 0, expected other values (* of the difference)"
+    project.run("--npudump-output=.", shows=words)
     findings = project.report()["escalation"]["findings"]
     assert findings[0]["pattern"]["kind"] == "stuck"
     assert findings[0]["reference_pattern"]["where"].startswith("channel")
@@ -433,16 +382,13 @@ def test_a_pattern_inside_a_tensor_is_told_in_text_and_json(project: Project) ->
 def test_inputs_that_differ_in_each_run_need_a_seed_before_the_way_out(project: Project) -> None:
     values = "np.random.default_rng({seed}).random(IMAGE.shape).astype(IMAGE.dtype)"
     body = f"    run(npu_dump, {values})\n"
-    project.marked(body=body.format(seed=1))
-    project.record()
+    project.recorded(body=body.format(seed=1))
     project.marked(body=body.format(seed=""))
-    project.run(
-        failed=1,
-        shows=[
-            "inputs:     the test feeds its model other values in each run: image;*",
-            "to accept:  give the inputs a seed, then pytest --npudump-update-golden *",
-        ],
-    )
+    shows = [
+        "inputs:     the test feeds its model other values in each run: image;*",
+        "to accept:  give the inputs a seed, then pytest --npudump-update-golden *",
+    ]
+    project.run(failed=1, shows=shows)
     project.marked(body=body.format(seed=2))
     project.run(failed=1, shows="to accept:  pytest *", hides="inputs: *other values in each run*")
     overwritten = f"""

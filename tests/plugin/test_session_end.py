@@ -1,9 +1,10 @@
-"""The last lines of a session: what it counts, what waits, and what fails it although its tests pass."""
+"""What a session shows of long work, and its last lines: what it counts, what waits, and what fails it."""
 
 from __future__ import annotations
 
 import os
 import shlex
+import subprocess
 from pathlib import Path
 from subprocess import CompletedProcess
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from pytest_npudump.cli import main
+from pytest_npudump.plugin import terminal
 from pytest_npudump.plugin.features import stale_goldens
 from tests.plugin.conftest import Project, held
 
@@ -39,43 +41,38 @@ def test_a_test_whose_setup_fails_is_counted(project: Project, options: list[str
     project.run(*options, passed=1, errors=1, shows=shows)
 
 
-def test_a_test_whose_setup_fails_is_told_once_elsewhere_and_is_no_comparison(
-    project: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_test_whose_setup_fails_is_told_once_elsewhere_and_is_no_comparison(project: Project) -> None:
     project.test_file(BROKEN, "test_broken.py")
-    options = ("--junitxml=junit.xml", "--npudump-output=.")
+    options = ("--junitxml=junit.xml", "--npudump-output=.", "-onpudump_expect=1")
     shows = [
         "npudump: 0 of 1 tests passed, 1 not compared (emulator); see npudump --explain",
         "*0 marked tests were compared*",
     ]
-    project.run(*options, "-onpudump_expect=1", errors=1, shows=shows, hides="*pending review*")
+    project.run(*options, errors=1, shows=shows, hides="*pending review*")
     assert len(ET.parse(project.path / "junit.xml").findall(".//testcase")) == 1  # noqa: S314 - pytest's own
     assert "test_broken" in (project.path / "summary.md").read_text("utf-8")
     project.marked()
     project.run("--npudump-output=.", failed=1, errors=1)
-    capsys.readouterr()
-    main(["check", "results"])
-    assert capsys.readouterr().out.splitlines()[-1].endswith("(emulator); see npudump --explain")
+    shown = project.command("check", "results")[1]
+    assert shown.splitlines()[-1].endswith("(emulator); see npudump --explain")
     project.path.joinpath("test_small.py").unlink()
     project.test_file(BROKEN.replace("raise RuntimeError", "pytest.skip"), "test_broken.py")
     project.run(skipped=1, hides="npudump: * tests passed*")
 
 
-def test_the_command_is_for_the_folder_in_which_pytest_was_started(
-    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_is_for_the_folder_in_which_pytest_was_started(project: Project) -> None:
     project.pytester.makeini("[pytest]\n")
     project.marked()
     for name in ("ci", "sub"):
         project.path.joinpath(name).mkdir()
     project.path.joinpath("ci/pytest.ini").write_text("[pytest]\n", "utf-8")
-    monkeypatch.chdir(project.path / "sub")
+    project.patch.chdir(project.path / "sub")
     for options in ((), ("--npudump-output=.",), ("-c", "../ci/pytest.ini")):
         result = project.run(*options, "../test_small.py")
         [line] = [line for line in result.outlines if "pending review" in line]
         words = shlex.split(line.partition("npudump golden ")[2])
-        assert main(["golden", "diff", *words[1:]]) == 1, words
-        assert "test_small.py::test_small" in capsys.readouterr().out, words
+        code, shown, _ = project.command("golden", "diff", *words[1:])
+        assert (code, "test_small.py::test_small" in shown) == (1, True), words
 
 
 PLANT = "    from pytest_npudump.emulator import faults\n    faults."
@@ -91,52 +88,37 @@ FAILING = {
         f"{PLANT}fail('block/conv.2')\n    with contextlib.suppress(Exception):\n    {ONES}",
     ),
 }
-RUN = """
-import contextlib
-
-def run(npu_dump, image):
-    with npu_dump.load_model("small.onnx") as model:
-        model.run(image)
-
-"""
 
 
 @pytest.mark.e2e
-def test_what_a_scene_without_statistics_finds_is_nothing_to_decide(
-    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_scene_without_statistics_finds_is_nothing_to_decide(project: Project) -> None:
     failing = {**FAILING, "overflow": ("", project.overflowing())}
     tests = [
         f"@pytest.mark.npu_dump(scene={scene!r}{more})\ndef test_{scene}(npu_dump):\n{body}"
         for scene, (more, body) in failing.items()
     ]
-    project.test_file(RUN + "".join(tests))
+    project.test_file("import contextlib\n\n" + "".join(tests))
     # In a process of its own: a failed operator leaves its mark in the emulator.
     options = ("--npudump-runtime=emulator", "--npudump-output=.")
-    result = project.pytester.runpytest_subprocess(*options)
-    result.assert_outcomes(failed=4)
-    for words in ("*pending review*", "*for a decision*", "*golden review*", "*golden accept*"):
-        result.stdout.no_fnmatch_line(words)
+    hides = ("*pending review*", "*for a decision*", "*golden review*", "*golden accept*")
+    held(project.pytester.runpytest_subprocess(*options), hides=hides, failed=4)
     summary = (project.path / "summary.md").read_text("utf-8")
     assert "golden review" not in summary
     assert "golden accept" not in summary
-    monkeypatch.chdir(project.path)
-    capsys.readouterr()
-    for verb in (["diff"], ["accept"], ["review"]):
-        assert main(["golden", *verb, "--results", "results"]) == 0
-        assert capsys.readouterr().out == "no run is pending review\n"
-    assert main(["check", "results"]) == 1
-    told = capsys.readouterr().out
-    assert "approve" not in told
-    assert "to accept" not in told
+    project.patch.chdir(project.path)
+    for verb in ("diff", "accept", "review"):
+        code, shown, _ = project.command("golden", verb, "--results", "results")
+        assert (code, shown) == (0, "no run is pending review\n")
+    code, shown, _ = project.command("check", "results")
+    assert code == 1
+    assert "approve" not in shown
+    assert "to accept" not in shown
 
 
-def test_runs_that_fail_or_have_no_golden_wait_where_they_are_kept(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_that_fail_or_have_no_golden_wait_where_they_are_kept(project: Project) -> None:
     project.pytester.makeini("[pytest]\n")  # with pytest's cache
     project.marked()
-    monkeypatch.chdir(project.path)
+    project.patch.chdir(project.path)
     words = "npudump: 1 run pending review: npudump golden review"
     project.run("-p", "no:cacheprovider", hides="*pending review*")
     project.run(shows=[words, "npudump: 0 of 1 tests passed*"])
@@ -145,7 +127,7 @@ def test_runs_that_fail_or_have_no_golden_wait_where_they_are_kept(
     project.run(kept, hides="*pending review*")
     project.model(change=0.01)
     project.run(kept, shows=f"{words} --results out/results")
-    monkeypatch.setenv("CI", "true")
+    project.patch.setenv("CI", "true")
     project.run(hides="*pending review*")
     project.run("--npudump-output=.", shows="*golden review --results results")
     project.marked(body="    assert False\n")
@@ -219,6 +201,7 @@ def _forked(warm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_forked")
 def test_a_golden_without_a_test_fails_a_session_that_asks_for_it(two: Project) -> None:
+    failed = pytest.ExitCode.TESTS_FAILED
     for options in ((), ("test_small.py::test_one",)):
         assert two.run(STALE, *options).ret == 0
     two.run("--npudump-update-golden", "-onpudump_golden_dir=other")
@@ -231,16 +214,90 @@ def test_a_golden_without_a_test_fails_a_session_that_asks_for_it(two: Project) 
     assert two.run("-k", "one").ret == 0
     ini = two.path / "tox.ini"
     ini.write_text(ini.read_text("utf-8") + "\nnpudump_fail_on = stale\n", "utf-8")
-    shows = ["npudump: *other/test_small/test_two.yaml: test_small.py has no *"]
-    result = two.run("-onpudump_golden_dir=other", "-k", "one", shows=shows)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    words = "npudump: *other/test_small/test_two.yaml: test_small.py has no *"
+    assert two.run("-onpudump_golden_dir=other", "-k", "one", shows=words).ret == failed
     two.path.joinpath("golden/test_small/test_two.yaml").unlink()
     two.run("--npudump-update-golden", "-onpudump_fail_on=difference", passed=2)
     assert two.run().ret == 0
     two.path.joinpath("rules.yaml").write_text(f"rules:\n{GOOD.replace('conv.2', 'gone')}", "utf-8")
     shows = ["npudump:   rules that match no tensor of any test:", "npudump:     *rules.yaml: *block/gone*"]
     ini.write_text(ini.read_text("utf-8") + "npudump_tolerances = rules.yaml\n", "utf-8")
-    assert two.run(passed=2, shows=shows).ret == pytest.ExitCode.TESTS_FAILED
+    assert two.run(passed=2, shows=shows).ret == failed
     two.test_file("raise RuntimeError('broken')\n", "test_broken.py")
     words = "npudump: npudump_fail_on=stale: whether goldens are stale is not known:"
-    assert two.run("test_small.py", shows=words).ret == pytest.ExitCode.TESTS_FAILED
+    assert two.run("test_small.py", shows=words).ret == failed
+
+
+IMPATIENT = """
+from pytest_npudump.plugin import terminal
+terminal.PATIENCE = terminal.SILENCE = 0.0
+"""
+
+
+def on_a_terminal(project: Project, *options: str, columns: str = "120") -> str:
+    """Run pytest in a project, where its output is a terminal; what was drawn there."""
+    here, there = os.openpty()
+    words = ["-p", "no:cacheprovider", "--npudump-runtime=emulator", "--npudump-output=.", *options]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": columns, "PYTEST_ADDOPTS": ""}
+    child = subprocess.Popen(
+        [*project.pytester._getpytestargs(), *words],
+        cwd=project.path,
+        stdin=there,
+        stdout=there,
+        stderr=there,
+        env=environment,
+    )
+    os.close(there)
+    drawn = b""
+    try:
+        while piece := os.read(here, 1 << 16):
+            drawn += piece
+    except OSError:  # how Linux tells that the other side is closed
+        pass
+    os.close(here)
+    child.wait()
+    return drawn.decode()
+
+
+@pytest.fixture
+def failing(project: Project) -> Project:
+    """A project whose test fails, and dumps tensors in a second run."""
+    project.recorded(change=0.5)
+    return project
+
+
+@pytest.mark.e2e
+@pytest.mark.skipif(os.name != "posix", reason="no pseudo terminals here")
+@pytest.mark.parametrize("options", [(), ("-s",), ("-onpudump_isolation=process",)])
+def test_a_terminal_shows_each_step_of_a_failing_test_in_one_line(
+    failing: Project, options: tuple[str, ...]
+) -> None:
+    failing.path.joinpath("conftest.py").write_text(IMPATIENT)
+    drawn = on_a_terminal(failing, *options)
+    assert "\rnpudump: run 2 of test_small.py::test_small" in drawn
+    if not options:
+        assert "\rnpudump: reading the dump, " in drawn
+        assert "\rnpudump: comparing the tensors of the second run, " in drawn
+    assert "1 failed" in drawn
+
+
+@pytest.mark.e2e
+@pytest.mark.skipif(os.name != "posix", reason="no pseudo terminals here")
+def test_what_ended_a_test_fits_a_terminal_but_for_paths_and_commands(project: Project) -> None:
+    project.marked("layers=['block*']")
+    project.model()
+    drawn = on_a_terminal(project, "--color=no", columns="80")
+    own = [line for line in drawn.partition("collected 1 item")[2].splitlines() if "pytest " not in line]
+    assert any(line.startswith("npudump: no golden file") for line in own)
+    assert [line for line in own if len(line) > 80 and " /" not in line] == []
+
+
+def test_a_log_has_whole_lines_of_long_work_from_who_prints(failing: Project) -> None:
+    """Quick work says nothing."""
+    failing.run("--npudump-output=.", hides=["npudump: run *", "npudump: reading *"])
+    failing.patch.setattr(terminal, "PATIENCE", 0.0)
+    failing.patch.setattr(terminal, "SILENCE", 0.0)
+    shown = failing.run("--npudump-output=.").stdout
+    shown.fnmatch_lines(["npudump: run 2 of test_small.py::test_small"], consecutive=True)
+    for options in (("-qq",), ("-p", "no:terminal"), ("-n1",)):
+        failing.run("--npudump-output=.", *options, hides="npudump: run *")

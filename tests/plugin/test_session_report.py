@@ -35,9 +35,9 @@ def changed(project: Project) -> Project:
 
 
 def test_a_failing_session_has_a_page_with_its_source_and_its_elements(changed: Project) -> None:
-    result = changed.run("--npudump-output=.", "--npudump-report")
+    """It is written afterwards from kept results, too."""
     page = changed.path / "report/index.html"
-    result.stdout.fnmatch_lines([f"npudump: report: *{page}"])
+    changed.run("--npudump-output=.", "--npudump-report", shows=f"npudump: report: *{page}")
     text = page.read_text("utf-8")
     assert "If the change is meant, accept it: <code>pytest --npudump-update-golden" in text
     assert text.count("data:image/png;base64,") >= 1
@@ -49,15 +49,9 @@ def test_a_failing_session_has_a_page_with_its_source_and_its_elements(changed: 
     assert [at for at, state in enumerate(data["state"]) if state < 3] == failing
     assert all(data["share"][at] == -1 or data["share"][at] > 1 for at in failing)
     assert sum(state == 0 for state in data["state"]) >= 1
-
-
-def test_a_page_is_written_afterwards_from_kept_results(
-    changed: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
-    changed.run("--npudump-output=.", "--npudump-report")
-    capsys.readouterr()
-    assert main(["report", "results", "-o", "after", "--node-data", "nodes"]) == 0
-    assert capsys.readouterr().out.startswith("page: after/index.html\nnode data: nodes/")
+    code, shown, _ = changed.command("report", "results", "-o", "after", "--node-data", "nodes")
+    assert code == 0
+    assert shown.startswith("page: after/index.html\nnode data: nodes/")
     assert tensors(changed.path / "after/index.html") == tensors(changed.path / "report/index.html")
     (nodes,) = (changed.path / "nodes").iterdir()
     results = json.loads(nodes.read_text("utf-8"))["results"]
@@ -68,9 +62,7 @@ def test_a_page_is_written_afterwards_from_kept_results(
     assert "is not there: pictures of elements need the dumps" in text
     assert "data:image/png" not in text
     shutil.rmtree(changed.path / "report")
-    capsys.readouterr()
-    assert main(["report", "results"]) == 0
-    assert capsys.readouterr().out == "page: report/index.html\n"
+    assert changed.command("report", "results") == (0, "page: report/index.html\n", "")
     assert (changed.path / "report/index.html").read_text("utf-8") == text
 
 

@@ -37,8 +37,9 @@ def write(project: Project, **changed: float) -> None:
     project.path.joinpath("small.onnx").write_bytes(model)
 
 
-def failed(project: Project, *options: str) -> pytest.RunResult:
-    result = project.run("--npudump-output=.", *options)
+def failed(project: Project, *options: str, **expected: Any) -> pytest.RunResult:
+    shutil.rmtree(project.path / "dumps", ignore_errors=True)
+    result = project.run("--npudump-output=.", *options, **expected)
     assert result.ret == 1
     return result
 
@@ -48,38 +49,50 @@ def found(project: Project) -> list[tuple[str, int]]:
     return [(source["key"], source["explains"]) for source in sources["found"]]
 
 
+TWO = {"left_a": 0.1, "right_b": 0.1}
+BOTH = [("left/a:output.0", 4), ("right/b:output.0", 3)]
+"""What ``found`` says of these faults: they are in branches of their own."""
+
+
+@pytest.fixture
+def forked(project: Project) -> Project:
+    """A project whose model has two branches."""
+    write(project)
+    return project
+
+
 def test_two_faults_in_independent_branches_are_both_named(project: Project) -> None:
+    """Inputs that the golden has not hide no mismatch; two faults in series are not said to be one."""
     write(project)
     project.recorded()
-    write(project, left_a=0.1, right_b=0.1)
-    failed(project, "-rf").stdout.fnmatch_lines(
-        [
-            "npudump: left/a, right/b: weights changed *: left/a:output.0 *; 1 other source: right/b",
-            "first:      left/a:output.0; all statistics before it match, including those of its inputs",
-            "sources:    2: left/a:output.0 (at least 3 mismatches downstream), right/b:output.0 (at least *",
-            "FAILED * - left/a, right/b: weights changed *",
-        ]
-    )
-    assert found(project) == [("left/a:output.0", 4), ("right/b:output.0", 3)]
-
-
-def test_inputs_that_the_golden_has_not_hide_no_mismatch(project: Project) -> None:
+    write(project, **TWO)
+    shows = [
+        "npudump: left/a, right/b: weights changed *: left/a:output.0 *; 1 other source: right/b",
+        "first:      left/a:output.0; all statistics before it match, including those of its inputs",
+        "sources:    2: left/a:output.0 (at least 3 mismatches downstream), right/b:output.0 (at least *",
+        "FAILED * - left/a, right/b: weights changed *",
+    ]
+    failed(project, "-rf", shows=shows)
+    assert found(project) == BOTH
+    write(project, left_a=0.1, left_b=0.1)
+    hides = ["*explains*", "*begins*", "*look there*", "*tensor dumped before it agrees*"]
+    failed(project, "-v", shows="source:     left/a:output.0; *; 3 mismatches downstream", hides=hides)
     write(project)
-    project.recorded()
+    project.marked(body=project.body.replace("linspace(-1, 1", "linspace(-1, 2"))
+    failed(project, hides="*other source*")
+    assert found(project) == [("image:output.0", 8)]  # an input that is dumped once for each reader
     project.marked('acl_json={"dump_mode": "all"}')
-    failed(project).stdout.fnmatch_lines(["*'output', this test asks for 'all': accept anew*"])
-    shutil.rmtree(project.path / "dumps")
-    write(project, left_a=0.1, right_b=0.1)
-    failed(project).stdout.fnmatch_lines(
-        [
-            "also:       the golden has no inputs (recorded with dump_mode=output)",
-            "sources:    2: left/a:output.0 (at least 3 mismatches downstream), right/b:output.0 (at *",
-            "golden:     *; mismatches: 6 of 9 tensors, 8 new",
-            "  layer *",
-            "  left/a *",
-        ]
-    )
-    assert found(project) == [("left/a:output.0", 4), ("right/b:output.0", 3)]
+    failed(project, shows="*'output', this test asks for 'all': accept anew*")
+    write(project, **TWO)
+    shows = [
+        "also:       the golden has no inputs (recorded with dump_mode=output)",
+        "sources:    2: left/a:output.0 (at least 3 mismatches downstream), right/b:output.0 (at *",
+        "golden:     *; mismatches: 6 of 9 tensors, 8 new",
+        "  layer *",
+        "  left/a *",
+    ]
+    failed(project, shows=shows)
+    assert found(project) == BOTH
 
 
 def in_halves(path: Path) -> bytes:
@@ -95,102 +108,64 @@ def in_halves(path: Path) -> bytes:
     return content
 
 
-def off_reference(project: Project) -> None:
-    """Two faults against ``reference.onnx``, in branches of their own."""
-    write(project)
-    project.path.joinpath("small.onnx").rename(project.path / "reference.onnx")
-    write(project, left_a=0.1, right_b=0.1)
+def test_two_faults_off_the_reference_are_both_named_and_convicted(recorded: Project) -> None:
+    """They are named by the graph of the golden, where that agrees."""
+    write(recorded, **TWO)
+    recorded.golden.unlink()
+    recorded.marked("reference='reference.onnx'")
+    shows = [
+        "npudump: left/a:output.0: operator error, *; also right/b:output.0",
+        "first:      left/a:output.0; *",
+        "sources:    2: left/a:output.0 (at least 3 mismatches downstream), right/b:output.0 (at least *",
+        "recomputed: left/a:output.0 differs from *",
+        "recomputed: right/b:output.0 differs from *",
+    ]
+    failed(recorded, "-rf", shows=shows)
+    assert found(recorded) == BOTH
+    recorded.recorded()
+    recorded.marked("reference='reference.onnx'")
+    failed(recorded, shows="sources:    2: left/a:output.0 *, right/b:output.0 *")
+    assert recorded.report()["sources"]["told_by"] == "test_small.yaml"  # type: ignore[index]
+    write(recorded, left_b=0.1, **TWO)
+    failed(recorded, shows="source:     left/b:output.0; *; 1 mismatch downstream")
 
 
-def test_two_faults_off_the_reference_are_both_named_and_convicted(project: Project) -> None:
-    off_reference(project)
-    project.marked("reference='reference.onnx'")
-    failed(project, "-rf").stdout.fnmatch_lines(
-        [
-            "npudump: left/a:output.0: operator error, *; also right/b:output.0",
-            "first:      left/a:output.0; *",
-            "sources:    2: left/a:output.0 (at least 3 mismatches downstream), right/b:output.0 (at least *",
-            "recomputed: left/a:output.0 differs from *",
-            "recomputed: right/b:output.0 differs from *",
-        ]
-    )
-    assert found(project) == [("left/a:output.0", 4), ("right/b:output.0", 3)]
-
-
-def test_sources_are_off_the_reference_where_the_golden_agrees(project: Project) -> None:
-    off_reference(project)
-    project.recorded()
-    project.marked("reference='reference.onnx'")
-    failed(project).stdout.fnmatch_lines(["sources:    2: left/a:output.0 *, right/b:output.0 *"])
-    assert project.report()["sources"]["told_by"] == "test_small.yaml"  # type: ignore[index]
-    write(project, left_a=0.1, left_b=0.1, right_b=0.1)
-    failed(project).stdout.fnmatch_lines(["source:     left/b:output.0; *; 1 mismatch downstream"])
-
-
-def test_operators_of_several_models_are_judged_by_their_own(project: Project) -> None:
-    image = "np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)"
-    write(project)
-    project.path.joinpath("other.onnx").write_bytes(project.path.joinpath("small.onnx").read_bytes())
-    model = onnx.load(str(project.path / "other.onnx"))
+def test_operators_of_several_models_are_judged_by_their_own(forked: Project) -> None:
+    """A file that was written again as it was is still the model that ran."""
+    model = onnx.load(str(forked.path / "small.onnx"))
     model.graph.name = "other"
     for node in model.graph.node:
         node.name = f"other/{node.name}"
-    onnx.save(model, str(project.path / "other.onnx"))
-    plant = 'import pytest_npudump.emulator.faults as f; f.distort("{0}", "{1}right/b", factor=1.1)'
-    for faults in ("pass", f"{plant.format('small', '')}; {plant.format('other', 'other/')}"):
-        project.marked(
-            body=f"""
-            {faults}
-            for name in ("small.onnx", "other.onnx"):
-                with npu_dump.load_model(name) as model:
-                    model.run({image})
-            """
-        )
-        if faults == "pass":
-            project.record()
-    failed(project).stdout.fnmatch_lines(
-        [
-            "sources:    2: right/b#model=small:output.0 *, other/right/b#model=other:output.0 *",
-            "recomputed: right/b#model=small:output.0 differs from small.onnx *: the kernel must be wrong, *",
-            "recomputed: other/right/b#model=other:output.0 differs from other.onnx on the upstream *(*",
-        ]
-    )
-
-
-def test_a_file_that_was_written_again_as_it_was_is_still_the_model_that_ran(project: Project) -> None:
-    write(project)
-    plant = 'import pytest_npudump.emulator.faults as f; f.distort("small", "right/b", factor=1.1)'
-    for fault in ("pass", plant):
-        project.marked(
-            body=f"""
-            from pathlib import Path
-            {fault}
-            for _ in range(2):
-                Path("small.onnx").write_bytes(Path("small.onnx").read_bytes())
-                run(npu_dump)
-            """
-        )
-        if fault == "pass":
-            project.record()
-    failed(project).stdout.fnmatch_lines(
-        ["recomputed: right/b:output.0 differs from small.onnx on the upstream outputs (*"]
-    )
+    onnx.save(model, str(forked.path / "other.onnx"))
+    plant = 'faults.distort("{0}", "{1}right/b", factor=1.1)'
+    both = f"{plant.format('small', '')}; {plant.format('other', 'other/')}"
+    again = 'Path("small.onnx").write_bytes(Path("small.onnx").read_bytes()); run(npu_dump)'
+    one = "recomputed: right/b:output.0 differs from small.onnx on the upstream outputs (*"
+    two = [
+        "sources:    2: right/b#model=small:output.0 *, other/right/b#model=other:output.0 *",
+        "recomputed: right/b#model=small:output.0 differs from small.onnx *: the kernel must be wrong, *",
+        "recomputed: other/right/b#model=other:output.0 differs from other.onnx on the upstream *(*",
+    ]
+    for shows, faults, lines in (
+        (two, both, 'for name in ("small.onnx", "other.onnx"):\n        run(npu_dump, path=name)'),
+        (one, plant.format("small", ""), f"for _ in range(2):\n        {again}"),
+    ):
+        for planted in ("pass", faults):
+            head = "    from pathlib import Path\n    from pytest_npudump.emulator import faults\n"
+            forked.marked(body=f"{head}    faults.end(); {planted}\n    {lines}\n")
+            if planted == "pass":
+                forked.record()
+        failed(forked, shows=shows)
 
 
 def test_weights_in_a_file_beside_the_model_belong_to_what_was_loaded(project: Project) -> None:
     path = str(project.path / "small.onnx")
+    beside = {"save_as_external_data": True, "location": "weights.bin", "size_threshold": 64}
     for name, change in (("a", 0.0), ("b", 0.5)):
         project.model(change=change)
-        onnx.save(
-            onnx.load(path), path, save_as_external_data=True, location="weights.bin", size_threshold=64
-        )
+        onnx.save(onnx.load(path), path, **beside)
         project.path.joinpath("weights.bin").rename(project.path / f"{name}.bin")
-    source = """
-            from pathlib import Path
-            for name in {names!r}:
-                Path("weights.bin").write_bytes(Path(f"{{name}}.bin").read_bytes())
-                run(npu_dump)
-            """
+    source = AGAIN.replace("small.onnx", "weights.bin")
     project.recorded(body=source.format(names="aa"))
     project.marked(body=source.format(names="ba"))
     shown = failed(project).stdout.str()
@@ -213,8 +188,12 @@ def test_a_tensor_that_tells_no_model_is_not_judged_by_any(project: Project) -> 
     write(project, left_a=0.1)
     for folder in ("here", "there"):
         (project.path / folder / source.name).write_bytes(source.read_bytes())
-    failed(project, "-v").stdout.fnmatch_lines(
-        ["note:       not recomputed: left/a:output.0*, as several models ran (small.onnx, small.onnx); *"]
+    failed(
+        project,
+        "-v",
+        shows=[
+            "note:       not recomputed: left/a:output.0*, as several models ran (small.onnx, small.onnx); *"
+        ],
     )
 
 
@@ -233,43 +212,26 @@ def test_an_operator_of_several_outputs_and_executions_is_named_once(project: Pr
         if weight == 1.0:
             project.record()
     assert project.body.count(run) == 1
-    failed(project).stdout.fnmatch_lines(["npudump: *mul:output.0* *; 1 other source: second"])
+    failed(project, shows=["npudump: *mul:output.0* *; 1 other source: second"])
     assert len(found(project)) == 4
 
 
-def test_an_input_that_is_dumped_once_for_each_reader_is_one_source(project: Project) -> None:
-    write(project)
-    project.recorded()
-    project.marked(body=project.body.replace("linspace(-1, 1", "linspace(-1, 2"))
-    failed(project).stdout.no_fnmatch_line("*other source*")
-    assert found(project) == [("image:output.0", 8)]
-
-
-def test_layers_that_are_not_dumped_are_looked_through(project: Project) -> None:
-    write(project)
-    project.recorded('layers=["*/a", "both"]')
-    text = project.golden.read_text()
-    text = text.partition("models:")[0]
+def test_layers_that_are_not_dumped_are_looked_through(forked: Project) -> None:
+    forked.recorded('layers=["*/a", "both"]')
+    text = forked.golden.read_text().partition("models:")[0]
     assert text.endswith("  left/a < -\n  right/a < -\n  both < left/a right/a\n")
-    write(project, left_a=0.1, right_b=0.1)
-    failed(project).stdout.fnmatch_lines(["*compared before it; not all of its inputs are known; *"])
-    assert found(project) == [("left/a:output.0", 2)]
+    write(forked, **TWO)
+    failed(forked, shows="*compared before it; not all of its inputs are known; *")
+    assert found(forked) == [("left/a:output.0", 2)]
 
 
-def test_a_change_that_passes_is_followed_to_where_it_begins(project: Project) -> None:
-    write(project)
-    project.recorded('tolerances=[{"layer": "left/*", "rtol": 0.2, "atol": 0, "reason": "wide"}]')
-    project.golden.write_text(project.golden.read_text().partition("models:")[0])  # which would name it
-    write(project, left_a=0.1)
-    failed(project).stdout.fnmatch_lines(
-        [
-            (
-                "npudump: the change is traced to left/a:output.0 (within tolerance, 0.546 of it); "
-                "first mismatch: both:*"
-            ),
-            "source:     both:output.0; *; no other mismatch",
-        ]
-    )
+def test_a_change_that_passes_is_followed_to_where_it_begins(forked: Project) -> None:
+    forked.recorded('tolerances=[{"layer": "left/*", "rtol": 0.2, "atol": 0, "reason": "wide"}]')
+    forked.golden.write_text(forked.golden.read_text().partition("models:")[0])  # which would name it
+    write(forked, left_a=0.1)
+    words = "npudump: the change is traced to left/a:output.0 (within tolerance, 0.546 of it); "
+    shows = [f"{words}first mismatch: both:*", "source:     both:output.0; *; no other mismatch"]
+    failed(forked, shows=shows)
 
 
 def test_an_input_with_two_readers_is_not_several_operators_of_one_name(project: Project) -> None:
@@ -290,50 +252,31 @@ def test_an_input_with_two_readers_is_not_several_operators_of_one_name(project:
     project.run("--npudump-update-golden", shows="*several operators have one file name*: left_a (*")
 
 
-def test_two_faults_in_series_are_not_said_to_be_one(project: Project) -> None:
-    """The second is downstream of the first, and wrong by itself."""
-    write(project)
-    project.recorded()
-    write(project, left_a=0.1, left_b=0.1)
-    shown = failed(project, "-v").stdout
-    shown.fnmatch_lines(["source:     left/a:output.0; *; 3 mismatches downstream"])
-    for words in ("*explains*", "*begins*", "*look there*", "*tensor dumped before it agrees*"):
-        shown.no_fnmatch_line(words)
-
-
-def test_a_graph_that_the_marker_names_tells_what_feeds_what(project: Project) -> None:
-    write(project)
-    operators = [
-        {"name": name, "type": "Mul", "input": inputs}
-        for name, inputs in {
-            "left/a": [],
-            "left/b": ["left/a:0"],
-            "right/a": ["left/b:0"],
-            "right/b": ["right/a:0"],
-        }.items()
-    ]
+def test_a_graph_that_the_marker_names_tells_what_feeds_what(forked: Project) -> None:
+    fed = {"left/a": [], "left/b": ["left/a:0"], "right/a": ["left/b:0"], "right/b": ["right/a:0"]}
+    operators = [{"name": name, "type": "Mul", "input": inputs} for name, inputs in fed.items()]
     text = json.dumps({"graph": [{"op": operators}]})
-    project.path.joinpath("ran.json").write_text(text, "utf-8")
-    project.recorded("graph='ran.json'")
-    write(project, left_a=0.5, right_a=0.5)
-    failed(project)
-    assert [key for key, _ in found(project)] == ["left/a:output.0"]
+    forked.path.joinpath("ran.json").write_text(text, "utf-8")
+    forked.recorded("graph='ran.json'")
+    write(forked, left_a=0.5, right_a=0.5)
+    failed(forked)
+    assert [key for key, _ in found(forked)] == ["left/a:output.0"]
+
+
+AGAIN = """
+    from pathlib import Path
+    for name in {names!r}:
+        Path("small.onnx").write_bytes(Path(f"{{name}}.bin").read_bytes())
+        run(npu_dump)
+"""
 
 
 def test_no_operator_is_judged_by_a_file_that_was_written_again_after_it_was_loaded(project: Project) -> None:
-    models = {name: branches({"right/b": change}) for name, change in {"a": 0.0, "b": 0.5, "c": 0.7}.items()}
-    for name, content in models.items():
-        project.path.joinpath(f"{name}.bin").write_bytes(content)
-    source = """
-            from pathlib import Path
-            for name in {names!r}:
-                Path("small.onnx").write_bytes(Path(f"{{name}}.bin").read_bytes())
-                run(npu_dump)
-            Path("small.onnx").write_bytes(Path("{last}.bin").read_bytes())
-            """
+    for name, change in {"a": 0.0, "b": 0.5, "c": 0.7}.items():
+        project.path.joinpath(f"{name}.bin").write_bytes(branches({"right/b": change}))
+    source = f'{AGAIN}    Path("small.onnx").write_bytes(Path("{{last}}.bin").read_bytes())\n'
     write(project)
-    project.marked(body=source.format(names="aa", last="a"))
-    project.record()
+    project.recorded(body=source.format(names="aa", last="a"))
     reference = "reference='small.onnx'"
     # Between two loads, and between the test and its report.
     for names, last, marker in (("ab", "b", ""), ("bb", "a", ""), ("ca", "a", reference)):
@@ -372,22 +315,21 @@ def test_edges_that_a_golden_has_not_or_has_of_other_layers_come_from_the_model(
     write(project, left_a=0.1, right_b=0.1)
     for golden in (without, others):
         project.golden.write_text(golden)
-        shutil.rmtree(project.path / "dumps", ignore_errors=True)
         failed(project)
         assert [key for key, _ in found(project)] == ["left/a:output.0", "right/b:output.0"]
         assert project.report()["sources"]["told_by"] == "small.onnx"  # type: ignore[index]
 
 
-FAULTY = """
-    from pytest_npudump.emulator import faults
-    faults.distort("small", "left/a", factor=1.001)
-    faults.distort("small", "right/b", offset=0.01)
-"""
+FAULTS = "\n    from pytest_npudump.emulator import faults\n"
+DISTORTED = f'{FAULTS}    faults.distort("small", "{{}}", factor=1.001)\n'
+FAULTY = f'{DISTORTED.format("left/a")}    faults.distort("small", "right/b", offset=0.01)\n'
+LITTLE = "-onpudump_dump_limit=600"
 
 
-def isolated(project: Project) -> dict[str, dict[str, Any]]:
+def isolated(project: Project) -> dict[str, str]:
+    """Return verdicts of the operators that were judged alone."""
     escalation: Any = project.report()["escalation"]
-    return {found["key"]: found for found in escalation["isolated"]}
+    return {found["key"]: found["verdict"] for found in escalation["isolated"]}
 
 
 @pytest.fixture
@@ -399,47 +341,40 @@ def recorded(project: Project) -> Project:
     return project
 
 
-def test_inputs_beyond_the_limit_are_said_to_be_missing(recorded: Project) -> None:
+def test_a_third_run_has_room_for_the_inputs_of_one_suspect(recorded: Project) -> None:
+    """Inputs beyond the limit are said to be missing in the second one."""
     recorded.marked(body=FAULTY + recorded.body)
-    recorded.run("--npudump-output=.", "-onpudump_dump_limit=600")
-    assert {one["why"] for one in isolated(recorded).values()} == {
+    failed(recorded, LITTLE)
+    escalation: Any = recorded.report()["escalation"]
+    assert {one["why"] for one in escalation["isolated"]} == {
         "of its inputs the second run has not dumped 'image'",
         "of its inputs the second run has not dumped 'right/a'",
     }
+    failed(recorded, LITTLE, "-onpudump_escalate=twice")
+    assert isolated(recorded) == {"left/a:output.0": "unknown", "right/b:output.0": "convicted"}
 
 
-@pytest.mark.parametrize(("limit", "verdict"), [(768, "convicted"), (767, "unknown")])
 def test_inputs_that_the_first_run_has_not_dumped_are_in_the_second_one_where_they_fit(
-    recorded: Project, limit: int, verdict: str
+    recorded: Project,
 ) -> None:
     """The golden has one layer, and nothing that feeds it: 256 bytes, and twice as many that it reads."""
-    recorded.marked("layers=['both']")
-    recorded.record("--npudump-update-golden")
-    fault = """
-    from pytest_npudump.emulator import faults
-    faults.distort("small", "both", factor=1.001)
-"""
-    recorded.marked("layers=['both']", body=fault + recorded.body)
-    recorded.run("--npudump-output=.", f"-onpudump_dump_limit={limit}")
-    assert {key: one["verdict"] for key, one in isolated(recorded).items()} == {"both:output.0": verdict}
+    recorded.recorded("layers=['both']")
+    recorded.marked("layers=['both']", body=DISTORTED.format("both") + recorded.body)
+    for limit, verdict in ((768, "convicted"), (767, "unknown")):
+        failed(recorded, f"-onpudump_dump_limit={limit}")
+        assert isolated(recorded) == {"both:output.0": verdict}
 
 
 def test_a_third_run_judges_what_feeds_an_acquitted_operator(recorded: Project) -> None:
     """The golden has the last operator only, so that nothing is known to have changed before it."""
     marker = "layers=['bot*'], reference='reference.onnx'"
-    recorded.marked(marker)
-    recorded.record("--npudump-update-golden")
-    fault = """
-    from pytest_npudump.emulator import faults
-    faults.distort("small", "left/b", factor=1.001)
-"""
-    recorded.marked(marker, body=fault + recorded.body)
-    recorded.run("--npudump-output=.")
-    assert {key: one["verdict"] for key, one in isolated(recorded).items()} == {"both:output.0": "acquitted"}
+    recorded.recorded(marker)
+    recorded.marked(marker, body=DISTORTED.format("left/b") + recorded.body)
+    failed(recorded)
+    assert isolated(recorded) == {"both:output.0": "acquitted"}
     assert recorded.report()["escalation"]["third"] is None
-    shutil.rmtree(recorded.path / "dumps")
-    recorded.run("--npudump-output=.", "-onpudump_escalate=twice").assert_outcomes(failed=1)
-    assert {key: one["verdict"] for key, one in isolated(recorded).items()} == {
+    failed(recorded, "-onpudump_escalate=twice", failed=1)
+    assert isolated(recorded) == {
         "both:output.0": "acquitted",
         "left/b:output.0": "convicted",
         "right/reshape:output.0": "acquitted",
@@ -452,15 +387,6 @@ def test_a_third_run_judges_what_feeds_an_acquitted_operator(recorded: Project) 
     assert "left/b" in (made / "README.md").read_text(encoding="utf-8")
 
 
-def test_a_third_run_has_room_for_the_inputs_of_one_suspect(recorded: Project) -> None:
-    recorded.marked(body=FAULTY + recorded.body)
-    recorded.run("--npudump-output=.", "-onpudump_dump_limit=600", "-onpudump_escalate=twice")
-    assert {key: one["verdict"] for key, one in isolated(recorded).items()} == {
-        "left/a:output.0": "unknown",
-        "right/b:output.0": "convicted",
-    }
-
-
 def test_a_third_run_that_fails_leaves_what_the_second_one_found(recorded: Project) -> None:
     fault = """
     import os
@@ -469,10 +395,8 @@ def test_a_third_run_that_fails_leaves_what_the_second_one_found(recorded: Proje
     os.rename("once", "twice") if os.path.exists("once") else open("once", "w").close()
 """
     recorded.marked(body=fault + FAULTY + recorded.body)
-    recorded.run(
-        "--npudump-output=.", "-onpudump_dump_limit=600", "-onpudump_escalate=twice"
-    ).assert_outcomes(failed=1)
+    failed(recorded, LITTLE, "-onpudump_escalate=twice", failed=1)
     found = recorded.report()["escalation"]
     assert found["reproduced"] is True
     assert "the disk is gone" in found["third"]["problem"]
-    assert {one["verdict"] for one in isolated(recorded).values()} == {"unknown"}
+    assert {*isolated(recorded).values()} == {"unknown"}

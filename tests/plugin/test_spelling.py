@@ -136,22 +136,15 @@ LATE = {
 }
 
 
-@pytest.mark.each(
-    ("name", "words"),
-    [
+def test_a_mark_that_comes_while_tests_run_fails_them_however_it_is_spelt(loose: Project) -> None:
+    loose.test_file(TEST)
+    for name, words in (
         ("npudump", "npudump: the marker npu_dump was added to this test while tests were running *"),
         ("npu_dumb", "npudump: unknown mark npu_dumb, * write @pytest.mark.npu_dump*"),
-    ],
-)
-def test_a_mark_that_comes_while_tests_run_fails_them_however_it_is_spelt(
-    loose: Project, name: str, words: str
-) -> None:
-    loose.test_file(TEST)
-    for hook in LATE.values():
-        loose.path.joinpath("conftest.py").write_text(f"import pytest\n\n{hook.format(name)}")
-        result = loose.run("-W", "ignore")
-        assert result.ret == pytest.ExitCode.TESTS_FAILED
-        result.stdout.fnmatch_lines([words])
+    ):
+        for hook in LATE.values():
+            loose.path.joinpath("conftest.py").write_text(f"import pytest\n\n{hook.format(name)}")
+            assert loose.run("-W", "ignore", shows=words).ret == pytest.ExitCode.TESTS_FAILED
 
 
 ERRORS = {
@@ -253,20 +246,17 @@ def test_pytest_s_own_selection_takes_both_spellings_for_one_marker(loose: Proje
     loose.run(*strict, "-m", "not npudump", "-n2", passed=1)
 
 
-@pytest.mark.each(
-    ("given", "meant"),
-    [
-        ("", ""),
-        ("slow", "slow"),
-        ("npu_dump", "(npu_dump or npudump)"),
-        ("not(npudump)", "not((npu_dump or npudump))"),
-        ("a.npu_dump or npu_dump-b or npu_dumps", "a.npu_dump or npu_dump-b or npu_dumps"),
-        ("npudump(scene='op)') and a", "(npu_dump(scene='op)') or npudump(scene='op)')) and a"),
-        ("a(npu_dump=1, b='npudump (') or notnpudump", "a(npu_dump=1, b='npudump (') or notnpudump"),
-    ],
-)
-def test_an_expression_of_m_names_every_spelling(given: str, meant: str) -> None:
-    assert for_all_spellings(given) == meant
+def test_an_expression_of_m_names_every_spelling() -> None:
+    for given, meant in {
+        "": "",
+        "slow": "slow",
+        "npu_dump": "(npu_dump or npudump)",
+        "not(npudump)": "not((npu_dump or npudump))",
+        "a.npu_dump or npu_dump-b or npu_dumps": "a.npu_dump or npu_dump-b or npu_dumps",
+        "npudump(scene='op)') and a": "(npu_dump(scene='op)') or npudump(scene='op)')) and a",
+        "a(npu_dump=1, b='npudump (') or notnpudump": "a(npu_dump=1, b='npudump (') or notnpudump",
+    }.items():
+        assert for_all_spellings(given) == meant
 
 
 @pytest.mark.each("name", ["pytestmarks", "pytest_mark", "PYTESTMARK", "pytesmark", "ptestmark"])
@@ -330,17 +320,7 @@ def test_pytestmark_where_pytest_reads_none_is_an_error(loose: Project, options:
         assert f"npudump: {told} {words}" in result.stdout.str() + result.stderr.str()
 
 
-@pytest.mark.each(
-    ("name", "edits"),
-    [
-        ("npu_dump", 0),
-        ("npu_dumps", 1),
-        ("nup_dump", 1),
-        ("nup_dumps", 2),
-        ("npudmu", 2),
-        ("skipif", 7),
-        ("", 3),
-    ],
-)
-def test_edits_are_counted_with_two_neighbours_swapped_as_one(name: str, edits: int) -> None:
-    assert _distance(name) == edits
+def test_edits_are_counted_with_two_neighbours_swapped_as_one() -> None:
+    for edits, names in {0: "npu_dump", 1: "npu_dumps nup_dump", 2: "nup_dumps npudmu", 7: "skipif"}.items():
+        assert [_distance(name) for name in names.split()] == [edits] * len(names.split())
+    assert _distance("") == 3

@@ -98,18 +98,13 @@ def stop_behind(method: str, count: int, s3: Any, monkeypatch: pytest.MonkeyPatc
     return lambda: calls[0]
 
 
-def test_a_server_that_stops_within_an_update_leaves_the_golden_as_it_was(
-    stored: Project, s3: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_stops_within_an_update_leaves_the_golden_as_it_was(stored: Project, s3: Any) -> None:
     stored.record()
     before = contents(stored.path / "golden")
     stored.model(change=0.5)
-    tried = stop_behind("write", 1, s3, monkeypatch)
-    stored.run(
-        "--npudump-update-golden",
-        failed=1,
-        shows=f"npudump: nothing was recorded: {s3.url}: cannot be read or written now: *",
-    )
+    tried = stop_behind("write", 1, s3, stored.patch)
+    words = f"npudump: nothing was recorded: {s3.url}: cannot be read or written now: *"
+    stored.run("--npudump-update-golden", failed=1, shows=words)
     assert tried() == 1
     assert contents(stored.path / "golden") == before
     stored.model()
@@ -156,10 +151,7 @@ def test_a_damaged_object_fails_the_test_and_a_damaged_cache_is_mended(stored: P
 
 
 def test_an_address_that_is_none_is_refused(stored: Project) -> None:
-    result = stored.run(
-        "--npudump-update-golden",
-        "-onpudump_tensor_store=shared/folder",
-        shows="*npudump_tensor_store is 'shared/folder', expected an address such as s3://*",
-    )
-    assert result.ret != 0
+    words = "*npudump_tensor_store is 'shared/folder', expected an address such as s3://*"
+    options = ("--npudump-update-golden", "-onpudump_tensor_store=shared/folder")
+    assert stored.run(*options, shows=words).ret != 0
     assert not (stored.path / "golden").exists()

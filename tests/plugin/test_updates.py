@@ -13,6 +13,7 @@ from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import parse
 from tests.plugin.conftest import Project
 
+UPDATE = "--npudump-update-golden"
 MODEL = """
     run(npu_dump, path={model!r})
 """
@@ -38,12 +39,10 @@ def copy(project: Project, name: str, **changes: object) -> None:
     project.path.joinpath(f"{name}.onnx").write_bytes(project.path.joinpath("small.onnx").read_bytes())
 
 
-def goldens(project: Project) -> dict[str, bytes]:
-    return {path.stem: path.read_bytes() for path in sorted(project.path.joinpath("golden").rglob("*.yaml"))}
-
-
-def stamps(project: Project) -> dict[Path, int]:
-    return {path: path.stat().st_mtime_ns for path in project.path.joinpath("golden").rglob("*.yaml")}
+def goldens(project: Project) -> dict[str, tuple[int, bytes]]:
+    """Return when each golden was written, and its content."""
+    paths = sorted(project.path.joinpath("golden").rglob("*.yaml"))
+    return {path.stem: (path.stat().st_mtime_ns, path.read_bytes()) for path in paths}
 
 
 @pytest.fixture
@@ -58,48 +57,31 @@ def two_models(project: Project) -> Project:
     return project
 
 
-def test_an_update_of_what_fails_writes_that_golden_alone(two_models: Project) -> None:
-    before, written = goldens(two_models), stamps(two_models)
-    result = two_models.run(
-        "--npudump-update-golden=failed",
-        "-rA",
-        passed=2,
-        failed=1,
-        shows="npudump: --npudump-update-golden=failed: this run writes *",
-    )
-    result.stdout.fnmatch_lines(["*the golden was rewritten because of mismatches: * of 5 tensors, first *"])
-    after = goldens(two_models)
-    assert after.keys() == before.keys()
-    assert [name for name in after if after[name] != before[name]] == ["test_other"]
-    assert [path.stem for path, time in stamps(two_models).items() if time != written[path]] == ["test_other"]
-    two_models.run("-k", "same or other").assert_outcomes(passed=2)
-
-
-def test_an_update_of_what_is_new_writes_that_golden_alone_and_compares_the_others(
-    two_models: Project,
-) -> None:
+def test_an_update_of_what_fails_or_is_new_writes_that_golden_alone(two_models: Project) -> None:
+    """What is deselected keeps its golden and gets none."""
     before = goldens(two_models)
-    two_models.run("--npudump-update-golden=new", passed=2, failed=1)
+    for mode in ("failed", "new", "all"):
+        two_models.run(f"{UPDATE}={mode}", "-k", "same", passed=1, deselected=2)
+        assert goldens(two_models) == before
+    two_models.run(f"{UPDATE}=new", passed=2, failed=1)
     after = goldens(two_models)
     assert {name: after[name] for name in before} == before
     assert after.keys() - before.keys() == {"test_third"}
-
-
-def test_an_update_of_what_is_new_does_not_replace_a_golden_that_cannot_be_read(two_models: Project) -> None:
+    next(two_models.path.rglob("test_third.yaml")).unlink()
+    words = "npudump: --npudump-update-golden=failed: this run writes *"
+    result = two_models.run(f"{UPDATE}=failed", "-rA", passed=2, failed=1, shows=words)
+    result.stdout.fnmatch_lines(["*the golden was rewritten because of mismatches: * of 5 tensors, first *"])
+    after = goldens(two_models)
+    assert after.keys() == before.keys()
+    assert [name for name in after if after[name][1] != before[name][1]] == ["test_other"]
+    assert [name for name in after if after[name][0] != before[name][0]] == ["test_other"]
+    two_models.run("-k", "same or other", passed=2)
     path = next(two_models.path.joinpath("golden").rglob("test_same.yaml"))
     path.write_bytes(b"<<<<<<< ours\n" + path.read_bytes())
-    before = path.read_bytes()
+    unreadable = path.read_bytes()
     for mode in ("new", "failed"):
-        two_models.run(f"--npudump-update-golden={mode}", "-k", "same").assert_outcomes(failed=1)
-        assert path.read_bytes() == before
-
-
-def test_what_is_deselected_keeps_its_golden_and_gets_none(two_models: Project) -> None:
-    before, written = goldens(two_models), stamps(two_models)
-    for mode in ("failed", "new", "all"):
-        two_models.run(f"--npudump-update-golden={mode}", "-k", "same", passed=1, deselected=2)
-        assert goldens(two_models) == before
-        assert stamps(two_models) == written
+        two_models.run(f"{UPDATE}={mode}", "-k", "same", failed=1)
+        assert path.read_bytes() == unreadable
 
 
 @pytest.mark.parametrize("mode", ["failed", "new", "all"])
@@ -117,9 +99,7 @@ def test_a_test_that_does_not_pass_as_a_whole_approves_nothing(project: Project,
 
 def test_a_reason_is_of_an_update_and_goes_with_the_next(project: Project) -> None:
     project.marked()
-    result = project.run("--npudump-reason=why")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: npudump: --npudump-reason needs --npudump-update-golden*"])
+    project.refused("ERROR: npudump: --npudump-reason needs --npudump-update-golden*", "--npudump-reason=why")
     project.record("--npudump-reason=first: a new kernel")
     assert yaml.safe_load(project.golden.read_text("utf-8"))["reason"] == "first: a new kernel"
     first = project.golden.read_text("utf-8")
@@ -145,11 +125,8 @@ def test_no_update_writes_through_a_symbolic_link(
                 target.write_bytes(content)
             path.unlink()
             path.symlink_to(target)
-            result = project.run("--npudump-update-golden")
-            assert result.ret == 1, (path.name, there)
-            result.stdout.fnmatch_lines(
-                [f"*{path.name}: is a symbolic link, through which nothing is written*"]
-            )
+            words = f"*{path.name}: is a symbolic link, through which nothing is written*"
+            assert project.run(UPDATE, shows=words).ret == 1, (path.name, there)
             assert path.is_symlink()
             assert [one.read_bytes() for one in outside.iterdir()] == [content] * there
             path.unlink()
@@ -159,7 +136,7 @@ def test_no_update_writes_through_a_symbolic_link(
     folder.rename(outside / "folder")
     folder.symlink_to(outside / "folder")
     before = {path: path.read_bytes() for path in outside.rglob("*.*")}
-    assert project.run("--npudump-update-golden").ret == 1
+    assert project.run(UPDATE).ret == 1
     assert project.run("--npudump-update-golden=calibrate", "-onpudump_calibration_runs=3").ret == 1
     assert {path: path.read_bytes() for path in outside.rglob("*.*")} == before
     folder.unlink()
@@ -197,21 +174,24 @@ def common(project: Project) -> Path:
 
 
 def test_the_variant_that_applies_is_compared_and_the_report_says_why(split: Project) -> None:
-    result = split.run("-rA", passed=1)
-    words = "compared with the variant 'emu', which test_small.yaml names for runtime emulator"
-    result.stdout.fnmatch_lines([f"*{words}*"])
+    """An option names another, whatever ran."""
+    words = "*compared with the variant 'emu', which test_small.yaml names for runtime emulator*"
+    split.run("-rA", passed=1, shows=words)
     split.model()  # as the common golden has it
     result = split.run(failed=1, shows="golden: *test_small@emu.yaml; mismatches: *")
-    result.stdout.fnmatch_lines([f"*{words}*"])
+    result.stdout.fnmatch_lines([words])
+    split.model(change=0.01)
+    words = "*compared with the common golden test_small.yaml: npudump_golden_variant*"
+    split.run("-rA", "-onpudump_golden_variant=other", failed=1, shows=words)
 
 
 def test_an_update_writes_the_variant_that_applies(split: Project) -> None:
     before = common(split).read_bytes()
     split.model(change=0.02)
-    split.run("--npudump-update-golden").assert_outcomes(passed=1)
+    split.run(UPDATE, passed=1)
     assert common(split).read_bytes() == before
     assert VARIANT in alone(variant(split)).extra
-    split.run().assert_outcomes(passed=1)
+    split.run(passed=1)
     assert main(["golden", "status", "--no-collect", str(split.path / "golden")]) == 0
 
 
@@ -220,7 +200,7 @@ def test_a_run_that_no_variant_is_for_does_not_replace_the_common_golden(split: 
     common(split).write_text(text.replace("runtime: emulator", "runtime: mindspore"), encoding="utf-8")
     before = common(split).read_bytes()
     words = "*has variants, none of them for this run*npudump golden split*"
-    split.run("--npudump-update-golden", failed=1, shows=words)
+    split.run(UPDATE, failed=1, shows=words)
     split.run("--npudump-update-golden=failed", failed=1)
     split.model()
     split.run("--npudump-update-golden=calibrate", "-onpudump_calibration_runs=5", failed=1)
@@ -228,29 +208,20 @@ def test_a_run_that_no_variant_is_for_does_not_replace_the_common_golden(split: 
     assert common(split).read_bytes() == before
 
 
-def test_an_option_names_the_variant_whatever_ran(split: Project) -> None:
-    split.run(
-        "-rA",
-        "-onpudump_golden_variant=other",
-        failed=1,
-        shows="*compared with the common golden test_small.yaml: npudump_golden_variant*",
-    )
-
-
-def test_kept_results_are_judged_and_accepted_by_the_variant(
-    split: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(split.path)
+def test_kept_results_are_judged_and_accepted_by_the_variant(split: Project) -> None:
+    split.patch.chdir(split.path)
+    kept = ("--results", "results")
     before = common(split).read_bytes()
-    split.run("--npudump-output=.").assert_outcomes(passed=1)
+    split.run("--npudump-output=.", passed=1)
     assert main(["check", "results"]) == 0
     split.model(change=0.02)
-    split.run("--npudump-output=.").assert_outcomes(failed=1)
+    split.run("--npudump-output=.", failed=1)
     assert main(["check", "results"]) == 1
-    assert main(["golden", "diff", "--results", "results"]) == 1
-    assert main(["golden", "accept", "--results", "results"]) == 0, capsys.readouterr().err
+    assert main(["golden", "diff", *kept]) == 1
+    code, _, errors = split.command("golden", "accept", *kept)
+    assert code == 0, errors
     assert common(split).read_bytes() == before
     assert VARIANT in alone(variant(split)).extra
-    split.run("--npudump-output=.").assert_outcomes(passed=1)
-    split.run("--npudump-output=.", "--npudump-update-golden").assert_outcomes(passed=1)
+    split.run("--npudump-output=.", passed=1)
+    split.run("--npudump-output=.", UPDATE, passed=1)
     assert main(["check", "results"]) == 0

@@ -7,7 +7,6 @@ import json
 import os
 import threading
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -38,9 +37,8 @@ def test_workers_lose_no_golden_no_verdict_and_no_second_run(project: Project) -
     workers = ["-p", "xdist", "-n2", "--dist=worksteal"]
     project.record(*workers)
     assert _goldens(project) == alone
-    project.run(
-        *workers, passed=6, shows="npudump: 6 of 6 tests passed; 30 of 30 tensors compared (emulator)"
-    )
+    words = "npudump: 6 of 6 tests passed; 30 of 30 tensors compared (emulator)"
+    project.run(*workers, passed=6, shows=words)
     project.run("-p", "xdist", "--dist=each", "--tx=2*popen", passed=12)
     project.model(change=0.5)
     project.run(*workers, "--npudump-output=.", "--junitxml=out.xml", failed=6)
@@ -62,14 +60,8 @@ class Held:
     def __init__(self, *after: int) -> None:
         self.seen: list[tuple[int, int, int]] = []
         self._after, self._done = after, 0
-        self._manager: Any = None
-
-    def pytest_configure(self, config: pytest.Config) -> None:
-        self._manager = config.pluginmanager
 
     def pytest_runtest_logfinish(self) -> None:
-        calls = self._manager.reprec.calls  # pytester's record of hooks, which has their arguments
-        calls[:] = [call for call in calls if not call._name.startswith("pytest_npudump")]
         self._done += 1
         if self._done not in self._after:
             return
@@ -82,10 +74,8 @@ def test_a_session_holds_no_more_after_many_tests_than_after_some(project: Proje
     project.test_file(MANY.format(tests=30))
     project.record("-onpudump_repeats=1")
     held = Held(10, 30)
-    result = project.pytester.inline_run(
-        "--npudump-runtime=emulator", f"--basetemp={tmp_path / 'base'}", plugins=[held]
-    )
-    result.assertoutcome(passed=30)
+    options = ("--npudump-runtime=emulator", f"--basetemp={tmp_path / 'base'}")
+    project.pytester.runpytest_inprocess(*options, plugins=[held]).assert_outcomes(passed=30)
     (objects, *others), (objects_at_end, *others_at_end) = held.seen
     assert others_at_end == others
     assert objects_at_end <= objects + 20  # what is told of each test at the end
@@ -168,44 +158,29 @@ def test_the_process_of_an_isolated_test_has_its_parent_s_device(project: Projec
     assert _used(project) == ["(1, 2)"]
 
 
-def test_a_run_that_was_killed_leaves_its_device_free(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = "import os\ndef test_it(npu_device):\n    os.environ.get('DIE') and os.kill(os.getpid(), 9)\n"
-    project.test_file(source)
+def test_a_run_that_was_killed_leaves_its_device_free(project: Project) -> None:
+    body = "    os.environ.get('DIE') and os.kill(os.getpid(), 9)\n"
+    project.test_file(f"import os\ndef test_it(npu_device):\n{body}")
+    project.patch.setenv("DIE", "1")
     options = ["-q", "-onpudump_devices=0", "-p", "no:cacheprovider"]
-    monkeypatch.setenv("DIE", "1")
     assert project.pytester.runpytest_subprocess(*options).ret == -9
-    monkeypatch.delenv("DIE")
-    project.run("-onpudump_devices=0").assert_outcomes(passed=1)
+    project.patch.delenv("DIE")
+    project.run("-onpudump_devices=0", passed=1)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["-onpudump_devices=x"], "npudump: npudump_devices is 'x', expected auto, or device ids"),
-        (
-            ["--npudump-device=0", "-onpudump_devices=1"],
-            "npudump: there is no --npudump-device=0 any more: give -o npudump_devices=0 instead",
-        ),
-    ],
-)
-def test_what_cannot_be_is_a_usage_error(project: Project, options: list[str], words: str) -> None:
-    project.marked()
-    result = project.run(*options)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*{words}*"])
-
-
-def test_ranks_have_the_device_of_their_number(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "0")):
-        monkeypatch.setenv(name, value)
+def test_ranks_have_the_device_of_their_number(project: Project) -> None:
+    """What cannot be is a usage error."""
     project.test_file("def test_it(): pass")
-    project.run(
-        "-onpudump_devices=auto", passed=1, shows="npudump: this is rank 0 of 2, which *: nothing is locked"
-    )
-    result = project.run("-onpudump_devices=0")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        ["*npudump_devices: this is rank 0 of 2, which has the device of its LOCAL_RANK*"]
-    )
+    gone = "there is no --npudump-device=0 any more: give -o npudump_devices=0 instead"
+    refused = "npudump_devices: this is rank 0 of 2, which has the device of its LOCAL_RANK"
+    for options, words in (
+        (["-onpudump_devices=x"], "npudump: npudump_devices is 'x', expected auto, or device ids"),
+        (["--npudump-device=0", "-onpudump_devices=1"], f"npudump: {gone}"),
+        (["-onpudump_devices=0"], refused),
+    ):
+        if words == refused:
+            for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "0")):
+                project.patch.setenv(name, value)
+        project.refused(f"*{words}*", *options)
+    words = "npudump: this is rank 0 of 2, which *: nothing is locked"
+    project.run("-onpudump_devices=auto", passed=1, shows=words)

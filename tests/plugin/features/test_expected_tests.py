@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from pytest_npudump.cli import main
 from pytest_npudump.errors import RequestError
 from pytest_npudump.results.expected_tests import missing_tests, read_expected
 from tests.plugin.conftest import Project
@@ -48,9 +47,7 @@ def test_fewer_tests_than_expected_do_not_pass(project: Project) -> None:
     assert project.run("-onpudump_expect=1", shows=words.format(1, 0)).ret == failed
     project.test_file("import missing_module\n")
     assert project.run("-onpudump_expect=1").ret == pytest.ExitCode.INTERRUPTED
-    result = project.run("-onpudump_expect=none.txt")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: npudump: npudump_expect is 'none.txt': *"])
+    project.refused("ERROR: npudump: npudump_expect is 'none.txt': *", "-onpudump_expect=none.txt")
 
 
 @pytest.mark.e2e
@@ -66,13 +63,10 @@ def test_list_with_colours_and_warnings_is_a_list(project: Project) -> None:
     assert read_expected("expected.txt", project.path) == NAMES
 
 
-def test_kept_results_of_several_sessions_are_counted_together(
-    project: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_kept_results_of_several_sessions_are_counted_together(project: Project) -> None:
     def check(expect: str) -> tuple[int, str]:
-        capsys.readouterr()
-        code = main(["check", "results", "--expect", expect])
-        return code, capsys.readouterr().err
+        code, _, errors = project.command("check", "results", "--expect", expect)
+        return code, errors
 
     project.test_file(TWO)
     project.record()
@@ -91,14 +85,13 @@ def test_kept_results_of_several_sessions_are_counted_together(
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("workers", ["-n2", "-n2 --dist=loadgroup"])
-def test_workers_of_xdist_are_counted_together(project: Project, workers: str) -> None:
+def test_workers_of_xdist_are_counted_together(project: Project) -> None:
     project.test_file(TWO)
     project.record()
     project.path.joinpath("expected.txt").write_text("\n".join(NAMES))
-    options = ("--npudump-runtime=emulator", "-onpudump_expect=expected.txt", *workers.split())
-    assert project.pytester.runpytest_subprocess(*options).ret == 0
-    assert project.pytester.runpytest_subprocess(*options, "-k", "left").ret == 1
+    for workers in (["-n2"], ["-n2", "--dist=loadgroup"]):
+        assert project.run("-onpudump_expect=expected.txt", *workers).ret == 0
+        assert project.run("-onpudump_expect=expected.txt", *workers, "-k", "left").ret == 1
 
 
 @pytest.mark.each(
@@ -128,14 +121,8 @@ def test_what_is_no_expectation_is_refused(
 
 
 def test_tests_that_were_not_compared_do_not_count() -> None:
-    told = {
-        "a::b": {"status": "passed", "test": "a::b"},
-        "a::c": {"status": "not compared", "test": "a::c"},
-        "a::d": {"status": "process died", "test": "a::d"},
-        "a::e": {"status": "golden missing", "test": "a::e"},
-        "a::f": {"status": "error", "test": "a::f"},
-    }
-    results = [*told.items()]
+    told = {"b": "passed", "c": "not compared", "d": "process died", "e": "golden missing", "f": "error"}
+    results = [(f"a::{name}", {"status": one, "test": f"a::{name}"}) for name, one in told.items()]
     assert missing_tests(("a::b",), results) == ""
     assert "2 of 3 tests were not compared: a::c, a::d" in missing_tests(("a::b", "a::c", "a::d"), results)
     assert "1 marked test was" in missing_tests(2, results)

@@ -26,11 +26,10 @@ def lines(project: Project, kind: str = "test") -> list[dict[str, Any]]:
     return [line for line in map(json.loads, text.splitlines()) if line["kind"] == kind]
 
 
-def check(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
+def check(project: Project, *words: str) -> tuple[int, dict[str, Any]]:
     """Run ``npudump check`` on what was kept; return its exit code and its JSON."""
-    capsys.readouterr()
-    code = main(["check", "results", "--json", "-", *words])
-    return code, json.loads(capsys.readouterr().out)
+    code, out, _ = project.command("check", "results", "--json", "-", *words)
+    return code, json.loads(out)
 
 
 def once_recorded(project: Project) -> str:
@@ -46,12 +45,6 @@ def without_edges(project: Project) -> str:
     operators = re.findall(r"(?m)^(  \S+) <.* \|( .*\n)", edges)
     file, *fed = models.splitlines(keepends=True)
     return "".join([head, "models: |\n", file, *(name + digests for name, digests in operators), *fed])
-
-
-def text(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    capsys.readouterr()
-    main(["check", "results", *words])
-    return capsys.readouterr().out
 
 
 _EDITS: dict[str, Callable[[str], str]] = {
@@ -124,16 +117,6 @@ def test_a_record_is_the_golden_that_an_update_would_write(project: Project) -> 
     assert record()[0] == project.golden.read_text("utf-8")
 
 
-def test_a_process_that_died_is_unjudged(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    project.recorded()
-    project.marked("isolation='process'", project.body + "    import os; os._exit(3)\n")
-    project.run(KEEP, failed=1)
-    [line] = lines(project)
-    assert (line["status"], line["counts"]) == ("process died", {})
-    code, told = check(capsys)
-    assert (code, told["tests"][0]["verdict"], told["tests"][0]["was"]) == (2, "unjudged", "process died")
-
-
 FAILING_TEARDOWN = """
 @pytest.fixture
 def other():
@@ -152,10 +135,14 @@ NOT_WHOLE = {
 }
 
 
-def test_a_test_that_passed_in_part_counts_as_no_good_one(
-    project: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_test_that_passed_in_part_counts_as_no_good_one(project: Project) -> None:
     project.recorded()
+    project.marked("isolation='process'", project.body + "    import os; os._exit(3)\n")
+    project.run(KEEP, failed=1)
+    [line] = lines(project)
+    assert (line["status"], line["counts"]) == ("process died", {})
+    code, told = check(project)
+    assert (code, told["tests"][0]["verdict"], told["tests"][0]["was"]) == (2, "unjudged", "process died")
     for why, (source, change, status, outcome, verdict) in NOT_WHOLE.items():
         project.model(change=change)
         project.test_file(source + project.body)
@@ -165,15 +152,13 @@ def test_a_test_that_passed_in_part_counts_as_no_good_one(
         assert (line["status"], line["outcome"]) == (status, outcome)
         assert why in (line["incomplete"] or "")
         assert (line["record"] is None) == (outcome == "skipped")
-        code, told = check(capsys)
+        code, told = check(project)
         assert (code, told["tests"][0]["verdict"]) == (2, verdict), why
         if outcome == "xpassed":
-            shown = text(capsys)
+            shown = project.command("check", "results")[1]
             assert shown.startswith("test_small.py::test_small: not compared\n")
-            assert (
-                "npudump: 0 of 1 tests passed, 1 not compared; 5 of 5 tensors compared (emulator); see"
-                in shown
-            )
+            words = "npudump: 0 of 1 tests passed, 1 not compared; 5 of 5 tensors compared (emulator); see"
+            assert words in shown
             assert "  npudump: " not in shown
 
 
@@ -184,32 +169,28 @@ def test_small(npu_dump, k):
 """
 
 
-def test_a_later_session_replaces_what_was_kept_of_the_tests_it_ran(
-    project: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_later_session_replaces_what_was_kept_of_the_tests_it_ran(project: Project) -> None:
     project.test_file(TWO.replace("(npu_dump, k):", "(npu_dump, k):\n    k") + project.body)
     project.record("-onpudump_repeats=1")
     project.model(change=0.01)
     project.run(KEEP)
-    assert "earlier session" not in text(capsys)
+    assert "earlier session" not in project.command("check", "results")[1]
     project.model()
     project.run(KEEP, "-k", "b or c")
     statuses = {line["test"][-2]: line["status"] for line in lines(project)}
     assert statuses == {"a": "failed", "b": "passed", "c": "passed", "d": "failed"}
     assert len(lines(project, "session")) == 2
     assert len([path for path in (project.path / "results/records").rglob("*") if path.is_file()]) == 4
-    assert "npudump: 2 of 4 results are of earlier sessions: test_small.py::test_small[a]" in text(capsys)
+    shown = project.command("check", "results")[1]
+    assert "npudump: 2 of 4 results are of earlier sessions: test_small.py::test_small[a]" in shown
 
 
-def test_commands_without_a_folder_take_the_last_session_wherever_it_left_results(
-    project: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_without_a_folder_take_the_last_session_wherever_it_left_results(project: Project) -> None:
     (project.path / "pytest.ini").write_text("[pytest]\n")  # with a cache
     project.recorded(change=0.01)
     project.run("--npudump-output=elsewhere", failed=1)
-    capsys.readouterr()
-    assert main(["golden", "diff"]) == 1
-    assert "test_small" in capsys.readouterr().out
+    code, shown, _ = project.command("golden", "diff")
+    assert (code, "test_small" in shown) == (1, True)
     project.model()
     project.run(passed=1)
     assert main(["golden", "diff"]) == 0
@@ -219,18 +200,15 @@ def test_commands_without_a_folder_take_the_last_session_wherever_it_left_result
 
 
 @pytest.mark.e2e
-def test_a_session_that_is_killed_loses_nothing_that_had_ended(
-    project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_session_that_is_killed_loses_nothing_that_had_ended(project: Project) -> None:
     die = "    import os\n    if k == 2 and os.environ.get('DIE'): os.kill(os.getpid(), 9)\n"
     project.test_file(TWO + project.body + die)
     project.record()
-    monkeypatch.setenv("DIE", "1")
+    project.patch.setenv("DIE", "1")
     project.pytester.runpytest_subprocess("--npudump-runtime=emulator", KEEP)
     assert [line["test"][-2] for line in lines(project)] == ["a", "b"]
-    capsys.readouterr()
-    assert main(["check", "results"]) == 2
-    assert "2 of the 4 tests of the last session left no result" in capsys.readouterr().err
+    code, _, told = project.command("check", "results")
+    assert (code, "2 of the 4 tests of the last session left no result" in told) == (2, True)
 
 
 def test_a_folder_that_cannot_be_written_is_told_once_and_fails_nothing(project: Project) -> None:
@@ -248,9 +226,7 @@ def test_a_folder_that_cannot_be_written_is_told_once_and_fails_nothing(project:
     assert len([line for line in result.outlines if "npudump: results are not saved: " in line]) == 1
 
 
-def test_a_full_disk_is_told_once_and_loses_no_golden(
-    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_full_disk_is_told_once_and_loses_no_golden(project: Project) -> None:
     project.test_file(TWO + project.body + "    assert k >= 0\n")
     folder = importlib.import_module("pytest_npudump.results.folder")
     write, full = folder.ResultsFolder._write_record, [""]
@@ -260,7 +236,7 @@ def test_a_full_disk_is_told_once_and_loses_no_golden(
             raise OSError(28, "No space left on device")
         write(self, name, content)
 
-    monkeypatch.setattr(folder.ResultsFolder, "_write_record", write_unless_full)
+    project.patch.setattr(folder.ResultsFolder, "_write_record", write_unless_full)
     words = "npudump: results are not saved: *No space left on device"
     project.run(KEEP, "--npudump-update-golden", passed=4, shows=words)
     assert len([*project.path.rglob("golden/**/*.yaml")]) == 4
@@ -275,14 +251,11 @@ def test_a_full_disk_is_told_once_and_loses_no_golden(
     assert [line["test"][-2] for line in lines(project)] == ["a", "c", "d"]
     words = "1 of the 4 tests of the last session left no result"
     assert words in (project.path / "report/index.html").read_text("utf-8")
-    capsys.readouterr()
-    assert main(["check", "results"]) == 2
-    assert words in capsys.readouterr().err
+    code, _, told = project.command("check", "results")
+    assert (code, words in told) == (2, True)
 
 
-def test_an_update_keeps_tests_that_have_no_golden_and_those_behind_them(
-    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_update_keeps_tests_that_have_no_golden_and_those_behind_them(project: Project) -> None:
     tests = {
         "check_op": "    npu_dump.check_op('Abs', np.ones(2, 'f4'), reference=np.abs)\n",
         "overflow": project.body,
@@ -296,10 +269,9 @@ def test_an_update_keeps_tests_that_have_no_golden_and_those_behind_them(
     )
     project.run(KEEP, "--npudump-update-golden", passed=3, hides="*not kept*")
     assert [line["test"].partition("::test_")[2] for line in lines(project)] == [*tests]
-    monkeypatch.chdir(project.path)
-    capsys.readouterr()
-    assert main(["check", "results"]) == 0
-    assert "3 of 3 tests passed" in capsys.readouterr().out
+    project.patch.chdir(project.path)
+    code, shown, _ = project.command("check", "results")
+    assert (code, "3 of 3 tests passed" in shown) == (0, True)
     project.marked("scene='overflow'", body=project.overflowing())
     project.run(KEEP, "--npudump-update-golden", passed=1)
     [golden] = project.path.rglob("test_small.yaml")
@@ -319,18 +291,18 @@ def test_results_of_another_version_stay_and_nothing_is_kept_without_a_place(pro
     assert kept.read_text("utf-8") == '{"version":2,"kind":"test"}\n'
 
 
-def test_other_tolerances_and_other_goldens(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_tolerances_and_other_goldens(project: Project) -> None:
     project.recorded("tolerances=[{'layer': 'head/*', 'rtol': 1, 'atol': 1, 'reason': 'wide'}]", change=0.01)
     project.run(KEEP)
-    assert check(capsys)[1]["tests"][0]["comparison"]["summary"]["failed"] == 1
+    assert check(project)[1]["tests"][0]["comparison"]["summary"]["failed"] == 1
     rules = project.path / "wide.yaml"
     rules.write_text("rules: [{layer: 'block/*', rtol: 1, atol: 1, reason: wide}]\n", "utf-8")
-    assert check(capsys, "--tolerances", str(rules))[0] == 0
-    assert check(capsys, "--preset", "exact")[0] == 1
-    assert check(capsys, "--preset", "hf32")[1]["tests"][0]["numerics"]["bounds"] == "hf32"
+    assert check(project, "--tolerances", str(rules))[0] == 0
+    assert check(project, "--preset", "exact")[0] == 1
+    assert check(project, "--preset", "hf32")[1]["tests"][0]["numerics"]["bounds"] == "hf32"
     project.path.joinpath("golden").rename(project.path / "elsewhere")
-    assert check(capsys)[0] == 2
-    assert check(capsys, "--golden-dir", "elsewhere")[0] == 1
+    assert check(project)[0] == 2
+    assert check(project, "--golden-dir", "elsewhere")[0] == 1
 
 
 WORDS = {
@@ -363,9 +335,7 @@ def spoil(folder: Path, damage: str) -> None:
     file.write_text("".join(content), "utf-8")
 
 
-def test_damaged_results_are_told_and_never_fewer_tests(
-    project: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_results_are_told_and_never_fewer_tests(project: Project) -> None:
     project.test_file(TWO + project.body + "    assert k >= 0\n")
     project.record(KEEP)
     whole = (project.path / "results").rename(project.path / "whole")
@@ -373,70 +343,49 @@ def test_damaged_results_are_told_and_never_fewer_tests(
         shutil.rmtree(project.path / "results", ignore_errors=True)
         shutil.copytree(whole, project.path / "results")
         spoil(project.path / "results", damage)
-        capsys.readouterr()
-        assert main(["check", "results"]) == 2, damage
-        done = capsys.readouterr()
-        assert words in done.err + done.out
+        code, *told = project.command("check", "results")
+        assert (code, words in "".join(told)) == (2, True), damage
 
 
-def test_elements_that_were_judged_are_not_taken_to_agree_under_other_terms(
-    project: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
-    project.recorded("golden_tensors=['block/conv.2'], acl_json={'dump_data': 'tensor'}")
-    project.run(KEEP)
-    [line] = lines(project)
-    assert line["snapshot"]["has_tensors"]
-    assert line["refusals"] == []
-    assert check(capsys)[0] == 0
-    code, told = check(capsys, "--preset", "torch")
-    assert (code, told["tests"][0]["verdict"]) == (2, "unjudged")
-    assert "elements compared in the run" in told["tests"][0]["why"]
-
-
-def test_a_preset_of_a_tolerance_file_stays_where_an_option_says_what_default_is(
-    project: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_preset_of_a_tolerance_file_stays_where_an_option_says_what_default_is(project: Project) -> None:
     file = project.path / "rules.yaml"
     file.write_text("preset: exact\n", "utf-8")
     project.recorded(change=1e-7)
     for preset in ("same", "other", "hf32"):
         project.run(KEEP, "--npudump-tolerances=rules.yaml", "-o", f"npudump_preset={preset}", failed=1)
         assert lines(project)[0]["tolerances"]["preset"] == "exact"
-        assert check(capsys, "--preset", preset)[0] == 1
+        assert check(project, "--preset", preset)[0] == 1
     project.run(KEEP, "-o", "npudump_preset=other", passed=1)
-    assert check(capsys, "--preset", "other")[0] == 0
-    assert check(capsys, "--preset", "other", "--tolerances", str(file))[0] == 1
-    assert check(capsys, "--preset", "torch", "--tolerances", str(file))[0] == 0
+    assert check(project, "--preset", "other")[0] == 0
+    assert check(project, "--preset", "other", "--tolerances", str(file))[0] == 1
+    assert check(project, "--preset", "torch", "--tolerances", str(file))[0] == 0
     project.marked("preset='exact'")
     project.run(KEEP, "-o", "npudump_preset=other", failed=1)
-    assert check(capsys, "--preset", "other")[0] == 0
+    assert check(project, "--preset", "other")[0] == 0
 
 
-def test_what_a_reference_said_stands(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_reference_said_stands(project: Project) -> None:
     project.path.joinpath("fixed.onnx").write_bytes(project.path.joinpath("small.onnx").read_bytes())
     project.path.joinpath("other.onnx").write_bytes(b"no model")
     project.model(change=0.01)
     project.marked("reference='fixed.onnx'")
     project.run(KEEP)
-    told = text(capsys)
-    assert re.search(
-        r"also:       mismatches of the run with the reference .*: \d+, first \S+; comparing", told
-    )
+    told = project.command("check", "results")[1]
+    words = r"also:       mismatches of the run with the reference .*: \d+, first \S+; comparing"
+    assert re.search(words, told)
     assert "to accept:  in the marker, " in told
     assert "--npudump-update-golden" not in told
     project.recorded()
     project.marked("reference='other.onnx'")
     project.run(KEEP)
-    code, told = check(capsys)
+    code, told = check(project)
     assert (code, told["tests"][0]["verdict"]) == (1, "bad")
     [problem] = told["tests"][0]["problems"]
     assert "other.onnx is no ONNX model" in problem
-    assert "to accept" not in text(capsys)
+    assert "to accept" not in project.command("check", "results")[1]
 
 
-def test_rules_by_operator_and_producer_are_judged_again_as_in_the_run(
-    project: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rules_by_operator_and_producer_are_judged_again_as_in_the_run(project: Project) -> None:
     here = "{'runtime': 'emulator'}"
     wide = "'rtol': 1, 'atol': 1, 'reason': 'wide'"
     project.marked(
@@ -444,13 +393,24 @@ def test_rules_by_operator_and_producer_are_judged_again_as_in_the_run(
         "{'layer': 'gone', 'rtol': 0, 'atol': 0, 'producer': {'soc': 'Ascend910*'}}]"
     )
     project.record(KEEP)
-    assert check(capsys)[0] == 0
+    assert check(project)[0] == 0
     project.model(change=0.01)
-    project.run(KEEP).assert_outcomes(passed=1)
-    assert check(capsys)[0] == 0
+    project.run(KEEP, passed=1)
+    assert check(project)[0] == 0
     project.marked(f"tolerances=[{{'op_type': 'Conv', {wide}}}]")
-    project.run(KEEP).assert_outcomes(failed=1)
-    assert check(capsys)[1]["tests"][0]["comparison"]["summary"]["failed"] == 1
+    project.run(KEEP, failed=1)
+    assert check(project)[1]["tests"][0]["comparison"]["summary"]["failed"] == 1
+    project.golden.unlink()
+    project.model()
+    project.recorded("golden_tensors=['block/conv.2'], acl_json={'dump_data': 'tensor'}")
+    project.run(KEEP)
+    [line] = lines(project)
+    assert line["snapshot"]["has_tensors"]
+    assert line["refusals"] == []
+    assert check(project)[0] == 0
+    code, told = check(project, "--preset", "torch")  # elements that were judged may not agree by other terms
+    assert (code, told["tests"][0]["verdict"]) == (2, "unjudged")
+    assert "elements compared in the run" in told["tests"][0]["why"]
 
 
 RUNS = """
@@ -492,19 +452,15 @@ def model_of(project: Project, name: str, **changes: object) -> None:
     project.path.joinpath("small.onnx").rename(project.path / f"{name}.onnx")
 
 
-def first_of_two_fails(project: Project, result: pytest.RunResult, checked: Callable[[], int]) -> None:
+def first_of_two_fails(project: Project, *options: str, root: str = "") -> None:
     """Hold all that a session leaves against what it was: one test failed, and another passed."""
-    result.assert_outcomes(failed=1, passed=1)
-    result.stdout.fnmatch_lines(
-        ["npudump: 1 of 2 tests passed, 1 failed; 10 of 10 tensors compared; first mismatch block/conv.2:*"]
-    )
+    words = "npudump: 1 of 2 tests passed, 1 failed; 10 of 10 tensors compared; first mismatch block/conv.2:*"
+    project.run(*options, NO_SECOND_RUN, "--npudump-output=out", failed=1, passed=1, shows=words)
     [summary] = project.path.rglob("summary.md")
     assert "1 of 2 tests passed" in summary.read_text("utf-8").splitlines()[0]
     assert len([*summary.parent.glob("dumps/*/report.txt")]) == 1
-    assert checked() == 1
-
-
-OPTIONS = (NO_SECOND_RUN, "--npudump-output=out")
+    folder = project.path / root
+    assert main(["check", f"{folder}/out/results", "--root", str(folder)]) == 1
 
 
 def test_tests_outside_of_rootdir(project: Project) -> None:
@@ -518,51 +474,31 @@ def test_tests_outside_of_rootdir(project: Project) -> None:
         files.append(f"tests/{name}/test_x.py")
         project.test_file(RUNS.format(model_of=f"../../{name}"), files[-1])
         model_of(project, name)
-    project.run(
-        "-c",
-        "ci/pytest.ini",
-        *files,
-        "--npudump-update-golden",
-        shows="npudump: 2 of 2 tests passed, 2 recorded *",
-    )
+    words = ("-c", "ci/pytest.ini", *files)
+    project.run(*words, "--npudump-update-golden", shows="npudump: 2 of 2 tests passed, 2 recorded *")
     assert len([*ci.joinpath("golden").rglob("*.yaml")]) == 2
     model_of(project, "a", change=0.01)
-    result = project.run("-c", "ci/pytest.ini", *files, *OPTIONS)
-    first_of_two_fails(project, result, lambda: main(["check", str(ci / "out/results"), "--root", str(ci)]))
+    first_of_two_fails(project, *words, root="ci")
     for number, gaps in (2, 0), (3, 1):
-        result = project.run("-c", "ci/pytest.ini", *files, NO_SECOND_RUN, f"-onpudump_expect={number}")
+        result = project.run(*words, NO_SECOND_RUN, f"-onpudump_expect={number}")
         assert result.stdout.str().count(f"={number}: 2 marked tests were compared") == gaps
 
 
 def test_tests_that_are_named_twice(fails_first: Project) -> None:
+    """An update compares them with what the first has recorded."""
     files = ("--keep-duplicates", "test_small.py", "test_small.py")
-    result = fails_first.run(*files, *OPTIONS)
-    root = str(fails_first.path)
-    first_of_two_fails(fails_first, result, lambda: main(["check", f"{root}/out/results", "--root", root]))
+    first_of_two_fails(fails_first, *files)
     lines = fails_first.path.joinpath("out/results/results.jsonl").read_text("utf-8").splitlines()
     assert [json.loads(line).get("outcome") for line in lines] == [None, "failed"]
-
-
-def test_an_update_compares_what_is_named_twice_with_what_the_first_has_recorded(
-    fails_first: Project,
-) -> None:
-    files = ("--keep-duplicates", "test_small.py", "test_small.py")
-    fails_first.run(
-        *files,
-        "--npudump-update-golden",
-        "-onpudump_repeats=1",
-        NO_SECOND_RUN,
-        passed=1,
-        failed=1,
-        shows="npudump: 1 of 2 tests passed, 1 recorded, 1 failed; *",
-    )
+    fails_first.path.joinpath("ran").rmdir()
+    update = ("--npudump-update-golden", "-onpudump_repeats=1", NO_SECOND_RUN)
+    words = "npudump: 1 of 2 tests passed, 1 recorded, 1 failed; *"
+    fails_first.run(*files, *update, passed=1, failed=1, shows=words)
 
 
 def test_workers_that_each_run_all_tests(fails_first: Project) -> None:
     each = ("--dist=each", "--tx=2*popen")
-    result = fails_first.run(*each, *OPTIONS)
-    root = str(fails_first.path)
-    first_of_two_fails(fails_first, result, lambda: main(["check", f"{root}/out/results", "--root", root]))
-    result = fails_first.run(*each, "--npudump-update-golden")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: npudump: --dist=each runs a test in every worker, *"])
+    first_of_two_fails(fails_first, *each)
+    fails_first.refused(
+        "ERROR: npudump: --dist=each runs a test in every worker, *", *each, "--npudump-update-golden"
+    )

@@ -11,13 +11,14 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from pytest_npudump.results.folder import ResultsFolder
+from tests.plugin.conftest import Project
 
 TEXT = (".txt", ".json", ".csv", ".md", ".html")
 PARTS = {"results", "dumps", "report", "summary.md", "session.json"}
 
 
 @pytest.fixture
-def regressed(project: Any) -> Any:
+def regressed(project: Project) -> Project:
     project.recorded(change=0.1)
     project.pytester.makeini("[pytest]\naddopts = --strict-markers\nnpudump_output = out\n")
     return project
@@ -28,7 +29,7 @@ def files(folder: Path) -> dict[str, int]:
     return {path.relative_to(folder).as_posix(): path.stat().st_size for path in found}
 
 
-def test_failed_session_leaves_all_that_was_dumped_and_said(regressed: Any) -> None:
+def test_failed_session_leaves_all_that_was_dumped_and_said(regressed: Project) -> None:
     regressed.model()
     regressed.recorded("golden_tensors=['*']", change=0.1)
     regressed.run("--npudump-report", "--junitxml=junit.xml")
@@ -56,7 +57,7 @@ def test_failed_session_leaves_all_that_was_dumped_and_said(regressed: Any) -> N
     assert index["options"] == {"runtime": "emulator", "output": "out", "report": True}
 
 
-def test_sessions_share_a_folder_and_the_last_one_has_page_and_summary(regressed: Any) -> None:
+def test_sessions_share_a_folder_and_the_last_one_has_page_and_summary(regressed: Project) -> None:
     out = regressed.path / "out"
     regressed.run()
     first = files(out / "dumps")
@@ -72,15 +73,15 @@ def test_sessions_share_a_folder_and_the_last_one_has_page_and_summary(regressed
 
 
 @pytest.mark.e2e
-def test_workers_share_a_folder(regressed: Any) -> None:
-    regressed.pytester.runpytest_subprocess("--npudump-runtime=emulator", "-n2", "--npudump-report")
+def test_workers_share_a_folder(regressed: Project) -> None:
+    regressed.run("-n2", "--npudump-report")
     out = regressed.path / "out"
     assert {path.name for path in out.iterdir()} == PARTS
     assert [entry.status for entry in ResultsFolder(out / "results").read().entries] == ["failed"]
     assert len([*out.glob("dumps/*/report.txt")]) == 1
 
 
-def test_a_limit_leaves_the_largest_dumps_of_the_session_out_and_names_them(regressed: Any) -> None:
+def test_a_limit_leaves_the_largest_dumps_of_the_session_out_and_names_them(regressed: Project) -> None:
     out = regressed.path / "out"
     regressed.run()
     first = files(out)
@@ -109,30 +110,30 @@ def test_a_limit_leaves_the_largest_dumps_of_the_session_out_and_names_them(regr
     assert all(name.endswith(TEXT) for name in fresh)
 
 
-def test_log_of_a_failed_session_is_copied_and_trouble_fails_nothing(
-    regressed: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_log_of_a_failed_session_is_copied_and_trouble_fails_nothing(regressed: Project) -> None:
     log = regressed.path / "cann" / "run"
     log.mkdir(parents=True)
     for name, time in {"new.log": 1 << 33, "old.log": 1}.items():
         log.joinpath(name).write_text("said")
         os.utime(log / name, (time, time))
-    monkeypatch.setenv("ASCEND_PROCESS_LOG_PATH", str(log.parent))
+    regressed.patch.setenv("ASCEND_PROCESS_LOG_PATH", str(log.parent))
     regressed.run()
     assert files(regressed.path / "out" / "log") == {"run/new.log": 4}
     regressed.model()
     regressed.run("--npudump-output=good", passed=1)
     assert not (regressed.path / "good" / "log").exists()
     regressed.path.joinpath("file").write_text("a file")
-    words = ["npudump: results are not saved: *", "npudump: *file: session.json cannot be written: *"]
-    assert regressed.run("--npudump-output=file", passed=0, errors=1, shows=words[:1]).ret == 1
+    words = "npudump: results are not saved: *"
+    assert regressed.run("--npudump-output=file", passed=0, errors=1, shows=words).ret == 1
 
 
-def test_a_page_has_no_place_without_a_cache(regressed: Any) -> None:
+def test_a_page_has_no_place_without_a_cache(regressed: Project) -> None:
     regressed.pytester.makeini("[pytest]\n")
-    result = regressed.run("-p", "no:cacheprovider", "--npudump-report")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--npudump-report needs pytest's cache or --npudump-output"])
-    regressed.run(
-        "--npudump-report", failed=1, shows="npudump: report: *.pytest_cache/d/npudump/report/index.html"
+    regressed.refused(
+        "*--npudump-report needs pytest's cache or --npudump-output",
+        "-p",
+        "no:cacheprovider",
+        "--npudump-report",
     )
+    words = "npudump: report: *.pytest_cache/d/npudump/report/index.html"
+    regressed.run("--npudump-report", failed=1, shows=words)

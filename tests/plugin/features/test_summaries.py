@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 import junitparser
 import pytest
 
-from pytest_npudump.cli import main
+from tests.plugin.conftest import Project
 
 SOURCE = """
 @pytest.mark.parametrize("unused", [1])
@@ -28,25 +27,23 @@ def _at_home(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def regressed(project: Any) -> Any:
+def regressed(project: Project) -> Project:
     project.test_file(SOURCE)
     project.record()
     project.model(change=0.1)
     return project
 
 
-def test_session_that_does_not_pass_whatever_its_tests_say_is_told_as_such(
-    regressed: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_session_that_does_not_pass_whatever_its_tests_say_is_told_as_such(regressed: Project) -> None:
     regressed.model()
-    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    regressed.patch.setenv("GITHUB_ACTIONS", "true")
     options = ("--npudump-output=.", "-onpudump_lang=zh")
     assert regressed.run(*options, "-onpudump_expect=1").ret == 0
     summary = regressed.path / "summary.md"
     assert summary.read_text("utf-8").startswith("### ✅")
+    words = "npudump_expect=2: 1 marked test was compared: the run does not pass"
     result = regressed.run(*options, "--npudump-report", "-onpudump_expect=2")
     assert result.ret == 1
-    words = "npudump_expect=2: 1 marked test was compared: the run does not pass"
     result.stdout.fnmatch_lines([f"::error title=npudump::{words}"])
     told = summary.read_text("utf-8")
     assert told.startswith("### ❌")
@@ -56,21 +53,17 @@ def test_session_that_does_not_pass_whatever_its_tests_say_is_told_as_such(
 
 
 @pytest.mark.e2e
-def test_worker_that_dies_is_told_where_all_other_tests_pass(regressed: Any) -> None:
+def test_worker_that_dies_is_told_where_all_other_tests_pass(regressed: Project) -> None:
     regressed.model()
-    regressed.test_file(
-        "import os\n" + SOURCE + "\n@pytest.mark.npu_dump\ndef test_dies():\n    os._exit(3)\n"
-    )
-    result = regressed.pytester.runpytest_subprocess(
-        *("--npudump-runtime=emulator", "--npudump-output=.", "-n1")
-    )
-    result.assert_outcomes(passed=1, failed=1)
+    dies = "\n@pytest.mark.npu_dump\ndef test_dies():\n    os._exit(3)\n"
+    regressed.test_file(f"import os\n{SOURCE}{dies}")
+    regressed.run("--npudump-output=.", "-n1", passed=1, failed=1)
     told = (regressed.path / "summary.md").read_text("utf-8")
     assert told.startswith("### ❌")
     assert "- `a worker died in test_small.py::test_dies: nothing is known of that test`" in told
 
 
-def test_summary_of_an_earlier_session_does_not_stand_where_no_marked_test_runs(regressed: Any) -> None:
+def test_summary_of_an_earlier_session_does_not_stand_where_no_marked_test_runs(regressed: Project) -> None:
     regressed.model()
     regressed.run("--npudump-output=.")
     summary = regressed.path / "summary.md"
@@ -89,67 +82,24 @@ def test_summary_of_an_earlier_session_does_not_stand_where_no_marked_test_runs(
     assert summary.read_text("utf-8") == "### npudump&#58; no marked test has run\n"
 
 
-def test_github_gets_a_summary_and_an_annotation_at_the_marker(
-    regressed: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_github_gets_a_summary_and_an_annotation_at_the_marker(regressed: Project) -> None:
+    """GitLab gets a report of the job, and no annotation."""
     step = regressed.path / "step.md"
     step.write_text("before\n")
-    monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(step))
-    monkeypatch.setenv("GITHUB_WORKSPACE", str(regressed.path.parent))
-    result = regressed.run()
     place = f"{regressed.path.name}/test_small.py,line={MARKER}"
-    result.stdout.fnmatch_lines(
-        [f"::error file={place},title=npudump%3A failed::npudump: block/conv.2: weights changed *"]
-    )
+    words = f"::error file={place},title=npudump%3A failed::npudump: block/conv.2: weights changed *"
+    with regressed.patch.context() as patch:
+        patch.setenv("GITHUB_ACTIONS", "true")
+        patch.setenv("GITHUB_STEP_SUMMARY", str(step))
+        patch.setenv("GITHUB_WORKSPACE", str(regressed.path.parent))
+        regressed.run(shows=words)
     marker = regressed.path.joinpath("test_small.py").read_text().splitlines()[MARKER - 1]
     assert marker == "@pytest.mark.npu_dump"
     text = step.read_text("utf-8")
     assert text.startswith("before\n")
     assert text.count("### ❌") == 1
-
-
-def commands(text: str) -> list[str]:
-    """Return the lines of a log that actions/runner takes for commands."""
-    begins = re.compile(r"\s*::(error|warning|notice|debug|group|add-mask|stop-commands|set-output)\b.*::")
-    within = re.compile(r"##\[(error|warning|notice|debug|group|add-mask|stop-commands|set-output)\b.*\]")
-    return [line for line in text.splitlines() if begins.match(line) or within.search(line)]
-
-
-def test_no_name_of_a_layer_is_a_command_to_github(
-    project: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    name = "::error title=x::owned\n::warning::\r##[error]a ##[stop-commands]pause"
-    project.test_file(SOURCE)
-    project.model(named=name)
-    project.record()
-    project.model(named=name, change=0.1)
-    monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    for options in ([], ["-v"], ["-onpudump_lang=zh"]):
-        result = project.run("--npudump-output=.", *options, failed=1)
-        [line] = commands("\n".join(result.outlines + result.errlines))
-        assert line.startswith("::error file=test_small.py,")
-    capsys.readouterr()
-    kept = ["--results", "results", "--root", "."]
-    for words in (
-        *(["check", "results"], ["check", "results", "--json", "-"], ["report", "results", "-o", "page"]),
-        *(
-            ["golden", "status", *kept],
-            ["golden", "diff", *kept],
-            ["golden", "review", "--allow-in-ci", *kept],
-        ),
-    ):
-        main(words)
-        shown = capsys.readouterr()
-        assert shown.out
-        assert commands(shown.out + shown.err) == []
-
-
-def test_gitlab_gets_a_report_of_the_job_and_no_annotation(
-    regressed: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GITLAB_CI", "true")
-    monkeypatch.setenv("CI_PROJECT_DIR", str(regressed.path))
+    regressed.patch.setenv("GITLAB_CI", "true")
+    regressed.patch.setenv("CI_PROJECT_DIR", str(regressed.path))
     regressed.run(hides="::error*")
     report = regressed.path / "npudump-code-quality.json"
     (entry,) = json.loads(report.read_bytes())
@@ -159,10 +109,39 @@ def test_gitlab_gets_a_report_of_the_job_and_no_annotation(
     assert json.loads(report.read_bytes()) == []
 
 
+def commands(text: str) -> list[str]:
+    """Return the lines of a log that actions/runner takes for commands."""
+    begins = re.compile(r"\s*::(error|warning|notice|debug|group|add-mask|stop-commands|set-output)\b.*::")
+    within = re.compile(r"##\[(error|warning|notice|debug|group|add-mask|stop-commands|set-output)\b.*\]")
+    return [line for line in text.splitlines() if begins.match(line) or within.search(line)]
+
+
+def test_no_name_of_a_layer_is_a_command_to_github(project: Project) -> None:
+    name = "::error title=x::owned\n::warning::\r##[error]a ##[stop-commands]pause"
+    project.test_file(SOURCE)
+    project.model(named=name)
+    project.record()
+    project.model(named=name, change=0.1)
+    project.patch.setenv("GITHUB_ACTIONS", "true")
+    for options in ([], ["-v"], ["-onpudump_lang=zh"]):
+        result = project.run("--npudump-output=.", *options, failed=1)
+        [line] = commands("\n".join(result.outlines + result.errlines))
+        assert line.startswith("::error file=test_small.py,")
+    kept = ["--results", "results", "--root", "."]
+    for words in (
+        *(["check", "results"], ["check", "results", "--json", "-"], ["report", "results", "-o", "page"]),
+        *(["golden", verb, *kept] for verb in ("status", "diff")),
+        ["golden", "review", "--allow-in-ci", *kept],
+    ):
+        _, shown, errors = project.command(*words)
+        assert shown
+        assert commands(shown + errors) == []
+
+
 @pytest.mark.e2e
 @pytest.mark.parametrize(("family", "workers"), [("xunit1", ()), ("xunit2", ("-n1",))])
 def test_junit_has_plain_properties_of_each_test(
-    regressed: Any, family: str, workers: tuple[str, ...]
+    regressed: Project, family: str, workers: tuple[str, ...]
 ) -> None:
     options = ("--junitxml=junit.xml", "-o", f"junit_family={family}", "--npudump-runtime=emulator")
     regressed.pytester.runpytest_subprocess(*options, *workers)
