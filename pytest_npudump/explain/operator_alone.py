@@ -230,7 +230,9 @@ def judge_alone(
                 apart = min(distance(one, form.astype(np.float64), largest) for one, form in forms)
                 alone = _by_distance(apart, bounds, operator)
             if operator.selects() and 0 < apart < math.inf:
-                if wrong_ones := _unequal(actual, expected, operator.dtype):
+                if alone.verdict == CONVICTED:
+                    alone = replace(alone, allowed=0.0)
+                elif wrong_ones := _unequal(actual, expected, operator.dtype):
                     why = f"{wrong_ones} of {actual.size} values differ from the recomputed ones"
                     alone = Alone(CONVICTED, why=why)
             elif changes is not None and alone.verdict != CONVICTED and 0 < apart < math.inf:
