@@ -71,8 +71,10 @@ def serve(path: str) -> list[str]:
             if session:
                 _, status = os.waitpid(session, 0)
                 code = os.waitstatus_to_exitcode(status)
-                caller.sendall(code.to_bytes(4, "big", signed=True))
-                os._exit(0)
+                try:
+                    caller.sendall(code.to_bytes(4, "big", signed=True))
+                finally:  # without a caller, too: at an exit onnxruntime waits for threads from before
+                    os._exit(0)
             for number, stream in enumerate(streams[:3]):
                 os.dup2(stream, number)
                 os.close(stream)
