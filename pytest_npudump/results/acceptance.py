@@ -400,7 +400,7 @@ _NOTHING = "-"
 def _anew(before: Record) -> str:
     """Return the way to measure what is not known: an update without a calibration would remove one."""
     option = "--npudump-update-golden" + "=calibrate" * (CALIBRATION in before.extra)
-    return said("{option} measures it", option=option)
+    return said("measured anew by {option}", option=option)
 
 
 def after_rows(
