@@ -58,7 +58,7 @@ def test_other_values_keep_their_noise_unless_another_machine_gave_them(stale: d
     after = golden([2.0], **stale)
     found, notes = after_rows(after, before)
     assert (found.table.noise, dict(found.extra)) == (before.table.noise, {"repeats": {"runs": 1}})
-    anew = "--npudump-update-golden measures it"
+    anew = "measured anew by --npudump-update-golden"
     assert notes == (
         f"noise measured before the change is kept for 1 of 1 changed tensors; {anew}",
         f"the determinism data of changed tensors (1 of 1) is dropped; {anew}",
@@ -67,7 +67,7 @@ def test_other_values_keep_their_noise_unless_another_machine_gave_them(stale: d
     found, notes = after_rows(after, measured)
     assert (found.table.noise, found.extra["calibration"]) == (before.table.noise, CALIBRATION)
     assert [note.rpartition("; ")[2] for note in notes] == [
-        "--npudump-update-golden=calibrate measures it"
+        "measured anew by --npudump-update-golden=calibrate"
     ] * 2
     bare = golden([1.0], repeats={"runs": 2})
     found, notes = after_rows(after, bare)
