@@ -234,9 +234,10 @@ class DumpedOperator:
     def _run(self, session: Any, seed: int | None = None) -> dict[str, Array]:
         """Compute the outputs that are numbers; a seed moves floats by about a unit in the last place."""
         feeds = Varying(Variation(seed=seed)).feeds(self._tensors, 0)
-        for name, tensor in feeds.items() if seed is not None else ():
-            if tensor.data.dtype.kind == "f" and (mask := masked(self._tensors[name].data)).any():
-                tensor.data[mask] = self._tensors[name].data[mask]  # a constant, which no operator rounds
+        for name, tensor in feeds.items():
+            given = self._tensors[name].data
+            if tensor.data is not given and given.dtype.kind == "f" and (mask := masked(given)).any():
+                tensor.data[mask] = given[mask]  # a constant, which no operator rounds
         return arrays_of(sessions.run(session, feeds, self.node.operator.outputs))
 
     def _session(self, dtype: str) -> Any:

@@ -208,9 +208,8 @@ def types_between(golden: str, run: str, *, certain: bool = False) -> dict[str, 
         return {}
     found = {}
     for name in (name for name in {**sides[1], **sides[0]} if name[0] != FILE):
-        words = [side[name].split(" ")[1] if name in side else "" for side in sides]
-        was, now = (word[1:] if word[:1] == TYPED else implied_type(name) for word in words)
-        if was and now and was != now and not (certain and "" in words):
+        was, now = (_kind(name, side.get(name, f"{name} ")) for side in sides)
+        if was and now and was != now and not (certain and any(name not in side for side in sides)):
             found[name] = was, now
     before, after = (Counter(pair[at] for pair in found.values()) for at in (0, 1))
     return found if (before - after).total() == len(found) else {}
@@ -306,7 +305,7 @@ def _change_of_files(golden: str, run: str) -> ModelChange | None:
         return ModelChange(read=read)
     old, new = ({name: words for name, words in side.items() if words and name[0] != FILE} for side in split)
     if "om" not in formats:
-        old, new = _without_neutral((old, new), sides)
+        old, new = _without_neutral((old, new), (golden, run))
     graphs = [sorted(graph[_GRAPH].rstrip(TYPED) for _, graph in side.values()) for side in files]
     wholes = [sorted(graph[_WHOLE].rstrip(TYPED) for _, graph in side.values()) for side in files]
     types = types_between(golden, run, certain=True) if graphs[0] != graphs[1] else {}
@@ -396,14 +395,17 @@ def _digests(line: str) -> list[str]:
 _Words = dict[str, list[str]]
 
 
-def _without_neutral(operators: Sequence[_Words], lines: Sequence[Mapping[str, str]]) -> list[_Words]:
+def _without_neutral(operators: Sequence[_Words], blocks: Sequence[str]) -> list[_Words]:
     """Return the operators of both sides by their digests without attributes that change nothing.
 
     A golden of an earlier version has no second digest: an operator of the same type and first one tells it,
     and in one that knows no types any of the same first one.
     """
     seconds: dict[tuple[str, str], str] = {}
-    kinds = [{name: _kind(name, line) for name, line in side.items()} for side in lines]
+    kinds = [
+        {name: _kind(name, line) if typed else "" for name, line in by_name(block).items()}
+        for typed, block in zip(map(is_typed, blocks), blocks, strict=True)
+    ]
     for side, types in zip(operators, kinds, strict=True):
         for name, words in side.items():
             if form := words[0][_FORM]:

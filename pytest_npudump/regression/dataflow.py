@@ -105,8 +105,10 @@ def sources_of(
     repeats = same and bool(comparison.repeats)
     altered = models.altered if models is not None else {}
     sources = find_sources(comparison, edges, comparison.tolerances, repeats=repeats, altered=altered)
+    if sources is None:
+        return None, notes
     dumped = {name for key in golden.table.keys for name in TensorKey.parse(key).operator_names}
-    if sources is not None and not dumped.issuperset(operators_in(golden.blocks.get(MODELS, ""))):
+    if not dumped.issuperset(operators_in(golden.blocks.get(MODELS, ""))):
         # Edges lead through operators that were not dumped: what is read may not be what was compared.
         sources = replace(sources, found=tuple(replace(one, fed=False) for one in sources.found))
     return sources, notes
