@@ -192,9 +192,14 @@ def _downstream(
 
 
 def _traced(source: Source) -> str:
-    return _("{begins} (within tolerance, {share} of it), upstream of {key}").format(
-        key=source.key, begins=source.begins, share=times(source.share)
-    )
+    words = _("{begins} ({within}), upstream of {key}")
+    return words.format(begins=source.begins, within=_within(source), key=source.key)
+
+
+def _within(source: Source) -> str:
+    """Describe a change within tolerance; without its share where projections or elements alone tell of it."""
+    share = _("within tolerance, {share} of it").format(share=times(source.share))
+    return share if source.share else _("within tolerance")
 
 
 def _alteration(models: ModelChange, operator: str) -> str:
@@ -397,9 +402,8 @@ def where_it_begins(result: Result) -> str:
         return ""
     for source in sources.independent if sources is not None else ():
         if source.key == first.key and source.begins is not None:
-            return _("the change is traced to {begins} (within tolerance, {share} of it)").format(
-                begins=source.begins, share=times(source.share)
-            )
+            words = _("the change is traced to {begins} ({within})")
+            return words.format(begins=source.begins, within=_within(source))
     change = _first_change(result) if sources is None else None
     if change is None:
         return ""

@@ -177,6 +177,11 @@ def test_the_first_line_is_where_the_change_begins(failed: Callable[..., Result]
         "npudump: the change is traced to net/before:output.0 (within tolerance, 0.3 of it); first mismatch: "
         f"{mismatch}"
     )
+    # By projections or elements alone: no statistic tells how far it is off.
+    unseen = replace(same, sources=replace(found, found=(replace(found.found[0], share=0.0),)))
+    assert headline(unseen).startswith(
+        "npudump: the change is traced to net/before:output.0 (within tolerance); "
+    )
     assert not any(line.startswith("traced to: ") for line in text_of(same))
     assert any(line.startswith("traced to: ") for line in text_of(same, verbose=True))
     # Runs of other numerics differ everywhere: where theirs begins is a hint, and no cause.

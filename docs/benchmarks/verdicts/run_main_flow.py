@@ -228,9 +228,7 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=4, help="of each kind, for each model")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--models", nargs="*", help="names of models; all without")
-    parser.add_argument(
-        "--outside", type=Path, help="folder with the unpacked wheels of silero-vad and magika"
-    )
+    parser.add_argument("--outside", type=Path, help="folder with more models: see unseen.outside")
     parser.add_argument("--options", nargs="*", default=[], metavar="=OPTION", help="more options of pytest")
     parser.add_argument("--folder", type=Path, help="where projects are kept")
     parser.add_argument("--misses", action="store_true", help="print what went wrong")

@@ -249,12 +249,28 @@ MODELS = {
 
 
 def outside(folder: Path) -> Iterator[tuple[str, Path, Feeds]]:
-    """The models of the wheels of silero-vad and magika, unpacked below a folder."""
-    for path in sorted(folder.rglob("silero_vad_16k_sequence.onnx")):
-        rng = np.random.default_rng(61)
-        sound = np.cumsum(rng.normal(0, 0.02, (6, 576)), axis=1).astype(np.float32)
-        state = np.zeros((1, 1, 128), np.float32)
-        yield "silero", path, {"input": sound, "h": state, "c": state}
-    for path in sorted(folder.rglob("standard_v3_3/model.onnx")):
-        text = Path(__file__).read_bytes()[:2048]
-        yield "magika", path, {"bytes": np.frombuffer(text, np.uint8)[None].astype(np.int32)}
+    """The models of wheels that were unpacked below a folder, and others that lie beside their inputs.
+
+    Of silero-vad, magika, basic-pitch, nudenet and ddddocr; and each ``NAME.onnx`` with a ``NAME.npz``.
+    """
+    rng = np.random.default_rng(61)
+    sound = np.cumsum(rng.normal(0, 0.02, (6, 576)), axis=1).astype(np.float32)
+    state = np.zeros((1, 1, 128), np.float32)
+    text = np.frombuffer(Path(__file__).read_bytes()[:2048], np.uint8)[None].astype(np.int32)
+    times = np.arange(43_844)[None, :, None] / 22_050
+    tones = 0.3 * np.sin(880 * np.pi * times) + 0.2 * np.sin(1320 * np.pi * times)
+    tones += rng.normal(0, 0.01, tones.shape)
+    image, line = (rng.random((1, *shape), np.float32) for shape in ((3, 64, 64), (1, 64, 96)))
+    wheels: dict[str, tuple[str, Feeds]] = {
+        "silero": ("silero_vad_16k_sequence.onnx", {"input": sound, "h": state, "c": state}),
+        "magika": ("standard_v3_3/model.onnx", {"bytes": text}),
+        "pitch": ("icassp_2022/nmp.onnx", {"serving_default_input_2:0": tones.astype(np.float32)}),
+        "nude": ("nudenet/320n.onnx", {"images": image}),
+        "ocr": ("ddddocr/common.onnx", {"input1": line}),
+        "ocr_int8": ("ddddocr/common_old.onnx", {"input1": line}),
+    }
+    for name, (file, feeds) in wheels.items():
+        yield from ((name, path, feeds) for path in sorted(folder.rglob(file)))
+    for inputs in sorted(folder.rglob("*.npz")):
+        if (path := inputs.with_suffix(".onnx")).is_file():
+            yield inputs.stem, path, dict(np.load(inputs))
