@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from numbers import Real
@@ -434,10 +435,15 @@ def request_of(item: pytest.Item) -> DumpRequest:
     """Merge the markers of module, class and function, the closest winning argument by argument.
 
     Raises:
-        RequestError: an argument is unknown, not allowed, or excludes another.
+        RequestError: an argument is unknown, not allowed, given twice on the function, or excludes another.
     """
-    request = DumpRequest()
-    for mark in reversed(marks_of(item)):
+    request, marks = DumpRequest(), marks_of(item)
+    written = getattr(getattr(item, "obj", None), "pytestmark", ())
+    own = [mark for mark in marks if any(mark is one for one in written)]
+    given = Counter(name for mark in own for name in {*mark.kwargs, *(["layers"] if mark.args else [])})
+    if twice := ", ".join(name for name, count in given.items() if count > 1):
+        raise RequestError(said("{names}: given by two marks of the function; write one", names=twice))
+    for mark in reversed(marks):
         request = parse_marker(mark.args, mark.kwargs, request)
     check_combination(request)
     return request

@@ -45,9 +45,9 @@ _GONE = {
 }
 """Replacements of former options, by name; their ini keys have gone, too."""
 _SWITCHES = {"require-npu", "skip-without-npu", "allow-update-in-ci", "allow-in-ci"}
-_LEFT_OUT = ("numerics", "auto")
-"""An option that has gone, and the value that holds without it; preset=default would override a file's."""
-_VALUES = {"recompute": {"off": "no-recompute"}, "device": {"auto": ""}}
+_LEFT_OUT = {("numerics", "auto"), ("device", "auto")}
+"""Options that have gone, and the value that holds without them; preset=default would override a file's."""
+_VALUES = {"recompute": {"off": "no-recompute"}}
 
 
 class _Runtimes(tuple[str, ...]):
@@ -123,8 +123,9 @@ def _misspelt(word: str) -> str:
             return said("{name} takes no {value!r}{hint}", name=name, value=value, hint=modes)
     if not name.startswith(_OURS) or name.removeprefix(_OURS) in names:
         return ""
-    near = nearest(name.removeprefix(_OURS), names, 0.8)
-    return said("there is no {given}: did you mean {near}?", given=name, near=_OURS + near) if near else ""
+    near, gone = nearest(name.removeprefix(_OURS), names, 0.8), _gone()
+    now = gone[near].format(value="VALUE") if near in gone else f"{_OURS}{near}"
+    return said("there is no {given}: did you mean {near}?", given=name, near=now) if near else ""
 
 
 def _gone() -> dict[str, str]:
@@ -275,14 +276,20 @@ def _refuse_gone(config: pytest.Config) -> None:
             given = f"{flag}={value}" if value and name not in _SWITCHES else flag
             raise RequestError(_told_gone(name, given, now, value))
         if name in _GONE and (value := _text(config, _key(name))):
-            new, _, held = now.split(" ")[-1].removeprefix("--").partition("=")
-            written = f"{new.replace('-', '_')} = {held}"
-            raise RequestError(_told_gone(name, said("ini key {key}", key=_key(name)), written, value))
+            raise RequestError(
+                _told_gone(name, said("ini key {key}", key=_key(name)), " = ".join(_as_key(now)), value)
+            )
+
+
+def _as_key(typed: str) -> tuple[str, str]:
+    """Return the key and the value of what is typed."""
+    new, _, held = typed.rsplit(" ", maxsplit=1)[-1].removeprefix("--").partition("=")
+    return new.replace("-", "_"), held
 
 
 def _told_gone(name: str, given: str, now: str, value: str) -> str:
     """Name what is given in the place of a name that has gone."""
-    if (name, value) == _LEFT_OUT:
+    if (name, value) in _LEFT_OUT:
         return said("there is no {given} any more: leave it out", given=given)
     value = _VALUES.get(name, {}).get(value, value) or "VALUE"
     typed = now.format(value=shlex.quote(value) if now.startswith("-") else value)
@@ -299,7 +306,7 @@ def _refuse_unknown(config: pytest.Config) -> None:
                 said(
                     "there is no {given}: did you mean {near}?",
                     given=said("ini key {key}", key=key),
-                    near=_key(near),
+                    near=_as_key(_GONE[name])[0] if (name := near.replace("_", "-")) in _GONE else _key(near),
                 )
             )
         raise RequestError(said("there is no ini key {key}: see {page}", key=key, page=_HELP))

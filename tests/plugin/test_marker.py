@@ -288,6 +288,10 @@ REFUSED_LATER = {
     ),
     "map": ("reference='small.onnx', map='gone.yaml'", "map: there is no file *gone.yaml; name a YAML *"),
     "graph": ("graph='gone.om'", "graph: there is no file *gone.om; name a file of the model's graph, *"),
+    "twice": (
+        "[29])\n@pytest.mark.npudump(layers=[30]",
+        "layers: given by two marks of the function; write one",
+    ),
 }
 
 

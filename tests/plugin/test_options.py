@@ -297,12 +297,14 @@ def test_a_choice_or_key_that_is_none_is_refused_with_the_near_one(pytester: pyt
         "--npudump-runtime xyz": "--npudump-runtime is 'xyz', expected one of auto, npu, npu-or-skip, acl",
         "-o npudump_runtime=emulatr": "ini key npudump_runtime is 'emulatr': did you mean emulator?",
         "--npudump-numerics=auto": "there is no --npudump-numerics=auto any more: leave it out",
+        "--npudump-device=auto": "there is no --npudump-device=auto any more: leave it out",
+        "--npudump-keep": "there is no --npudump-keep: did you mean -o npudump_keep_dumps=VALUE?",
     }.items():
         refused(pytester, re.escape(told), *words.split(), ini="")
     for key, told in {
         "npudump_fail-on": "did you mean npudump_fail_on?",
         "npudump_expects": "did you mean npudump_expect?",
-        "npudump_reslts": "did you mean npudump_results?",
+        "npudump_reslts": "did you mean npudump_output?",
         "npudump-golden-dir": "did you mean npudump_golden_dir?",
         "npudump_qqqqqqqqq": "see pytest --help -v",
     }.items():
