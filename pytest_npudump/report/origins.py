@@ -197,7 +197,7 @@ def _traced(source: Source) -> str:
 
 
 def _within(source: Source) -> str:
-    """Describe a change within tolerance; without its share where projections or elements alone tell of it."""
+    """Describe a change within tolerance, without its share where no statistic tells it."""
     share = _("within tolerance, {share} of it").format(share=times(source.share))
     return share if source.share else _("within tolerance")
 
