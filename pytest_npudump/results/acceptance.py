@@ -17,6 +17,7 @@ from pytest_npudump.errors import GoldenError, NpudumpError, StoreError, said
 from pytest_npudump.golden.origin import Stamp, stamped
 from pytest_npudump.golden.store import (
     KEY,
+    is_stored,
     is_there,
     left_out,
     read_golden,
@@ -531,7 +532,7 @@ def approved_tensors(pending: Pending, golden: Record, chosen: Collection[str]) 
     record, before = pending.record, pending.golden
     if record is None or pending.goldens is None or KEY not in record.extra:
         return None
-    own = stored_tensors(record, store=pending.kept_tensors)
+    own = stored_tensors(record, store=pending.kept_tensors) if is_stored(record) else {}
     old = stored_tensors(before, store=pending.goldens.store) if before is not None else {}
     found: dict[str, GoldenTensor] = {}
     inherited = pending.entry.inherited

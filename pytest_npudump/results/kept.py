@@ -294,7 +294,8 @@ class PendingTensors:
             found.update({digest: array} if size else {})
             return digest, size
 
-        facts = facts_of({STORED: HASH}, self.tensors.left_out, self.tensors.sources)
+        place = {STORED: HASH} if arrays else {}  # all that it keeps may be the golden's own
+        facts = facts_of(place, self.tensors.left_out, self.tensors.sources)
         return naming(record, arrays, facts, keep)
 
 

@@ -278,6 +278,18 @@ def test_layers_that_are_not_named_keep_their_tensors(project: Project) -> None:
     assert [n for n in before if not np.array_equal(before[n], after[n], equal_nan=True)] == [LAST]
 
 
+def test_tensors_that_did_not_change_stay_where_the_run_dumped_none(project: Project) -> None:
+    project.recorded("golden_tensors=['block/relu.1']")
+    before = tensors_of(project)
+    project.model(change=0.01)
+    assert project.run(KEEP, "-onpudump_escalate=off").ret == 1
+    assert accept() == 0
+    after = tensors_of(project)
+    assert [*after] == [*before] == ["block_relu_1:output.0"]
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+    assert project.run().ret == 0
+
+
 def refused(project: Project, *words: str) -> None:
     """Hold what an approval says against these words; it leaves the golden."""
     before = project.golden.read_bytes()
