@@ -74,12 +74,13 @@ def judge_run(
         golden: what counts.
         run: what is judged; elements only where it has its tensors.
         store: where golden tensors are that do not lie beside the golden.
-        at_hand: returns which tensor feeds which in the run, and notes; None for a run that is kept.
+        at_hand: returns which tensor feeds which in the run, and notes; None for a saved run.
 
     Raises:
         GoldenError: the golden's tensors or weights cannot be read.
     """
     kept = terms.tensors if terms.kept else ()
+    edges_after = at_hand or (lambda _table: (edges_of(run), ()))
     stored: Mapping[str, GoldenTensor] = stored_tensors(golden, store=store) if kept else {}
     lost: tuple[str, ...] = ()
     doubtful: tuple[str, ...] = ()
@@ -114,8 +115,7 @@ def judge_run(
     if comparison.count(MISSING) and comparison.count(EXTRA) and terms.names is None and not terms.layers:
         from pytest_npudump.compare.correspondence import renamed_layers, with_names  # noqa: PLC0415 - rare
 
-        after = at_hand(comparison.actual)[0] if at_hand is not None else edges_of(run)
-        if renamed := renamed_layers(golden, run, (edges_of(golden), after)):
+        if renamed := renamed_layers(golden, run, (edges_of(golden), edges_after(comparison.actual)[0])):
             golden, sides = with_names(golden, renamed), (with_names(sides[0], renamed), sides[1])
             comparison = judge(*sides, terms)
     for at, (unread, *_) in comparison.unreadable.items():
@@ -155,8 +155,8 @@ def judge_run(
         verdict = status.ERROR
     named = models is not None and (models.graph or models.operators or models.types)
     if models is not None and named and comparison.failing and not terms.layers:
-        models = _named_changes(models, golden, run, comparison, at_hand)
-    sources, unread = sources_of(golden, comparison, at_hand, models)
+        models = _named_changes(models, golden, run, comparison, edges_after(comparison.actual)[0])
+    sources, unread = sources_of(golden, comparison, edges_after, models)
     why = (terms.why,) if terms.why else ()
     notes = (why, run.notes, uncompared, unsaid(golden), notes_on(golden, run.extra.get(EMPTY)))
     return Result(
@@ -223,10 +223,9 @@ def _named_changes(
     golden: Record,
     run: Record,
     comparison: Comparison,
-    at_hand: Callable[[StatsTable], tuple[Edges, tuple[str, ...]]] | None,
+    after: Edges,
 ) -> ModelChange:
     """Name what changed in a graph by the layers and edges of both sides: digests tell of a part of them."""
-    after = at_hand(comparison.actual)[0] if at_hand is not None else edges_of(run)
     sides = [{sanitise(layer_of(key)) for key in side.table.keys} for side in (golden, run)]
     both, lost = sides[0] & sides[1], {EXTRA: dict[str, None](), MISSING: dict[str, None]()}
     for verdict in comparison.failing:

@@ -137,6 +137,30 @@ def test_renamed_layers_are_compared_explained_and_checked_again_by_the_markers_
     project.run(errors=1, shows="*names.yaml, line *")
 
 
+def test_a_saved_run_is_traced_by_its_own_connections(project: Project) -> None:
+    def wired(two: str, three: str, *more: onnx.NodeProto) -> None:
+        nodes = [
+            helper.make_node("MatMul", ["x", "w"], ["one"], name="one"),
+            *more,
+            helper.make_node("Exp", [two], ["two"], name="two"),
+            helper.make_node("Neg", [three], ["three"], name="three"),
+        ]
+        outputs = {"two": [1, 4], "three": [1, 4]}
+        model = onnx_model(nodes, {"x": [1, 4]}, outputs, {"w": WEIGHT})
+        onnx.save(model, str(project.path / "small.onnx"))
+
+    wired("one", "two")
+    project.recorded(body=BODY)
+    wired("new", "one", helper.make_node("Sin", ["one"], ["new"], name="new"))
+    project.run("--npudump-output=out", failed=1, shows="npudump: *new: added; *")
+    report = next(project.path.glob("out/dumps/*/report.json"))
+    assert main(["check", "out", "--json", "again.json"]) == 1
+    [again] = json.loads(project.path.joinpath("again.json").read_text())["tests"]
+    sides = [json.loads(report.read_text())["sources"], again["sources"]]
+    assert [side.pop("told_by") for side in sides] == ["small.onnx", "test_small.yaml"]
+    assert sides[0] == sides[1]
+
+
 def test_a_glob_of_no_layer_is_told_the_layers_as_the_model_has_them(project: Project) -> None:
     project.marked("layers=['*pool*']")
     project.run(failed=1, shows="npudump: the dump has none of the layers * the dump has *block/conv.1*")
