@@ -126,6 +126,11 @@ class ModelChange:
     mixed: bool = False
     fed_alike: bool = False
 
+    @property
+    def reconnected(self) -> bool:
+        """Return whether operators may be fed by others than in the golden."""
+        return self.graph or bool(self.rewired)
+
     def names(self, key: TensorKey) -> bool:
         """Return whether the weights, attributes, type or connections of a tensor's operator are others."""
         changed = {*self.weights, *self.attributes, *self.types, *self.rewired}

@@ -84,8 +84,8 @@ def sources_of(
     """Return the sources of a failure, and notes.
 
     Edges are the golden's. Those at hand count where it has none, or is of another graph: where the run has
-    other layers, some may be fed by others than they were. Other numerics differ anywhere, and no change
-    tells anything.
+    other layers or connections, some may be fed by others than they were. Other numerics differ anywhere,
+    and no change tells anything.
 
     Args:
         golden: what the run was compared with.
@@ -98,7 +98,8 @@ def sources_of(
     from pytest_npudump.graph.sources import find_sources  # noqa: PLC0415 - where a test fails
 
     edges, notes = edges_of(golden), tuple[str, ...]()
-    if at_hand is not None and (not edges.feeds or not same_layers(golden.table, comparison.actual)):
+    another = not same_layers(golden.table, comparison.actual) or (models is not None and models.reconnected)
+    if at_hand is not None and (another or not edges.feeds):
         found, notes = at_hand(comparison.actual)
         edges = found if found.feeds else edges
     same = comparison.numerics is not None and comparison.numerics.bounds == SAME

@@ -26,10 +26,10 @@ from pytest_npudump.golden.variants import (
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.graph import drawing_words
 from pytest_npudump.ranks.agreement import differing, nothing_recorded, stand_aside, why_not_shared
-from pytest_npudump.record.record import MODELS, Record
+from pytest_npudump.record.record import EDGES, MODELS, Record
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, known_edges, terms_of
-from pytest_npudump.regression.dataflow import layers_to_keep, models_to_keep, with_inherited
+from pytest_npudump.regression.dataflow import edges_to_keep, layers_to_keep, models_to_keep, with_inherited
 from pytest_npudump.regression.diagnose import full_words, notes_of
 from pytest_npudump.regression.judgement import (
     by_reference_alone,
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import Dump
+    from pytest_npudump.record.model_lines import ModelChange
     from pytest_npudump.regression.attempt import Attempt
 
 
@@ -221,12 +222,24 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
         if asked and case.runtime.activity.evidence.parameters:
             run = replace(run, blocks={**run.blocks, **models_to_keep(case, golden, dump)})
             outcome = replace(outcome, models=models_between(terms, golden, run))
+        run = run if outcome.good else _acceptable(case, golden, dump, run, outcome.models)
     comparison, dump = outcome.comparison, without_unwritten(case, dump, golden)
     if comparison is not None and (comparison.count(EXTRA) or comparison.own_keys):
         dump = told_by_raw_names(case, golden, dump)  # the golden knows no raw names for what is new
         dump = replace(dump, records=under_golden_keys(dump.records, comparison.own_keys))
     further = case.settings.calibrate if comparison is not None and outcome.good else 0
     return replace(outcome, run=Run(dump, run, golden, to_measure=further))
+
+
+def _acceptable(case: Case, golden: Record, dump: Dump, run: Record, models: ModelChange | None) -> Record:
+    """Return a failing run with what its golden lacks, or has of another graph: it may take its place."""
+    blocks = dict(run.blocks)
+    other_graph = EDGES not in golden.blocks or (models is not None and models.reconnected)
+    if EDGES not in blocks and other_graph:
+        blocks |= edges_to_keep(case, golden, dump, run.table)[0]
+    if MODELS not in golden.blocks and MODELS not in blocks:
+        blocks |= models_to_keep(case, golden, dump)
+    return replace(run, blocks=blocks)
 
 
 def _record(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> Result:

@@ -10,6 +10,7 @@ import onnx
 from onnx import helper
 
 from pytest_npudump.cli import main
+from pytest_npudump.golden.store import read_golden
 from pytest_npudump.record.model_lines import SEVERAL
 from tests.onnxmodels.models import onnx_model
 from tests.plugin.conftest import Project
@@ -102,6 +103,31 @@ def test_a_golden_without_the_block_is_compared_without_and_an_update_adds_it(pr
     written(project, WEIGHT)
     project.record()
     assert project.golden.read_text("utf-8") == whole
+
+
+def test_an_approval_brings_what_the_golden_lacks_or_has_of_another_graph(project: Project) -> None:
+    def wired(*fed: str, scale: float) -> None:
+        nodes = [helper.make_node("MatMul", ["x", "w"], ["fc"], name="fc")]
+        nodes += [helper.make_node("Exp", [port], [f"e{at}"], name=f"e{at}") for at, port in enumerate(fed)]
+        outputs = {name: [1, 4] for name in ("e0", "e1")}
+        model = onnx_model(nodes, {"x": [1, 4]}, outputs, {"w": WEIGHT * np.float32(scale)})
+        onnx.save(model, str(project.path / "small.onnx"))
+
+    wired("fc", "fc", scale=1)
+    project.recorded(body=BODY)
+    whole = project.golden.read_text("utf-8")
+    for before, second in (
+        (whole.partition("edges: |")[0], "fc"),
+        (whole.partition("models: |")[0], "fc"),
+        (whole, "e0"),
+    ):
+        project.golden.write_text(before, "utf-8")
+        wired("fc", second, scale=1.5)
+        project.run("--npudump-output=out", failed=1)
+        assert main(["golden", "accept", "--results", "out"]) == 0
+        blocks = read_golden(project.golden).blocks
+        project.record()
+        assert blocks == read_golden(project.golden).blocks
 
 
 def test_a_tensor_that_only_one_side_has_blames_no_kernel(project: Project) -> None:
