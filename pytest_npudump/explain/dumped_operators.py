@@ -20,6 +20,7 @@ from pytest_npudump.dump.arrays.decode import load, why_opaque
 from pytest_npudump.dump.arrays.layouts import LayoutError, host_array
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.table import squeezed
+from pytest_npudump.errors import said
 from pytest_npudump.explain.feeds import execution_of
 from pytest_npudump.explain.matches import MAPPED, NAME, Match, NameMap, Names, match
 from pytest_npudump.explain.operator_alone import (
@@ -411,9 +412,15 @@ class OperatorDump:
             ports = [port for port in self.edges.feeds.get(layer, (UNKNOWN,)) if port is not None]
             if UNKNOWN in ports or SEVERAL in ports:
                 if len(own) != len(names):  # where weights are among them, they may be computed on the device
-                    return {}, "what feeds it in what ran is not known; graph= in the marker can tell"
+                    return {}, said("what feeds it in what ran is not known; graph= in the marker can tell")
             elif len(ports) != len(names):
-                return {}, f"{len(ports)} computed tensors feed it in what ran, and {len(names)} in {model}"
+                words = said(
+                    "{ran} computed tensors feed it in what ran, and {expected} in {model}",
+                    ran=len(ports),
+                    expected=len(names),
+                    model=model,
+                )
+                return {}, words
             else:
                 makers = dict(zip(names, ports, strict=True))
             for name, port in makers.items():
@@ -428,8 +435,13 @@ class OperatorDump:
         ]
         missing = ", ".join(map(repr, lacking[:3]))
         if others:
-            return given, f"in what ran it is fed by {first_of(others)}, which {model} does not have there"
-        return given, f"of its inputs the second run has not dumped {missing}" if missing else ""
+            return given, said(
+                "in what ran it is fed by {others}, which {model} does not have there",
+                others=first_of(others),
+                model=model,
+            )
+        words = said("it reads {missing}, which the second run has not dumped", missing=missing)
+        return given, words if missing else ""
 
     def _converted(self, execution: TensorKey, port: Port, name: str) -> tuple[TensorRecord | None, bool]:
         """Return a port's tensor, converted or as it is, and whether it is one of the model.

@@ -109,10 +109,15 @@ def sources_of(
     if sources is None:
         return None, notes
     dumped = {name for key in golden.table.keys for name in TensorKey.parse(key).operator_names}
-    if not dumped.issuperset(operators_in(golden.blocks.get(MODELS, ""))):
-        # Edges lead through operators that were not dumped: what is read may not be what was compared.
-        sources = replace(sources, found=tuple(replace(one, fed=False) for one in sources.found))
-    return sources, notes
+    # Edges lead through operators that were not dumped: what is read may not be what was compared.
+    unseen = not dumped.issuperset(operators_in(golden.blocks.get(MODELS, "")))
+    feeds = edges.restricted(dumped).feeds if models is not None and models.fed else {}
+    # Nor was an input of the graph that only operators inside of another read.
+    told = (
+        replace(one, fed=one.fed and not unseen and None not in feeds.get(sanitise(one.key.layer), ()))
+        for one in sources.found
+    )
+    return replace(sources, found=tuple(told)), notes
 
 
 def edges_kept(golden: Record | None, table: StatsTable) -> Edges:

@@ -255,7 +255,7 @@ def test_random_operators_and_those_whose_inputs_are_missing_are_unknown(tmp_pat
     assert found["relu"].alone.verdict == "acquitted"
     relu = [r for r in records if r.op_type == "Relu"]
     alone = judged(ReferenceModel.read(model), relu)["relu"].alone
-    assert (alone.verdict, alone.why) == ("unknown", "of its inputs the second run has not dumped 'r'")
+    assert (alone.verdict, alone.why) == ("unknown", "it reads 'r', which the second run has not dumped")
 
 
 def with_graphs(path: Path) -> Path:
@@ -318,7 +318,7 @@ def test_what_a_graph_inside_an_operator_reads_has_to_be_dumped(tmp_path: Path) 
     model = with_graphs(tmp_path / "small.onnx")
     records = [r for r in dumped(model, tmp_path / "dump") if r.key.layer != "early"]
     found = judged(ReferenceModel.read(model), records)
-    lacking = "of its inputs the second run has not dumped 'early'"
+    lacking = "it reads 'early', which the second run has not dumped"
     assert {name: found[name].alone.why for name in GRAPHS} == {"scan": "", "loop": lacking, "if": lacking}
 
 

@@ -130,6 +130,28 @@ def test_an_approval_brings_what_the_golden_lacks_or_has_of_another_graph(projec
         assert blocks == read_golden(project.golden).blocks
 
 
+def test_inputs_that_only_a_branch_reads_are_not_said_to_match(project: Project) -> None:
+    made = helper.make_tensor_value_info("y", 1, [1, 4])
+    inner, other = (
+        helper.make_graph([helper.make_node(kind, ["x"], ["y"])], kind, [], [made]) for kind in ("Exp", "Neg")
+    )
+    nodes = [
+        helper.make_node("Greater", ["k", "zero"], ["c"], name="greater"),
+        helper.make_node("If", ["c"], ["y"], name="if", then_branch=inner, else_branch=other),
+    ]
+    zero = np.zeros((), np.float32)
+    model = onnx_model(nodes, {"x": [1, 4], "k": []}, {"y": [1, 4]}, {"zero": zero})
+    onnx.save(model, str(project.path / "small.onnx"))
+    body = BODY.replace("[None])", "[None], np.float32(1))")
+    project.recorded(body=body)
+    project.marked(body=body.replace("-1, 1", "-1, 2"))
+    shows = [
+        "npudump: model small: inputs changed; first mismatch: if:output.0*",
+        "*not all of its inputs are known*",
+    ]
+    project.run(failed=1, shows=shows, hides="*including those of its inputs*")
+
+
 def test_a_tensor_that_only_one_side_has_blames_no_kernel(project: Project) -> None:
     written(project, WEIGHT)
     project.marked('layers=["fc", "relu"]', body=BODY)

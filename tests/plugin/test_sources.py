@@ -347,8 +347,8 @@ def test_a_third_run_has_room_for_the_inputs_of_one_suspect(recorded: Project) -
     failed(recorded, LITTLE)
     escalation: Any = recorded.report()["escalation"]
     assert {one["why"] for one in escalation["isolated"]} == {
-        "of its inputs the second run has not dumped 'image'",
-        "of its inputs the second run has not dumped 'right/a'",
+        "it reads 'image', which the second run has not dumped",
+        "it reads 'right/a', which the second run has not dumped",
     }
     failed(recorded, LITTLE, "-onpudump_escalate=twice")
     assert isolated(recorded) == {"left/a:output.0": "unknown", "right/b:output.0": "convicted"}
