@@ -82,6 +82,9 @@ _PENDING = 64
 """Steps whose statistics may wait on the device."""
 _BUFFERS = 1 << 26
 """Most bytes of all batches."""
+_LIMITS = "cache_size_limit", "accumulated_cache_size_limit"
+_COMPILED_ANEW = 8
+"""How often torch compiles a module for other inputs, by default; newer names mean the same."""
 _ON_TORCH = "_npudump_captures"
 """Attribute of torch, which outlives this module: the captures under way, and the operator's library."""
 
@@ -181,6 +184,7 @@ class Capture:
         self._handles: list[Any] = []
         self._ours: dict[int, tuple[Any, list[int]]] = {}
         self._replaced = Replaced()
+        self._limits: dict[str, int] = {}
         self._batches: dict[Any, Batch] = {}
         self._places: dict[tuple[int, int, int], _LastTensor] = {}
         self._step: list[Seen] = []
@@ -216,7 +220,9 @@ class Capture:
         self._is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001 - nothing public tells
         every = [*self._model.named_modules(remove_duplicate=False)]
         found = [(path, module) for path, module in every if not hasattr(module, "_orig_mod")]
-        self._compiled = model is not self._model or len(found) < len(every)
+        wrapped = (getattr(one, "_orig_mod", None) for one in (model, *(module for _, module in every)))
+        self._optimised = {id(one) for one in wrapped if one is not None}
+        self._compiled = bool(self._optimised)
         of_model = next(chain(self._model.parameters(), self._model.buffers()), None)
         self._anchor = torch.zeros(1, dtype=torch.int32, device=None if of_model is None else of_model.device)
         return [(path.replace("._orig_mod", ""), module) for path, module in found]
@@ -278,6 +284,7 @@ class Capture:
         torch = self._torch
         captures(torch)[id(self)] = self
         self._forget_compiled()
+        self._compile_each()
         top, anchor = self._top, self._anchor
 
         def enter(called: object, *given: Any) -> None:
@@ -383,6 +390,7 @@ class Capture:
             handle.remove()
         self._replaced.put_back()
         self._forget_compiled()
+        self._raise_limits(-1)
 
     def _note_unseen(self) -> None:
         unseen = []
@@ -409,6 +417,20 @@ class Capture:
                     some=first_of(self._paths[at] for at in unseen),
                 )
             )
+
+    def _compile_each(self) -> None:
+        """Let torch compile each module by itself: with hooks, alike ones share no compiled code.
+
+        Beyond its limits it would run them as they are, and what compiled code makes of them would go unseen.
+        """
+        config = sys.modules.get("torch._dynamo.config")
+        self._limits = {name: _COMPILED_ANEW * len(self.modules) for name in _LIMITS if hasattr(config, name)}
+        self._raise_limits(1)
+
+    def _raise_limits(self, sign: int) -> None:
+        for name, more in self._limits.items():
+            config = sys.modules["torch._dynamo.config"]
+            setattr(config, name, getattr(config, name) + sign * more)
 
     def _forget_compiled(self) -> None:
         """Have torch compile anew: what it compiled without hooks runs on without them, and the reverse."""
@@ -443,6 +465,7 @@ class Capture:
     def _hooked(self, places: list[int]) -> list[Any]:
         """Hook a module that is in these places of the model."""
         module, holders = self.modules[places[0]], [self._parent(at) for at in places]
+        compiled = getattr(module, "_compiled_call_impl", None) is not None or id(module) in self._optimised
 
         def place() -> int:
             if len(places) == 1 or not self._parents or self._parents[-1] not in holders:
@@ -457,8 +480,12 @@ class Capture:
         def behind(called: object, given: Any, output: Any) -> None:
             if called is not module:
                 return
-            others: list[Any] | None = None if self._torch.compiler.is_compiling() else []
+            compiling = self._torch.compiler.is_compiling()
+            others: list[Any] | None = None if compiling else []
             found = tensors_in(output, None, others)
+            if compiled and not compiling and not self._is_tracing():
+                words = said("{layer} is compiled, and torch ran it as it is", layer=self._paths[places[0]])
+                self._note(words)
             self._tell(OUTPUT, place(), found, given)
             if others is not None and (others or not found):
                 self._seen.update(places if not found else ())

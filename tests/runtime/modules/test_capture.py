@@ -713,6 +713,31 @@ def test_a_compiled_model_is_seen_with_its_layers(tmp_path: Path, way: str) -> N
 
 
 @pytest.mark.filterwarnings("ignore")  # of torch, within itself
+def test_alike_modules_that_are_compiled_one_by_one_are_all_compiled(tmp_path: Path) -> None:
+    """Beyond its limit of 8 torch would run them as they are, which is noted where it happens."""
+    calls: list[str] = []
+
+    def backend(graph: Any, _given: Any) -> Any:
+        layers = [str(node.target) for node in graph.graph.nodes if "linear" in str(node.target)]
+        return lambda *given: calls.extend(layers) or graph(*given)
+
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.GELU()) for _ in range(12)))
+    for one in model:
+        one.compile(backend=backend)
+    limits = torch._dynamo.config.recompile_limit, torch._dynamo.config.accumulated_recompile_limit
+    with Capture(model, tmp_path / "compiled") as compiled:
+        model(torch.ones(2, 4))
+    assert (len(calls), compiled.notes) == (12, ())
+    assert limits == (torch._dynamo.config.recompile_limit, torch._dynamo.config.accumulated_recompile_limit)
+    with torch.compiler.set_stance("force_eager"), Capture(model, tmp_path / "eager") as eager:
+        model(torch.ones(2, 4))
+    assert (len(calls), [*eager.notes]) == (
+        12,
+        [f"{at} is compiled, and torch ran it as it is" for at in range(12)],
+    )
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch, within itself
 @pytest.mark.parametrize("way", ["compiled", "unguarded", "traced"])
 def test_modules_that_compiled_code_swallowed_are_listed_as_not_seen(tmp_path: Path, way: str) -> None:
     """A function compiled within the model: with hooks, as vLLM runs it without guards, and by jit."""
