@@ -439,7 +439,8 @@ def request_of(item: pytest.Item) -> DumpRequest:
     """
     request, marks = DumpRequest(), marks_of(item)
     written = getattr(getattr(item, "obj", None), "pytestmark", ())
-    own = [mark for mark in marks if any(mark is one for one in written)]
+    several = written if isinstance(written, list) else ()
+    own = [mark for mark in marks if any(mark is one for one in several)]
     given = Counter(name for mark in own for name in {*mark.kwargs, *(["layers"] if mark.args else [])})
     if twice := ", ".join(name for name, count in given.items() if count > 1):
         raise RequestError(said("{names}: given by two marks of the function; write one", names=twice))

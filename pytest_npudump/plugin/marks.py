@@ -157,14 +157,23 @@ def unread_marks(
     """Describe each use of the marker that nothing reads.
 
     That is a name that is nearly ``pytestmark``, in a module or class or one that it inherits from,
-    ``pytestmark`` in the package around the module, and a marked function within a test that is not marked.
+    ``pytestmark`` in the package around the module, a marked function within a test that is not marked, and
+    a marked function or class that is no test by its name.
     """
-    if not any(isinstance(node, (pytest.Function, pytest.Class)) for node in collected):
+    own = type(collector) in {pytest.Module, pytest.Class}
+    if not own and not any(isinstance(node, (pytest.Function, pytest.Class)) for node in collected):
         return
     owner: Any = getattr(collector, "obj", None)
     for one in owner.__mro__ if isinstance(owner, type) else [owner]:
         others = (name for name in _names_of_marker(one) if name != "pytestmark")
         yield from (said("{name} marks no test: pytest reads pytestmark", name=name) for name in others)
+    rules = ("python_functions", "python_classes")
+    for name in _uncollected(owner, collected) if own else ():
+        yield said(
+            "{name} has the marker, and pytest collects no test of it ({rules}); __test__ = False says so",
+            name=name,
+            rules=", ".join(f"{rule}: {' '.join(collector.config.getini(rule))}" for rule in rules),
+        )
     for node in collected:
         if isinstance(node, pytest.Function) and not _marks_now(node) and _wraps_marked(node.obj):
             yield said(
@@ -175,6 +184,29 @@ def unread_marks(
     package = "" if isinstance(owner, type) else str(getattr(owner, "__name__", ""))
     while package := package.rpartition(".")[0]:
         yield from _unread_in(sys.modules.get(package), collector.config)
+
+
+def _uncollected(owner: Any, collected: Sequence[pytest.Item | pytest.Collector]) -> Iterator[str]:
+    """Yield names in a module or class of what has the marker, and is neither a test nor a base of one."""
+    marked = {
+        name: function
+        for name, value in vars(owner).items()
+        if isinstance(function := getattr(value, "__func__", value), (FunctionType, type))
+        and _has_marker(vars(function).get("pytestmark"))
+        and getattr(function, "__test__", True)
+        and (isinstance(owner, type) or function.__module__ == owner.__name__)  # else another module's
+    }
+    whole = isinstance(owner, type) and not collected and _has_marker(vars(owner).get("pytestmark"))
+    if whole and not owner.__subclasses__() and getattr(owner, "__test__", True):
+        yield owner.__name__
+    if not marked:
+        return
+    names = {getattr(node, "originalname", None) or node.name for node in collected}
+    objects = [getattr(node, "obj", None) for node in collected]
+    known = {id(one) for test in objects for one in (test, getattr(test, "__wrapped__", None))}
+    for value in vars(owner).values():
+        known.update(map(id, value.__mro__[1:]) if isinstance(value, type) else ())
+    yield from (name for name, one in marked.items() if name not in names and id(one) not in known)
 
 
 def unread_in_conftests(config: pytest.Config) -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from pytest_npudump.plugin.marks import MARKERS, _distance, for_all_spellings
@@ -118,6 +120,39 @@ def test_however_a_misspelt_mark_gets_on_a_test_it_is_an_error_that_names_test_a
     told = "unknown mark npu_dumps, with which the test would not be compared: write"
     assert text.count(f"{told} @pytest.mark.npu_dump; register a mark of your own under markers") >= len(WAYS)
     assert loose.run("-W", "ignore").ret == pytest.ExitCode.INTERRUPTED
+
+
+UNCOLLECTED = {
+    "function": ("tset_it", f"{MARK}{TEST.replace('test', 'tset')}"),
+    "beside_another": ("tset_it", f"{TEST}\n{MARK}{TEST.replace('test', 'tset')}"),
+    "class": ("SomeTests", f"{MARK}class SomeTests:\n{METHOD}"),
+    "method": ("check_it", f"class TestIt:\n{METHOD}\n    {MARK}{METHOD.replace('test', 'check')}"),
+    "constructor": ("TestIt", f"{MARK}class TestIt:\n    def __init__(self): ...\n{METHOD}"),
+    "of_constructor": ("test_it", f"class TestIt:\n    def __init__(self): ...\n    {MARK}{METHOD}"),
+}
+CHECK = MARK + TEST.replace("test", "check")
+LET_GO = {
+    "told": f"{CHECK}\ncheck_it.__test__ = False\n",
+    "other_name": f"{CHECK}\ntest_this = check_it\n",
+    "wrapped": f"import functools\n\n{CHECK}\n@functools.wraps(check_it)\n{TEST}",
+    "imported": f"from test_told import check_it\n\n{TEST}",
+    "base": f"{MARK}class Base:\n{METHOD}\nclass Middle(Base):\n    pass\n"
+    "\nclass TestIt(Middle):\n    pass\n",
+}
+
+
+def test_what_has_the_marker_and_is_no_test_by_its_name_is_an_error(loose: Project) -> None:
+    """But for what is the base of a test, or says that it is none."""
+    for name, (_, text) in UNCOLLECTED.items():
+        loose.test_file(text.replace("NAME", "npu_dump"), f"test_{name}.py")
+    for name, text in LET_GO.items():
+        loose.test_file(text.replace("NAME", "npudump"), f"test_{name}.py")
+    result = loose.run("-W", "ignore", "--continue-on-collection-errors", "--doctest-modules")
+    result.assert_outcomes(errors=len(UNCOLLECTED), failed=3, passed=1)
+    rules = "(python_functions: test, python_classes: Test); __test__ = False says so"
+    for name, (what, _) in UNCOLLECTED.items():
+        words = f"{what} has the marker, and pytest collects no test of it {rules}"
+        result.stdout.re_match_lines([rf"npudump: test_{name}\.py\S*: {re.escape(words)}"])
 
 
 @pytest.mark.each("name", MARKERS)
