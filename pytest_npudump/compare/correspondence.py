@@ -77,6 +77,7 @@ _SPLITS = ("", "zigzag", "partial", _UNORDERED)
 _COUNTED = re.compile(r"\{(\d+)\}\[(\w+)\]")
 _TYPED = re.compile(r"\[(?=[^]]*tp=)(?:(?P<input>[^>]*)>)?(?P<output>[^]]*)\]$")
 _OF_CLASS = re.compile(r"(?:(?P<axis>\d+):)?tp=(?P<ranks>\d+)(?::(?P<how>[\w+/]+))?")
+_SHARED = re.compile(r"tp=(\d+)")
 _JOINING = re.compile(r"(Column|QKV)ParallelLinear")
 """Classes whose parts are joined of parts, in types that say no more."""
 _BYTE = 8
@@ -472,6 +473,22 @@ def implied(golden: Record, run: Record) -> Correspondence | None:
 def ranks_of(table: StatsTable) -> set[int]:
     """Return the ranks that have tensors of a table; -1 for one process."""
     return {_rank_of(TensorKey.parse(key)) for key in table.keys}
+
+
+def lost_ranks(golden: Record, run: Record) -> tuple[str, ...]:
+    """Say in words that ranks of a run left nothing, by the types of its layers; nothing without any.
+
+    A golden may have been recorded so: then its ranks are the run's, with the same weights.
+    """
+    held, kinds = ranks_of(run.table), filter(_TYPED.search, {*run.table.op_types})
+    shared = max((int(size) for kind in kinds for size in _SHARED.findall(kind)), default=1)
+    recorded = held == ranks_of(golden.table) and shards_of(run) == shards_of(golden)
+    words = said(
+        "not all ranks were recorded: {shared} share layers, and the run has {held}",
+        shared=shared,
+        held=len(held),
+    )
+    return () if recorded or not len(held) % shared else (words,)
 
 
 def with_names(golden: Record, renamed: Mapping[str, str]) -> Record:

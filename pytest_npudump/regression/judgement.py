@@ -66,6 +66,7 @@ def judge_run(
     *,
     store: TensorStore | None = None,
     at_hand: Callable[[StatsTable], tuple[Edges, tuple[str, ...]]] | None = None,
+    of_rank: bool = False,
 ) -> Result:
     """Compare a run with its golden.
 
@@ -75,6 +76,7 @@ def judge_run(
         run: what is judged; elements only where it has its tensors.
         store: where golden tensors are that do not lie beside the golden.
         at_hand: returns which tensor feeds which in the run, and notes; None for a saved run.
+        of_rank: whether the run is that of one rank among others, each of which is judged by itself.
 
     Raises:
         GoldenError: the golden's tensors or weights cannot be read.
@@ -136,6 +138,7 @@ def judge_run(
     problems = (
         *foreign(golden, run.test, run.facts, off=bool(comparison.count(FAIL))),
         *changed(golden, run.extra.get(EMPTY)),
+        *(() if of_rank else _lost_ranks(golden, run)),
         *weights,
         *problems_of(terms, judged, known),
         *_not_approved(terms, comparison),
@@ -178,6 +181,15 @@ def judge_run(
 
 _REWIRED = said("the model's graph changed: connections, types or versions of operators")
 """A problem where the run is to fail for any change: outputs may have changed places, and no value."""
+
+
+def _lost_ranks(golden: Record, run: Record) -> tuple[str, ...]:
+    """Say whether ranks that share layers left nothing: others' tensors would stand in for theirs."""
+    if not any("tp=" in kind for kind in {*run.table.op_types}):
+        return ()
+    from pytest_npudump.compare.correspondence import lost_ranks  # noqa: PLC0415 - of ranks only
+
+    return lost_ranks(golden, run)
 
 
 def _weights_of_ranks(terms: Terms, golden: Record, run: Record) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -344,7 +344,8 @@ def _judged(judging: Terms, golden: Record | None, run: Record, entry: Entry, st
         )
     if golden is None:
         return without_golden(run)
-    outcome = judge_run(judging, golden, run, store=store)
+    of_rank = entry.data["rank"] is not None
+    outcome = judge_run(judging, golden, run, store=store, of_rank=of_rank)
     if reference is None or reference["good"]:
         return outcome
     found = _off_reference(reference) or tuple(entry.data["problems"])

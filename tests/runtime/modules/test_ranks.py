@@ -21,6 +21,7 @@ LOADED = (yaml, store)
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch, within itself
 PARALLEL = """
 import os, torch
+from contextlib import nullcontext
 import torch.distributed as dist
 from pytest_npudump.runtime.modules.worker import watch
 
@@ -58,7 +59,8 @@ def main(rank, ranks, fault, store):
         model[2].norm.weight.data *= 1.01
     if rank and fault == "element":
         model[1].up.weight.data[3, 2] *= 1.0001
-    with torch.no_grad(), watch(model, rank=rank):
+    lost = rank and fault == "lost"
+    with torch.no_grad(), nullcontext() if lost else watch(model, rank=rank):
         model(torch.linspace(-1, 1, 5 * 8).reshape(5, 8))
     if ranks > 1:
         dist.destroy_process_group()
@@ -117,6 +119,35 @@ def test_one_rank_and_two_have_one_golden_and_a_wrong_part_or_copy_is_named(
     failed = pytester.runpytest_inprocess()
     failed.assert_outcomes(failed=1)
     failed.stdout.fnmatch_lines(["npudump: *test_model.yaml: shards is damaged: accept anew with *"])
+
+
+def test_a_rank_that_records_nothing_fails_unless_the_golden_has_none_of_it(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = "Up.__name__, Down.__name__ = 'ColumnParallelLinear', 'RowParallelLinear'\n"
+    text = PARALLEL.replace("    model =", "    Up.tp_size = Down.tp_size = ranks\n    model =") + names
+    test = TEST.replace("map='names.yaml'", "layers=['*.norm', '*.down']")
+    pytester.makepyfile(parallel=text, test_model=test)
+    pytester.makeini("[pytest]\nfilterwarnings = ignore\npythonpath = .")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(pytester.path), *sys.path]))
+    lost = "npudump: not all ranks were recorded: 2 share layers, and the run has 1"
+    for recorded, ranks, fault, words in (
+        (("1", ""), "2", "", None),
+        (("1", ""), "2", "lost", lost),
+        (("2", ""), "2", "", None),
+        (("2", ""), "2", "lost", lost),
+        (("2", "lost"), "2", "lost", None),
+    ):
+        monkeypatch.setenv("RANKS", recorded[0])
+        monkeypatch.setenv("FAULT", recorded[1])
+        pytester.runpytest_inprocess("--npudump-update-golden").assert_outcomes(passed=1)
+        monkeypatch.setenv("RANKS", ranks)
+        monkeypatch.setenv("FAULT", fault)
+        result = pytester.runpytest_inprocess("--npudump-output=out")
+        result.assert_outcomes(passed=not words, failed=bool(words))
+        if words:
+            result.stdout.fnmatch_lines([words])
+            assert main(["check", "out"]) == 1
 
 
 @pytest.mark.parametrize(
