@@ -169,7 +169,7 @@ def pytest_make_collect_report(
     problems = [problem for _, problem in _problems(marked, collector.config)]
     problems += [
         said("{test}: {problem}", test=collector.nodeid, problem=unread)
-        for unread in unread_marks(collector, report.result)
+        for unread in (unread_marks(collector, report.result) if report.passed else ())
     ]
     if problems:
         report.outcome = "failed"

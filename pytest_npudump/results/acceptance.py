@@ -28,6 +28,7 @@ from pytest_npudump.golden.store import (
 from pytest_npudump.golden.stored_tensors import GoldenTensor, KeptTensors, TensorStore, stored_tensors
 from pytest_npudump.golden.variants import DUMP_DATA, VARIANTS, Goldens, stands_in
 from pytest_npudump.language.text import first_of
+from pytest_npudump.onnxmodels.loaded_files import model_digest
 from pytest_npudump.record.edges import edges_of_lines, lines_of
 from pytest_npudump.record.model_lines import model_lines_of
 from pytest_npudump.record.noise import CALIBRATION, REPEATS, Repeats, repeats_of
@@ -185,6 +186,9 @@ def _refusals(
         yield said("the golden {path} has changed since the run: run the test again", path=path)
     if file["sha256"] is None or file_digest(terms.root / str(file["path"])) != file["sha256"]:
         yield said("{path} has changed since the run: run the test again", path=file["path"])
+    for model, told in data.get("models", {}).items():  # earlier results lack it
+        if is_there(terms.root / model) and model_digest(terms.root / model) != told:
+            yield said("{path} has changed since the run: run the test again", path=model)
     if terms.golden_dir is None and not path.resolve().is_relative_to(terms.root.resolve()):
         yield said(
             "{path} lies outside of {root}: name the folder of goldens with --golden-dir",

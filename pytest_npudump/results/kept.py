@@ -7,6 +7,7 @@ statistics are the golden's digit for digit keeps the tensor that is there.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timezone
 from functools import partial
@@ -21,6 +22,7 @@ from pytest_npudump.errors import GoldenError, NpudumpError, said
 from pytest_npudump.golden.store import HASH, STORED, VARIANT, facts_of, read_golden
 from pytest_npudump.golden.stored_tensors import KeptTensors, content_of, naming
 from pytest_npudump.language.text import first_of
+from pytest_npudump.onnxmodels.loaded_files import model_digest
 from pytest_npudump.record.record import EMPTY, OP_TYPES, SHARDS, UNTOLD, Record
 from pytest_npudump.record.text import render
 from pytest_npudump.regression import result as status
@@ -108,6 +110,7 @@ def keep(case: Case, result: Result, told: Mapping[str, Any], golden_root: Path)
         from pytest_npudump.report.terminal import failure_summary  # noqa: PLC0415 - only for failures
 
         line["failure"] = failure_summary(result)
+        line["models"] = _digests(case)
         if result.escalation is not None and result.escalation.reproduced is False:
             findings = result.escalation.findings
             line["second_run"] = {
@@ -124,6 +127,17 @@ def keep(case: Case, result: Result, told: Mapping[str, Any], golden_root: Path)
     types = {str(one.key.sanitised): one.op_type for one in dumped if one.op_type}
     file_names = result.run.dump is not None and not result.run.dump.raw_names
     return Kept(line, {name: record} if record else {}, tensors, types, file_names)
+
+
+def _digests(case: Case) -> dict[str, str]:
+    """Return the digest of each model's file that is as the run has loaded it, by its absolute path."""
+    activity, found = case.runtime.activity, {}
+    for path in activity.models:
+        with suppress(NpudumpError):
+            found[path.absolute().as_posix()] = (
+                model_digest(path) if activity.evidence.files.keeps_graph(path) else ""
+            )
+    return {path: digest for path, digest in found.items() if digest}
 
 
 def blank_line(

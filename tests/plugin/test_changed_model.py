@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 from onnx import helper
 
 from pytest_npudump.cli import main
@@ -103,6 +104,25 @@ def test_a_golden_without_the_block_is_compared_without_and_an_update_adds_it(pr
     written(project, WEIGHT)
     project.record()
     assert project.golden.read_text("utf-8") == whole
+
+
+def test_a_run_of_a_model_that_was_mended_since_is_not_accepted(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its file may be written again, or be gone, as others make theirs anew for each run."""
+    written(project, WEIGHT)
+    project.recorded(body=BODY)
+    before = project.golden.read_bytes()
+    written(project, WEIGHT * 2)
+    broken = (project.path / "small.onnx").read_bytes()
+    project.run("--npudump-output=out", failed=1)
+    written(project, WEIGHT)
+    assert main(["golden", "accept", "--results", "out"]) == 2
+    assert "small.onnx has changed since the run: run the test again" in capsys.readouterr().err
+    assert project.golden.read_bytes() == before
+    (project.path / "small.onnx").write_bytes(broken)
+    assert main(["golden", "accept", "--results", "out"]) == 0
+    assert project.golden.read_bytes() != before
 
 
 def test_an_approval_brings_what_the_golden_lacks_or_has_of_another_graph(project: Project) -> None:

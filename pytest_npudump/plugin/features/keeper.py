@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -44,7 +45,6 @@ from pytest_npudump.settings import Settings, ci_variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     import pytest
 
@@ -182,6 +182,8 @@ class Keeper:
         incomplete = why_incomplete(item, reports, judged=recorded or kept.line["snapshot"] is not None)
         if incomplete is None and outcome in {XFAILED, XPASSED}:
             incomplete = said("the test is marked xfail")
+        models, top = kept.line.get("models", {}), self._config.rootpath
+        within = {path: Path(path).relative_to(top) for path in models if Path(path).is_relative_to(top)}
         failure, hand_over = kept.line.get("failure"), told[-1].get("hand_over", "") if told else ""
         line = {
             **kept.line,
@@ -193,6 +195,7 @@ class Keeper:
             "details": told[-1].get("details") if told else None,
             **({} if failure is None else {"failure": {**failure, "hand_over": hand_over}}),
             "test_file": {"path": identity.test_file.as_posix(), "sha256": file_digest(item.path)},
+            "models": {path.as_posix(): models[name] for name, path in within.items()},
             "revision": revision(self._config.rootpath),
         }
         return Kept(line, kept.records, kept.tensors)
