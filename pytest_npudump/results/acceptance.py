@@ -124,9 +124,16 @@ class Pending:
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """Facts that its golden would lose if all of the run were accepted, in words."""
-        if self.record is None or self.golden is None or self.refusals:
+        """Facts that its golden would lose, or a first one lack, if all of the run were accepted."""
+        if self.record is None or self.refusals:
             return ()
+        if self.golden is None:
+            note = said(
+                "the first golden: {count} tensors of one run; {update} also records whether runs repeat",
+                count=len(self.record.table),
+                update="--npudump-update-golden",
+            )
+            return (note,)
         return after_rows(self.record, self.golden)[1]
 
     @property
