@@ -172,10 +172,12 @@ def ratios(
         raise RequestError(f"{shaped[0]} has other shapes in the reference; tensors so: {len(shaped)}")
     if not found:
         raise RequestError("no tensor of floats is in all three: name the same modules, with tensors=True")
+    useless = [str(one.key) for one in found if one.whose == DTYPE]
     for some, why in (
         (lacking, said("a reference lacks them")),
         (whole, said("they have no floats")),
         (shaped, said("a reference has other shapes")),
+        (useless, said("the rounded model is too far off the reference")),
     ):
         if some:
             words = said(

@@ -110,6 +110,17 @@ def test_dumps_are_judged_by_name_in_the_order_of_execution(tmp_path: Path) -> N
     assert notes == ["npu_dump.ratio(): tensors not judged, as a reference has other shapes: 1: a.0:output.0"]
 
 
+def test_a_rounded_model_that_is_far_off_is_told(tmp_path: Path) -> None:
+    """The device may share its fault, which the ratio cannot tell."""
+    wrong = (ROUNDED.astype(np.float32) * 1.2).astype(ROUNDED.dtype)
+    exact = dump(tmp_path / "exact", {"a.0": EXACT, "b.1": EXACT})
+    sides = [dump(tmp_path / str(at), {"a.0": ROUNDED, "b.1": wrong}) for at in range(2)]
+    notes: list[str] = []
+    assert [one.whose for one in ratios(*sides, exact, notes)] == ["", "dtype"]
+    why = "the rounded model is too far off the reference"
+    assert notes == [f"npu_dump.ratio(): tensors not judged, as {why}: 1: b.1:output.0"]
+
+
 @pytest.mark.parametrize(
     ("device", "rounded", "exact", "words"),
     [
