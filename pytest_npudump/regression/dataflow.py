@@ -112,12 +112,13 @@ def sources_of(
     # Edges lead through operators that were not dumped: what is read may not be what was compared.
     unseen = not dumped.issuperset(operators_in(golden.blocks.get(MODELS, "")))
     feeds = edges.restricted(dumped).feeds if models is not None and models.fed else {}
-    # Nor was an input of the graph that only operators inside of another read.
-    told = (
-        replace(one, fed=one.fed and not unseen and None not in feeds.get(sanitise(one.key.layer), ()))
-        for one in sources.found
-    )
-    return replace(sources, found=tuple(told)), notes
+    if unseen or feeds:  # nor was an input of the graph that only operators inside of another read
+        told = (
+            replace(one, fed=one.fed and not unseen and None not in feeds.get(sanitise(one.key.layer), ()))
+            for one in sources.found
+        )
+        sources = replace(sources, found=tuple(told))
+    return sources, notes
 
 
 def edges_kept(golden: Record | None, table: StatsTable) -> Edges:
