@@ -241,14 +241,16 @@ def unreproduced(pending: Pending) -> list[str]:
     second = data.get("second_run") or {}  # earlier results lack it
     if data["reproduced"] is not False or second.get("fed"):  # which is refused, and why
         return []
-    if not second:
-        words = _("not reproduced: the second run gave other values; give the test a seed before accepting")
-        return [words]
+    share = ""
+    if second:
+        share = _(" in {differing} of {tensors} tensors").format(
+            differing=second.get("differing"), tensors=second.get("tensors")
+        )
     words = _(
-        "not reproduced: the second run gave other values in {differing} of {tensors} tensors; give the test "
-        "a seed before accepting"
+        "not reproduced: the second run gave other values{share}; make the test deterministic or give it "
+        "wider tolerances before accepting"
     )
-    return [words.format(differing=second.get("differing"), tensors=second.get("tensors"))]
+    return [words.format(share=share)]
 
 
 def _failing(pending: Pending, layers: Sequence[str]) -> list[Verdict]:

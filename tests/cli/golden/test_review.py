@@ -122,16 +122,16 @@ def test_what_a_golden_loses_is_said_once_around_a_decision(repository: Reposito
         repository.approve(name, GOLDEN, noise=("1e-5,-,-,-", "-"), repeats={"runs": 2})
         repository.keep(name, AFTER)
     shown = review("a", "A").out
-    assert shown.count("noise measured before the change is kept") == 3
+    assert shown.count("keep the noise measured before") == 3
 
 
 @pytest.mark.parametrize(
     ("second", "words"),
     [
-        (None, "not reproduced: the second run gave other values; give"),
+        (None, "not reproduced: the second run gave other values; make"),
         (
             {"differing": 7, "tensors": 9, "fed": []},
-            "other values in 7 of 9 tensors; give",
+            "other values in 7 of 9 tensors; make",
         ),
     ],
 )
