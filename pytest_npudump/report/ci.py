@@ -67,7 +67,8 @@ def sources_of(result: Mapping[str, Any]) -> str:
     names = []
     for source in sources["first"]:
         least = "at least " * (source["explains"] < result.get("fail", 0))  # not all edges need be known
-        names.append(f"{source['key']} ({least}{source['explains'] - 1} downstream)")
+        change = f"{source['altered']}, upstream of " if source.get("altered") else ""
+        names.append(f"{change}{source['key']} ({least}{source['explains'] - 1} downstream)")
     left = sources["in_all"] - len(names)
     return ", ".join(names) + (f" and {left} more" if left > 0 else "")
 
