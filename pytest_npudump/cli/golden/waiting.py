@@ -214,7 +214,7 @@ def difference(pending: Pending, names: LayerNames, layers: Sequence[str] = ()) 
     failing = _failing(pending, layers)
     table = verdict_table(failing, names) if failing else []  # which gives names their room
     yield f"{pending.entry.test} ({shown(pending.path)})"
-    cause = "".join(_causes(pending)[:1])
+    cause = next(iter(_causes(pending)), "")
     yield from (f"  {line}" for line in names.lines(spoken(cause), 2)) if cause else ()
     for refusal in pending.refusals:
         yield "  " + _("cannot be accepted: {refusal}").format(refusal=spoken(refusal))
