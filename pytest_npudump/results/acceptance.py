@@ -27,7 +27,7 @@ from pytest_npudump.golden.store import (
 )
 from pytest_npudump.golden.stored_tensors import GoldenTensor, KeptTensors, TensorStore, stored_tensors
 from pytest_npudump.golden.variants import DUMP_DATA, VARIANTS, Goldens, stands_in
-from pytest_npudump.language.text import first_of
+from pytest_npudump.language.text import first_of, terminal_columns
 from pytest_npudump.record.edges import edges_of_lines, lines_of
 from pytest_npudump.record.model_lines import model_lines_of
 from pytest_npudump.record.noise import CALIBRATION, REPEATS, Repeats, repeats_of
@@ -256,7 +256,10 @@ def refuse_idle(runs: Sequence[Pending], layers: Sequence[str]) -> None:
     idle = [
         one for one in layers if not any(run.layers_named([one]) & names.keys() for run, names in differing)
     ]
-    names = dict.fromkeys(name for _, found in differing for name in found)
+    columns = terminal_columns()
+    names = {
+        LayerNames.of(run.comparison, columns).short(name): None for run, found in differing for name in found
+    }
     if names and idle:
         raise ResultsError(
             said(

@@ -383,7 +383,9 @@ def review(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:  # what was decided is written
         interrupted = True
         decided += [(one.entry.test, _SKIPPED, "") for one in waiting.chosen[len(decided) :]]
-    emit(["", *columns([(_(word), test, layers) for test, word, layers in decided], ("", "", ""))[1:]])
+    rows = [(_(word), test, layers) for test, word, layers in decided]
+    said_above = len(rows) == 1 and not rows[0][2]
+    emit(["", *([] if said_above else columns(rows, ("", "", ""))[1:])])
     counts = Counter(word for _test, word, _layers in decided)
     told = _("{accepted} accepted, {rejected} rejected, {left} skipped").format(
         accepted=counts[_ACCEPTED], rejected=counts[_REJECTED], left=counts[_SKIPPED]
@@ -453,11 +455,11 @@ def _answer(pending: Pending, left: int) -> tuple[str, tuple[str, ...]]:
     """Return the letter of a decision, and the layers it is about; the end of input skips the rest."""
     keys = _has_keys()
     while True:
-        words = (_key(_(_QUESTION)) if keys else _line(_(_QUESTION))).split()
+        words = _words(_key(_(_QUESTION)) if keys else _line(_(_QUESTION)))
         if words == ["w"]:
             emit(_why(pending))
         elif words[:1] == ["l"]:
-            layers = words[1:] or _line(_("layers to accept (names or globs): ")).split()
+            layers = words[1:] or _words(_line(_("layers to accept (names or globs, separated by blanks): ")))
             if layers and _differ_in(pending, layers):
                 return "l", tuple(layers)
         elif len(words) != 1 or words[0] not in _DECISIONS:
@@ -467,6 +469,10 @@ def _answer(pending: Pending, left: int) -> tuple[str, tuple[str, ...]]:
             _(_FOR_ALL[words[0]]).format(left=left)
         ):
             return words[0], ()
+
+
+def _words(answer: str) -> list[str]:
+    return answer.replace(",", " ").split()
 
 
 def _differ_in(pending: Pending, layers: Sequence[str]) -> bool:
@@ -491,7 +497,7 @@ def _why(pending: Pending) -> Iterator[str]:
     if rows != short or len(rows) > _LINES:  # than stand above
         yield from rows
     for line in _causes(pending)[1:]:  # behind what may be long
-        yield from names.lines(spoken(line))
+        yield from (f"  {one}" for one in names.lines(spoken(line), 2))
     if details := pending.entry.data["details"]:
         yield "  " + _("report:     {text}").format(text=shown(Path(str(details))))
 
@@ -504,7 +510,7 @@ def _causes(pending: Pending) -> list[str]:
 
 
 def _agrees(question: str) -> bool:
-    return _line(question) == "y"
+    return _key(question) == "y"
 
 
 def _line(question: str, at_end: str = "q") -> str:
