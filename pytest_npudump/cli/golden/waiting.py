@@ -186,6 +186,7 @@ def as_json(pending: Pending) -> dict[str, Any]:
 def diff(arguments: argparse.Namespace) -> int:
     """List the waiting runs, then show what differs in each; 1 where there are any."""
     waiting = read_waiting(arguments)
+    _differ_in(waiting.chosen, arguments.layers)
     texts = [
         difference(one, LayerNames.of(one.comparison, screen()), arguments.layers) for one in waiting.chosen
     ]
@@ -460,7 +461,7 @@ def _answer(pending: Pending, left: int) -> tuple[str, tuple[str, ...]]:
             emit(_why(pending))
         elif words[:1] == ["l"]:
             layers = words[1:] or _words(_line(_("layers to accept (names or globs, separated by blanks): ")))
-            if layers and _differ_in(pending, layers):
+            if layers and _differ_in([pending], layers):
                 return "l", tuple(layers)
         elif len(words) != 1 or words[0] not in _DECISIONS:
             told = _("unknown answer; enter a, r, s, l, w, q, A, R or S")
@@ -475,10 +476,10 @@ def _words(answer: str) -> list[str]:
     return answer.replace(",", " ").split()
 
 
-def _differ_in(pending: Pending, layers: Sequence[str]) -> bool:
-    """Return whether a run differs in the named layers; report it where it does not."""
+def _differ_in(runs: Sequence[Pending], layers: Sequence[str]) -> bool:
+    """Return whether any of the runs differs in each of the named layers; report it where none does."""
     try:
-        refuse_idle([pending], layers)
+        refuse_idle(runs, layers)
     except ResultsError as error:
         complain([spoken(str(error))])
         return False
