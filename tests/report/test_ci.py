@@ -177,10 +177,18 @@ def test_summary_of_thousands_stays_below_what_github_takes(good: JudgedTest) ->
     assert "and 2800 more" in text
 
 
+def test_a_text_that_is_cut_ends_in_dots() -> None:
+    words = "word " * 200
+    assert code(words).endswith("...`")
+    bad = JudgedTest({"status": "failed", "test": words}, failed=True, file="t", line=1)
+    assert "...`" in markdown_summary([bad])
+
+
 def test_passing_session_is_told_as_such(good: JudgedTest) -> None:
     first = markdown_summary([good]).splitlines()[0]
     assert first.startswith("### ✅ npudump")
     assert "1 of 1 tests passed" in first
+    assert "<summary>1 passed</summary>" in markdown_summary([good])
 
 
 def test_run_that_approves_says_so(good: JudgedTest) -> None:
