@@ -261,7 +261,7 @@ _GOLDEN_VERBS = {
             _path("--root", "DIR", "rootdir of the repository of the results"),
             _JSON,
         ),
-        summary="check goldens: stale, invalid, pending, not in the store; --prune removes stale ones",
+        summary="check goldens: stale, invalid, pending, not in the store; --prune --yes removes stale ones",
         work="golden.status:run",
     ),
     "log": Verb(

@@ -265,6 +265,7 @@ def test_own_model(npu_dump, tmp_path):
 def first_test(found: Survey) -> tuple[str, tuple[str, ...]]:
     """Return a test of the smallest ONNX model, else of a framework or a model of its own; what is unknown.
 
+    What is to be done before the test is run begins with ``#``.
     The text is "" where nothing is there that a test could run.
     """
     onnx = [path for path in found.models if path.suffix == ".onnx"]
@@ -309,12 +310,25 @@ def _of_model(found: Survey, model: Path) -> tuple[str, tuple[str, ...]]:
         reason = cut(trouble, _REASON)
         unknown += (
             f"{model}: inputs with which it runs: none of those that were tried: {reason}",
-            "write its inputs into the test first",
+            f"# first write inputs with which {model} runs into the test",
         )
-    unknown += ("what its inputs look like: the test feeds uniform random numbers with a seed",)
+    values = dict[str, list[str]]()
+    for one in inputs:
+        values.setdefault(_values(one), []).append(repr(one.name))
+    taken = "; ".join(f"{of} for {', '.join(names)}" for of, names in values.items())
+    unknown += (f"{model}: the values of its inputs: the test takes {cut(taken, _REASON)}",) if taken else ()
     if others:
         unknown += (f"which of {others + 1} models matter: the test runs the smallest ONNX model, {model}",)
     return text, unknown
+
+
+def _values(one: ModelInput) -> str:
+    """Describe the values that a test feeds an input."""
+    if one.value is not None:
+        return str(one.value)
+    if one.dtype.startswith(("float", "complex")):
+        return f"random numbers from 0 to {one.high}"
+    return f"random integers from 0 to {one.high - 1}"
 
 
 def _array(one: ModelInput) -> str:

@@ -57,6 +57,8 @@ def _lines(found: Survey, planned: Sequence[Addition], *, dry: bool) -> Iterator
         unknown.append("whether there are more models: the repository has too many files to look at all")
     if not found.has_git:
         unknown.append("where the repository's root is: there is no .git here (then: npudump golden init)")
+    to_do = [words for words in unknown if words.startswith("# ")]
+    unknown = [words for words in unknown if words not in to_do]
     if unknown:
         yield "not known:"
         yield from (f"  {words}" for words in unknown)
@@ -70,6 +72,7 @@ def _lines(found: Survey, planned: Sequence[Addition], *, dry: bool) -> Iterator
         yield '  pip install "pytest-npudump[emulator]" && npudump init  # writes a test'
     if any(one.path.name == FILE and one.after for one in planned):
         test = next(one.path.relative_to(found.root) for one in planned if one.path.name == FILE)
+        yield from (f"  {words}" for words in to_do)
         yield f"  {typed('pytest', '--npudump-update-golden', test)}"
         yield f"  {typed('pytest', test)}"
     if any((folder / ".git").exists() for folder in (found.root, *found.root.parents)):

@@ -883,7 +883,7 @@ def _lost(
                 untold[f"{place.layer} (rank {rank})"] = None
     if not untold:
         return lost, []
-    note = said("not on every rank, and nothing tells whether it should be: {names}", names=first_of(untold))
+    note = said("on some ranks only, expected ranks unknown: {names}", names=first_of(untold))
     return lost, [note]
 
 

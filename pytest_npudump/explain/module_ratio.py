@@ -181,7 +181,7 @@ def ratios(
     ):
         if some:
             words = said(
-                "npu_dump.ratio(): tensors not judged, as {why}: {count}: {some}",
+                "npu_dump.ratio(): tensors not checked, as {why}: {count}: {some}",
                 why=why,
                 count=len(some),
                 some=first_of(some),

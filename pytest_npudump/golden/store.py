@@ -596,8 +596,8 @@ def _read(path: Path) -> bytes:
     except FileNotFoundError:
         raise GoldenMissingError(
             said(
-                "{path}: the golden file does not exist; look at the values with "
-                "--npudump-update-golden, which writes it, and commit it",
+                "{path}: the golden file does not exist; write it with pytest --npudump-update-golden, "
+                "review its values and commit it",
                 path=path,
             )
         ) from None

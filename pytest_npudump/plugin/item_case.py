@@ -199,6 +199,14 @@ class SessionRuntime:
         """Return why marked tests are skipped: no NPU answers; "" where they are not."""
         return why_no_npu(self._given) if self._settings.runtime == NPU_OR_SKIP else ""
 
+    @property
+    def name(self) -> str:
+        """The runtime's name; the wanted one's where none can be had."""
+        try:
+            return self.chosen.name
+        except NpudumpError:
+            return self._settings.runtime
+
     def announcement(self) -> str:
         """Return the line of the session's header."""
         try:

@@ -105,11 +105,11 @@ class Runner:
         marked = [item for item in items if is_marked(item) and not is_of_modules(item)]
         if not marked:
             return []
-        selects = self._settings.runtime == "mindspore"  # by expressions, where CANN takes names
+        selects = self.runtime.name in {"mindspore", "emulator"}  # of MindSpore by expressions
         globs = 0 if selects else sum(any(map(is_glob, request_of(item).layers)) for item in marked)
         tests = said("{globs} of {count} marked tests", globs=globs, count=len(marked))
         slow = said(
-            "npudump: layers named by glob in {tests}; CANN takes names: there all layers are dumped",
+            "npudump: layers named by glob in {tests}: CANN dumps all layers; full names dump fewer",
             tests=tests,
         )
         with speaking(self._settings.lang):

@@ -272,7 +272,8 @@ def conclude(case: Case, first: Result, members: Sequence[Member]) -> Result:
     if problem := _fed_otherwise(first, members):
         return unrecorded(first, f"not calibrated: {problem}" if case.settings.calibrate else problem)
     if not case.settings.calibrate:
-        return _recorded(case, first, repeated(alike, filtered=bool(case.request.layers)))
+        measured = repeated(alike, filtered=bool(case.request.layers), measurable=case.exchange is None)
+        return _recorded(case, first, measured)
     strayed = [member.strayed for member in members]
     factor, sensitive = hold_out(strayed)
     if factor is None:

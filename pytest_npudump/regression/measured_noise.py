@@ -99,6 +99,7 @@ def repeated(
     filtered: bool = False,
     members: Sequence[Deviations] = (),
     calibration: Calibration | None = None,
+    measurable: bool = True,
 ) -> Measured:
     """Return the noise of equal runs, or of a calibration's members.
 
@@ -108,6 +109,7 @@ def repeated(
         filtered: whether some layers are not dumped.
         members: all of a calibration's runs.
         calibration: what is to be known of it; None without one.
+        measurable: whether the test can be recorded and calibrated at once.
     """
     cells = columns_text(_noise(members or alike, alike))
     compared = np.all([run.compared for run in alike], axis=0)
@@ -119,10 +121,12 @@ def repeated(
         head |= {CALIBRATION: calibration.to_head()}
         way_out = said("the measured tolerances allow for it")
     elif _beyond(alike, exact=False).any():
-        way_out = said(
-            "later runs will fail: give the test a seed, or measure its tolerances with "
-            "--npudump-update-golden=calibrate"
-        )
+        way_out = said("later runs will fail: give the test a seed, or tolerance rules")
+        if measurable:
+            way_out = said(
+                "later runs will fail: give the test a seed, or measure its tolerances with "
+                "--npudump-update-golden --npudump-update-golden=calibrate"
+            )
     return Measured(cells, head, _repeat_notes(alike, repeats, way_out))
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.tensors.picture import HIGHEST as MOST, LOWEST as LEAST, NO_NUMBER, Picture
 from pytest_npudump.language import mark
+from pytest_npudump.language.text import width as wide
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.report.files import write_files
 from pytest_npudump.report.verdicts import number, plain
@@ -57,7 +58,7 @@ COLOURS = {
 """By state of a tensor, for media without a style sheet."""
 
 WORDS = {
-    SOURCE: mark("source: out of tolerance, not traced to another mismatch"),
+    SOURCE: mark("source: mismatch, not traced to another mismatch"),
     OUTSIDE: mark("out of tolerance"),
     UNPAIRED: mark("only in the golden, or only in the run"),
     CHANGED: mark("changed, within its tolerance"),
@@ -275,8 +276,8 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 _BOX, _TALL, _LINE, _APART, _BELOW = 160, 27, 13, 24, 14
-IN_BOX, _TYPE = 20, 15
-"""Letters of an operator's name and type that a box has room for."""
+IN_BOX, _STATED = 20, 20
+"""Letters of an operator's name, and of its type and state, that a box has room for."""
 
 
 def graph_svg(around: Neighbourhood, names: LayerNames) -> str:
@@ -320,7 +321,7 @@ def _broken(name: str) -> list[str]:
 
 def _box(one: ViewedOperator, x: float, y: float, tall: float, lines: Sequence[str]) -> str:
     name, kind = plain(one.name), plain(one.op_type)
-    words = " · ".join(filter(None, (_short(kind, _TYPE), _(one.state))))
+    words = " · ".join(filter(None, (_short(kind, _STATED - wide(_(one.state))), _(one.state))))
     return (
         f'<g class="operator {one.state}" data-at="{one.at}" transform="translate({x:g} {y:g})">'
         f"<title>{escape(f'{name} ({kind}): {_(one.state)}')}</title>"

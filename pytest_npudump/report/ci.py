@@ -67,7 +67,8 @@ def sources_of(result: Mapping[str, Any]) -> str:
     names = []
     for source in sources["first"]:
         least = "at least " * (source["explains"] < result.get("fail", 0))  # not all edges need be known
-        names.append(f"{source['key']} ({least}{source['explains'] - 1} downstream)")
+        change = f"{source['altered']}, upstream of " if source.get("altered") else ""
+        names.append(f"{change}{source['key']} ({least}{source['explains'] - 1} downstream)")
     left = sources["in_all"] - len(names)
     return ", ".join(names) + (f" and {left} more" if left > 0 else "")
 
@@ -115,7 +116,7 @@ def markdown_summary(
     if good:
         passed = [(one.test, one.status, counts_of(one.result)) for one in good[:_GOOD]]
         body = _table(("test", "status", "tensors"), passed, len(good) - _GOOD)
-        parts.append(_folded(f"{len(good)} good", body))
+        parts.append(_folded(f"{len(good)} passed", body))
     return "\n\n".join(parts) + "\n"
 
 
@@ -144,7 +145,7 @@ def _folded(title: str, body: str) -> str:
 
 def code(text: str) -> str:
     """Return text as code, in a table too: in backticks where nothing can end them, else as entities."""
-    text = plain(text)[:_WIDTH]
+    text = cut(plain(text), _WIDTH)
     if not text.strip():
         return ""
     return f"`{text}`" if _HARMLESS.match(text) else f"<code>{_text(text)}</code>"
@@ -153,7 +154,7 @@ def code(text: str) -> str:
 def _text(text: str) -> str:
     """Return text of which each sign that could be markup, a link or a mention is an entity."""
     return "".join(
-        sign if sign.isalnum() or sign in " -,()%" else f"&#{ord(sign)};" for sign in plain(text)[:_WIDTH]
+        sign if sign.isalnum() or sign in " -,()%" else f"&#{ord(sign)};" for sign in cut(plain(text), _WIDTH)
     )
 
 

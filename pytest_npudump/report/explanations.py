@@ -224,7 +224,9 @@ def _matching(
     keys = first_of((one.key for one in matching), _SHOWN if brief else None)
     by = first_of(dict.fromkeys(map(_by, matching)), _SHOWN)
     words = words.format(key=keys, by=by, error=_error(first), count=len(matching))
-    if cause or first.upstream or (models is not None and (models.mixed or models.names(first.key))):
+    known = models is not None and (models.mixed or models.names(first.key))
+    given = models is not None and models.fed and str(first.key) not in matched
+    if cause or first.upstream or known or given:
         return words
     possible = _possible(models, call=bool(first.call), matched=str(first.key) in matched)
     means = _("{words}; possible causes for {key}: {possible}, or another kernel in the recording")

@@ -119,6 +119,8 @@ class LayerNames:
         parts, last = self._parts(name), name.count(self._separator, 1)
         having = [self._having[part, at == last] for at, part in enumerate(parts)]
         kept = {start, last}  # a cut in the middle is never at the start, where .../ stands for the prefix
+        if start == last > 0:
+            return self._joined(parts, kept)
         ends = tuple((parts[at], at == last) for at in kept)
         if ends not in self._meant:  # as of thousands of rows
             self._meant[ends] = set.intersection(*(having[at] for at in kept))

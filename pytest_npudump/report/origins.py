@@ -114,13 +114,7 @@ def source_lines(
     if sources is None:
         return []
     limit = _SHOWN if brief else None
-    most = dict[TensorKey, int]()
-    for source in sources.independent:
-        most[_operator(source.key)] = max(most.get(_operator(source.key), 0), source.explains)
-    alone = [
-        (replace(source, explains=most[_operator(source.key)]), count)
-        for source, count in by_operator(sources.independent, lambda source: source.key)
-    ]
+    alone = source_operators(sources)
     reached = [source for source in sources.found if source.behind is not None]
     if len(alone) == 1:
         words = _downstream(*alone[0], sources.failing, reason, models)
@@ -141,6 +135,17 @@ def source_lines(
             words.format(count=len(sources.unplaced), failing=sources.failing, unplaced=sources.unplaced[0])
         )
     return lines
+
+
+def source_operators(sources: Sources) -> list[tuple[Source, int]]:
+    """Return the first independent source of each operator, and in how many executions it is one."""
+    most = dict[TensorKey, int]()
+    for source in sources.independent:
+        most[_operator(source.key)] = max(most.get(_operator(source.key), 0), source.explains)
+    return [
+        (replace(source, explains=most[_operator(source.key)]), count)
+        for source, count in by_operator(sources.independent, lambda source: source.key)
+    ]
 
 
 def by_operator(found: Iterable[T], key: Callable[[T], TensorKey]) -> list[tuple[T, int]]:
@@ -453,6 +458,6 @@ def more_sources(sources: Sources | None, shown: Verdict) -> str:
 
 
 def small_sources(sources: Sources) -> dict[str, Any]:
-    """Return the first independent sources, and how many there are in all."""
-    alone = sources.independent
-    return {"in_all": len(alone), "first": [source.to_json() for source in alone[:_SHOWN]]}
+    """Return the first independent sources, one of each operator, and how many there are in all."""
+    alone = source_operators(sources)
+    return {"in_all": len(alone), "first": [source.to_json() for source, _count in alone[:_SHOWN]]}

@@ -22,8 +22,8 @@ def summary_line(results: Sequence[Mapping[str, Any]], *, approval: str = "", pa
 
     Args:
         results: of all tests.
-        approval: the option by which the run writes goldens; the header that says so is not shown with
-            ``-q``.
+        approval: the option by which the run writes goldens of tests that pass; the header that says so is
+            not shown with ``-q``.
         page: what says more of failures, which a line that tells of one names; "" for none.
     """
     statuses = (str(result["status"]) for result in results)
@@ -52,7 +52,9 @@ def summary_line(results: Sequence[Mapping[str, Any]], *, approval: str = "", pa
     if failing := next((result for result in results if result.get("first")), None):
         parts.append(_("first mismatch {first}").format(first=_short(failing, "first")))
     runtimes = sorted({str(result["runtime"]) for result in results if result.get("runtime")})
-    end = _("; this run updates goldens ({approval})").format(approval=approval) if approval else ""
+    end = (
+        _("; this run updates goldens ({approval})").format(approval=approval) if approval and passed else ""
+    )
     if page and passed < len(results):
         end += _("; see {page}").format(page=page)
     return _("npudump: {parts} ({runtimes}){end}").format(

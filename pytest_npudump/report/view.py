@@ -124,7 +124,7 @@ def _decision(
     verdict: Verdict, golden: tuple[Value, ...], actual: tuple[Value, ...]
 ) -> tuple[str, tuple[str, str], str]:
     """Return the statistic that a row is about, both its values, and how far these may be apart."""
-    if verdict.reasons:
+    if verdict.status != PASS:
         name, *sides, allowed, _off = row(verdict)[3:]
         return name, (sides[0], sides[1]), allowed
     for name, before, now in zip(STATISTICS, golden, actual, strict=False):
@@ -134,8 +134,10 @@ def _decision(
 
 
 def _state(verdict: Verdict, sources: Collection[TensorKey]) -> str:
+    if verdict.status != PASS and verdict.key in sources:
+        return SOURCE
     if verdict.status == FAIL:
-        return SOURCE if verdict.key in sources else OUTSIDE
+        return OUTSIDE
     if verdict.status in {MISSING, EXTRA}:
         return UNPAIRED
     assert verdict.status == PASS  # noqa: S101 - there are four

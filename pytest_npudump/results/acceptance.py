@@ -27,7 +27,7 @@ from pytest_npudump.golden.store import (
 )
 from pytest_npudump.golden.stored_tensors import GoldenTensor, KeptTensors, TensorStore, stored_tensors
 from pytest_npudump.golden.variants import DUMP_DATA, VARIANTS, Goldens, stands_in
-from pytest_npudump.language.text import first_of
+from pytest_npudump.language.text import first_of, terminal_columns
 from pytest_npudump.onnxmodels.loaded_files import model_digest
 from pytest_npudump.record.edges import edges_of_lines, lines_of
 from pytest_npudump.record.model_lines import model_lines_of
@@ -267,7 +267,10 @@ def refuse_idle(runs: Sequence[Pending], layers: Sequence[str]) -> None:
     idle = [
         one for one in layers if not any(run.layers_named([one]) & names.keys() for run, names in differing)
     ]
-    names = dict.fromkeys(name for _, found in differing for name in found)
+    columns = terminal_columns()
+    names = {
+        LayerNames.of(run.comparison, columns).short(name): None for run, found in differing for name in found
+    }
     if names and idle:
         raise ResultsError(
             said(
@@ -456,26 +459,22 @@ def after_rows(
     if repeats is not None and repeats.runs > 1:
         no_repeats = len(changed_rows)
         kept = [key for key in table.keys if key not in changed_rows and key not in anew]
-        head[REPEATS] = _of_the_rest(repeats, kept, len(before.table), len(table)).to_head()
+        same = {layer_of(key) for key in table.keys if key not in anew}
+        head[REPEATS] = _of_the_rest(repeats, kept, same, len(before.table), len(table)).to_head()
     note = said(
         "noise unknown for {count} of {total} tensors; {anew}",
         count=len(anew),
         total=len(table),
         anew=_anew(before),
     )
-    of_before = said(
-        "noise measured before the change is kept for {count} of {changed} changed tensors; {anew}",
-        count=old_noise,
-        changed=len(changed_rows),
-        anew=_anew(before),
-    )
     lost = said(
-        "the determinism data of changed tensors ({count} of {total}) is dropped; {anew}",
-        count=no_repeats,
+        "changed tensors ({count} of {total}) are of a single run{kept}; {anew}",
+        count=len(changed_rows),
         total=len(table),
+        kept=said("; {count} of them keep the noise measured before", count=old_noise) if old_noise else "",
         anew=_anew(before),
     )
-    told = ((anew, note), (old_noise, of_before), (no_repeats, lost))
+    told = ((anew, note), (old_noise or no_repeats, lost))
     return replace(golden, table=table, extra={**golden.extra, **head}), tuple(n for at, n in told if at)
 
 
@@ -512,14 +511,15 @@ def _with_noise(
     return replace(table, noise=noise if set(noise) != {_NOTHING} else ()), anew
 
 
-def _of_the_rest(repeats: Repeats, kept: Collection[str], before: int, after: int) -> Repeats:
-    """Return the noise data of the remaining rows."""
+def _of_the_rest(
+    repeats: Repeats, kept: Collection[str], same: Collection[str], before: int, after: int
+) -> Repeats:
+    """Return the repeats of the remaining rows; ``same`` are layers that were not deterministic if named."""
     unknown = 0 if repeats.compared is None else before - repeats.compared
     compared = len(kept) - unknown
     if compared <= 0:
         return Repeats(1)
-    layers = {layer_of(key) for key in kept}
-    named = tuple(layer for layer in repeats.not_deterministic if layer in layers)
+    named = tuple(layer for layer in repeats.not_deterministic if layer in same)
     return Repeats(repeats.runs, named, None if compared == after else compared)
 
 

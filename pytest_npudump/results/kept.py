@@ -277,7 +277,7 @@ def _refusals(case: Case, result: Result) -> Iterator[str]:
         if reference.failing:
             yield said("its layers mismatch the reference {model}", model=name)
         else:
-            yield said("its layers are not shown to agree with the reference {model}", model=name)
+            yield said("its layers are not known to match the reference {model}", model=name)
     if result.run.golden is None and run.facts.get("device_target") == "CPU":
         yield f"MindSpore's CPU kernels leave outputs unwritten: {_UPDATE}"
 

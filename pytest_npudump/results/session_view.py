@@ -7,12 +7,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.stats.verdict import FAIL
+from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.translation import gettext as _, spoken
 from pytest_npudump.record.edges import Edges
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.dataflow import edges_of
+from pytest_npudump.report.origins import source_operators
 from pytest_npudump.report.terminal import full_lines, headline, ways_out
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.report.view import (
@@ -116,7 +117,14 @@ def _compared(result: Result, golden: Record | None) -> dict[str, Any]:
     """Return tensors, sources and the graph around these."""
     comparison = result.comparison
     assert comparison is not None  # noqa: S101 - checked by the caller
-    keys = [source.key for source in result.sources.independent] if result.sources is not None else []
+    found = source_operators(result.sources) if result.sources is not None else []
+    unpaired = {
+        name: one.key
+        for one in comparison.failing
+        if one.status in {EXTRA, MISSING}
+        for name in one.key.operator_names
+    }
+    keys = [unpaired.get(source.altered, source.key) for source, _count in found]
     if not keys and comparison.first is not None and comparison.first.status == FAIL:
         keys = [comparison.first.key]
     tensors = tensor_views(comparison, comparison.tolerances, frozenset(keys))

@@ -11,6 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import pytest_npudump
+from pytest_npudump.language.catalogue import catalogue
+from pytest_npudump.language.translation import speaking
+from pytest_npudump.report.summary import PAGE, summary_line
+
 Run = Callable[..., Any]
 TWO_WORDS = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z]{2,}")
 FACTS = re.compile(
@@ -84,6 +89,19 @@ def test_what_is_wrong_is_told_in_chinese(words: tuple[str, ...], says: str, fol
     done = run("--lang", "zh", *words)
     assert done.code == 2
     assert says in done.err
+
+
+def test_the_page_on_failures_quotes_what_sessions_print() -> None:
+    page = (Path(pytest_npudump.__file__).parent / "report/failures.zh.md").read_text("utf-8")
+    told = {"status": "failed", "runtime": "emulator", "expected": 259, "compared": 259}
+    with speaking("zh"):
+        line = summary_line([{**told, "first": "Conv@21:output.0"}], page=PAGE)
+    assert line in page
+    words = tuple(catalogue("zh").values())
+    labels = re.findall("`(\\w+：)`", page.partition("## 各行")[2])
+    assert len(labels) > 10
+    assert [label for label in labels if not any(word.startswith(label) for word in words)] == []
+    assert "录制" not in page
 
 
 def test_node_data_are_the_same_in_both_languages(folder: Path, run: Run) -> None:

@@ -38,7 +38,7 @@ def test_projections_of_a_golden_are_compared_with_those_of_tensors(
     assert done.code == 1
     [verdict] = done.json["verdicts"]
     [reason] = verdict["reasons"]
-    assert reason.startswith("projections: the elements are off by an l2norm of roughly ")
+    assert reason.startswith("projections: the elements differ by an l2norm of about ")
     assert done.json["first_change"] == {"layer": "net/relu", "io": "output", "slot": 0}
     assert "l2norm of the difference about" in run("compare", golden, tmp_path / "after").out
 

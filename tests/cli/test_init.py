@@ -103,6 +103,8 @@ def test_the_smallest_model_is_run_with_inputs_of_its_shapes(
     assert "rng.integers(0, 2, (4,)).astype('int64'),  # 'mask'; guessed: values\n" in text
     assert "models/small-net.onnx: the shape of the input 'image': the test takes (1, 4)" in done.out
     assert "which of 2 models matter" in done.out
+    taken = "random numbers from 0 to 1 for 'image'; random integers from 0 to 1 for 'mask'"
+    assert f"models/small-net.onnx: the values of its inputs: the test takes {taken}\n" in done.out
     assert "1 recorded" in run_pytest(repository, "--npudump-update-golden", "tests")
     run_pytest(repository, "tests")
 
@@ -241,6 +243,9 @@ def test_a_model_that_runs_with_none_of_the_inputs_is_told(
         done = run("init", "--dry-run")
         assert "net.onnx: inputs with which it runs: none of those that were tried: " in done.out
         assert "Reshape" in done.out
+        steps = done.out.partition("next:\n")[2].splitlines()
+        assert steps[0] == "  # first write inputs with which net.onnx runs into the test"
+        assert steps[1].startswith("  pytest ")
     monkeypatch.setattr(first_test, "find_spec", lambda name: name == "onnx")
     assert "net.onnx: whether it runs with these inputs: it was not tried" in run("init", "--dry-run").out
 

@@ -349,8 +349,8 @@ def test_a_copy_that_a_rank_has_lost_is_missing_and_what_ranks_share_out_is_not(
 ) -> None:
     comparison = compared(side(*golden), side(*run), 'layouts: {"none": "t h[tp]"}')
     assert failing(comparison) == [(f"{one}:output.0", "missing") for one in lost]
-    told = [one for one in comparison.remarks if one.startswith("not on every rank")]
-    assert [one.partition("should be: ")[2] for one in told] == ([note] if note else [])
+    told = [one for one in comparison.remarks if one.startswith("on some ranks only")]
+    assert [one.partition("unknown: ")[2] for one in told] == ([note] if note else [])
     assert comparison.remarks[: len(told)] == tuple(told)
 
 

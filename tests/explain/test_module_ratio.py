@@ -98,7 +98,7 @@ def test_dumps_are_judged_by_name_in_the_order_of_execution(tmp_path: Path) -> N
     notes: list[str] = []
     found = [(one.key.layer, one.whose) for one in ratios(device, str(rounded), exact, notes)]
     assert found == [("a.0", ""), ("b.1", "device")]
-    assert notes == ["npu_dump.ratio(): tensors not judged, as a reference lacks them: 1: c:output.0"]
+    assert notes == ["npu_dump.ratio(): tensors not checked, as a reference lacks them: 1: c:output.0"]
     with pytest.raises(RequestError, match="no tensor of floats is in all three"):
         ratios(device, rounded, dump(tmp_path / "other", {"d": EXACT}))
     with pytest.raises(RequestError, match=r"a\.0:output\.0 has other shapes"):
@@ -107,7 +107,9 @@ def test_dumps_are_judged_by_name_in_the_order_of_execution(tmp_path: Path) -> N
     notes.clear()
     found = [(one.key.layer, one.whose) for one in ratios(device, rounded, routed, notes)]
     assert found == [("b.1", "device"), ("c", "")]
-    assert notes == ["npu_dump.ratio(): tensors not judged, as a reference has other shapes: 1: a.0:output.0"]
+    assert notes == [
+        "npu_dump.ratio(): tensors not checked, as a reference has other shapes: 1: a.0:output.0"
+    ]
 
 
 def test_a_rounded_model_that_is_far_off_is_told(tmp_path: Path) -> None:

@@ -52,7 +52,8 @@ def test_the_same_content_leaves_the_file_untouched(tmp_path: Path, golden: Call
 
 
 def test_a_missing_file_is_an_error_of_its_own(tmp_path: Path) -> None:
-    with pytest.raises(GoldenMissingError, match=r"none\.yaml: the golden file does not exist"):
+    words = r"none\.yaml: the golden file does not exist; write it with pytest --"
+    with pytest.raises(GoldenMissingError, match=words):
         read_golden(tmp_path / "none.yaml")
 
 

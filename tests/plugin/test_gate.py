@@ -115,8 +115,11 @@ def test_an_emulator_without_its_packages_is_told_in_one_line(project: Project, 
 def test_header_says_how_many_tests_name_layers_by_glob_and_thus_dump_all(project: Project) -> None:
     mark = "@pytest.mark.npu_dump(layers=[{!r}])\ndef test_{}(npu_dump):\n    pass\n"
     project.test_file(mark.format("conv", "exact") + mark.format("conv*", "glob"))
-    words = "npudump: layers named by glob in 1 of 2 marked tests; CANN takes names: there all*"
-    held(project.pytester.runpytest_inprocess("--collect-only", "-v"), words)
+    words = "npudump: layers named by glob in 1 of 2 marked tests: CANN dumps all layers; full *"
+    session = project.pytester.runpytest_inprocess
+    held(session("--collect-only", "-v", "--npudump-runtime=acl"), words)
+    for runtime in ("emulator", "mindspore"):
+        held(session("--collect-only", "-v", f"--npudump-runtime={runtime}"), hides="*by glob*")
 
 
 @pytest.mark.e2e

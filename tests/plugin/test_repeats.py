@@ -46,6 +46,16 @@ def test_what_does_not_repeat_is_listed_with_its_spread_and_is_no_change(project
         project.run("-onpudump_fail_on=change").assert_outcomes(passed=1)
 
 
+def test_the_command_that_a_recording_names_has_a_noisy_test_pass(project: Project) -> None:
+    project.wavering(0.01)
+    shown = project.run(UPDATE, passed=1).stdout.str()
+    (options,) = re.findall(r"measure its\s+tolerances\s+with\s+(\S+\s+\S+=calibrate)", shown)
+    project.run(*options.split(), passed=1, shows="*this run updates goldens (*")
+    project.wavering(0.01)
+    project.run(passed=1)
+    project.run(passed=1)
+
+
 def test_a_test_that_feeds_its_model_other_values_in_each_run_records_nothing(project: Project) -> None:
     project.test_file(
         """

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pytest_npudump.cli import main
-from tests.plugin.conftest import Project
+from tests.plugin.conftest import LAYERS, Project
 
 
 def tensors(page: Path) -> dict[str, Any]:
@@ -64,6 +64,25 @@ def test_a_failing_session_has_a_page_with_its_source_and_its_elements(changed: 
     shutil.rmtree(changed.path / "report")
     assert changed.command("report", "results") == (0, "page: report/index.html\n", "")
     assert (changed.path / "report/index.html").read_text("utf-8") == text
+
+
+def test_the_cause_of_a_pending_run_is_told_in_chinese(changed: Project) -> None:
+    changed.run("--npudump-output=.", failed=1)
+    code, shown, _ = changed.command("--lang", "zh", "golden", "diff", "--results", "results")
+    assert code == 1
+    assert f"\n  {LAYERS[2]}：权重已改变" in shown
+
+
+def test_the_source_of_a_page_and_of_the_summary_is_that_of_the_terminal(project: Project) -> None:
+    project.recorded(without=LAYERS[1])
+    source = f"{LAYERS[1]} (removed), upstream of {LAYERS[2]}:output.0"
+    project.run("--npudump-output=.", "--npudump-report", failed=1, shows=f"source: *{source}*")
+    data = tensors(project.path / "report/index.html")
+    (at,) = [at for at, state in enumerate(data["state"]) if data["states"][state] == "source"]
+    assert data["key"][at] == f"{LAYERS[1]}:output.0"
+    assert data["words"][data["pair"][2 * at]] == "in the golden"
+    summary = (project.path / "summary.md").read_text("utf-8")
+    assert f"{LAYERS[1]}, upstream of {LAYERS[2]}:output.0 (" in summary
 
 
 def test_a_page_is_of_its_session_only(changed: Project) -> None:

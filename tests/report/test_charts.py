@@ -6,6 +6,8 @@ import base64
 import io
 import json
 import math
+import re
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -172,6 +174,14 @@ def test_of_many_consumers_the_worst_are_shown_and_the_others_counted() -> None:
 def test_where_no_edge_is_known_there_is_no_picture() -> None:
     comparison_only = around({}, "a", set())
     assert comparison_only == ()
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_type_and_state_fit_a_box(state: str) -> None:
+    (found,) = around({"a": [], "b": ["a"]}, "b", {"b"})
+    operators = [replace(one, op_type="BatchNormalization", state=state) for one in found.operators]
+    drawn = graph_svg(replace(found, operators=tuple(operators)), LayerNames())
+    assert all(10 < len(words) <= 23 for words in re.findall('class="type"[^>]*>([^<]*)', drawn))
 
 
 def test_the_drawing_names_each_operator_once_and_escapes_it() -> None:

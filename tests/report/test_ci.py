@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given, strategies as st
 from markdown_it import MarkdownIt
 
+from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.graph.sources import Source, Sources
 from pytest_npudump.report.ci import (
     MOST,
     WHOLE,
@@ -25,6 +27,7 @@ from pytest_npudump.report.ci import (
     markdown_summary,
     sources_of,
 )
+from pytest_npudump.report.origins import small_sources
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +46,20 @@ def test_sources_name_what_each_explains_and_how_many_more_there_are() -> None:
         sources_of({"first": "x", "fail": 10, "sources": sources})
         == "Conv@0:output.0 (at least 8 downstream)"
     )
+
+
+def test_a_source_names_what_has_changed_in_front_of_it() -> None:
+    first = [{"key": "Mul@0:output.0", "explains": 3, "altered": "Clip@0"}]
+    told = sources_of({"fail": 3, "sources": {"in_all": 1, "first": first}})
+    assert told == "Clip@0, upstream of Mul@0:output.0 (2 downstream)"
+
+
+def test_outputs_of_one_operator_are_one_source() -> None:
+    keys = [TensorKey("If_0", "output", slot) for slot in (0, 1)]
+    sources = Sources(tuple(Source(key, "If", 2 + key.slot) for key in keys), 4, (), "net.onnx")
+    told = small_sources(sources)
+    assert sources_of({"fail": 3, "sources": told}) == "If_0:output.0 (2 downstream)"
+    assert told["in_all"] == 1
 
 
 def test_without_sources_the_first_difference_or_operator_is_named() -> None:
@@ -160,10 +177,18 @@ def test_summary_of_thousands_stays_below_what_github_takes(good: JudgedTest) ->
     assert "and 2800 more" in text
 
 
+def test_a_text_that_is_cut_ends_in_dots() -> None:
+    words = "word " * 200
+    assert code(words).endswith("...`")
+    bad = JudgedTest({"status": "failed", "test": words}, failed=True, file="t", line=1)
+    assert "...`" in markdown_summary([bad])
+
+
 def test_passing_session_is_told_as_such(good: JudgedTest) -> None:
     first = markdown_summary([good]).splitlines()[0]
     assert first.startswith("### ✅ npudump")
     assert "1 of 1 tests passed" in first
+    assert "<summary>1 passed</summary>" in markdown_summary([good])
 
 
 def test_run_that_approves_says_so(good: JudgedTest) -> None:

@@ -93,6 +93,7 @@ def test_line_of_a_run_that_approves_says_so() -> None:
         "npudump: 1 of 1 tests passed, 1 recorded (emulator); this run updates goldens "
         "(--npudump-update-golden)"
     )
+    assert summary_line([BAD], approval="--npudump-update-golden=calibrate").endswith(" (acl)")
 
 
 def test_first_divergence_is_that_of_the_first_failing_test() -> None:

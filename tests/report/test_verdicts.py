@@ -347,6 +347,15 @@ def test_a_prefix_ends_with_a_part_and_leaves_each_name_one(layers: list[str], p
     assert LayerNames([f"{layer}:output.0" for layer in layers]).prefix == prefix
 
 
+def test_a_name_of_the_prefix_and_one_part_is_cut_as_in_the_table_of_a_page() -> None:
+    begin = "jax2tf_get_logits_/pjit_get_logits_/MagikaV2/"
+    layers = [*(f"{begin}{name}" for name in ("Max", "a/Add", "a/Mul", "b/Add")), begin[:36] + "Max"]
+    names = LayerNames([f"{layer}:output.0" for layer in layers], 72)
+    names.fit(layers, 20)
+    assert names.short(layers[0]) == ".../Max"
+    assert names.short(layers[-1]) != ".../Max"
+
+
 def test_a_line_is_broken_behind_its_label_and_keeps_what_is_to_be_copied() -> None:
     names = LayerNames(["a:output.0"], 80)
     words = "all statistics before it match; 64 mismatches downstream"

@@ -59,22 +59,18 @@ def test_other_values_keep_their_noise_unless_another_machine_gave_them(stale: d
     found, notes = after_rows(after, before)
     assert (found.table.noise, dict(found.extra)) == (before.table.noise, {"repeats": {"runs": 1}})
     anew = "measured anew by --npudump-update-golden"
-    assert notes == (
-        f"noise measured before the change is kept for 1 of 1 changed tensors; {anew}",
-        f"the determinism data of changed tensors (1 of 1) is dropped; {anew}",
-    )
+    kept = "1 of them keep the noise measured before"
+    assert notes == (f"changed tensors (1 of 1) are of a single run; {kept}; {anew}",)
     measured = replace(before, extra={**before.extra, "calibration": CALIBRATION})
     found, notes = after_rows(after, measured)
     assert (found.table.noise, found.extra["calibration"]) == (before.table.noise, CALIBRATION)
     assert [note.rpartition("; ")[2] for note in notes] == [
         "measured anew by --npudump-update-golden=calibrate"
-    ] * 2
+    ]
     bare = golden([1.0], repeats={"runs": 2})
     found, notes = after_rows(after, bare)
     assert dict(found.extra) == {"repeats": {"runs": 1}}
-    assert [note.partition(";")[0] for note in notes] == [
-        "the determinism data of changed tensors (1 of 1) is dropped"
-    ]
+    assert [note.partition(";")[0] for note in notes] == ["changed tensors (1 of 1) are of a single run"]
     other = replace(after, producer={**after.producer, "driver": "25.3"})
     found, notes = after_rows(other, before)
     assert dict(found.extra) == {"repeats": {"runs": 1}}
@@ -127,3 +123,10 @@ def test_layers_that_are_taken_are_not_named_as_not_deterministic_any_more() -> 
         golden([9.0, 2.0], before.table.noise, **before.extra), before, before.table.keys[:1]
     )
     assert found.extra["repeats"] == {"runs": 3, "not_deterministic": ["layer1"], "compared": 1}
+
+
+def test_a_layer_that_keeps_its_noise_stays_named_as_not_deterministic() -> None:
+    told = {"runs": 3, "not_deterministic": ["layer0", "layer1"]}
+    before = golden([1.0, 2.0], ["~1e-5,-,-,-", "~1e-5,-,-,-"], repeats=told)
+    found, _ = after_rows(golden([9.0, 2.0]), before)
+    assert found.extra["repeats"] == {**told, "compared": 1}

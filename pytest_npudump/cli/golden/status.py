@@ -228,7 +228,7 @@ def _lines(found: _Status, *, verbose: bool) -> Iterator[str]:
         yield from columns([(one.why, shown(one.path)) for one in known.used], (mark("test"), mark("golden")))
     yield from (spoken(one.reason) for one in found.broken)
     if known is not None:
-        yield from _finding_lines(known.stale, _("no test reads (--prune removes):"), found.renamed)
+        yield from _finding_lines(known.stale, _("no test reads (--prune --yes removes):"), found.renamed)
         told = {one.path.absolute() for one in found.broken}
         unjudged = [one for one in known.unjudged if one.path.absolute() not in told]
         yield from _finding_lines(unjudged, _("unknown whether a test reads (--prune leaves):"))
@@ -237,7 +237,7 @@ def _lines(found: _Status, *, verbose: bool) -> Iterator[str]:
         yield _("unknown whether rules match: {why}").format(why=found.unjudged_rules)
     if found.waiting:
         yield from waiting_lines(found.waiting)
-        yield from _gone_lines(found.gone, _("of these, the test is gone (--prune rejects the run):"))
+        yield from _gone_lines(found.gone, _("of these, the test is gone (--prune --yes rejects the run):"))
     yield from lacking(found.states)
     yield _summary(found)
 

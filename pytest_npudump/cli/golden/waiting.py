@@ -186,6 +186,7 @@ def as_json(pending: Pending) -> dict[str, Any]:
 def diff(arguments: argparse.Namespace) -> int:
     """List the waiting runs, then show what differs in each; 1 where there are any."""
     waiting = read_waiting(arguments)
+    _differ_in(waiting.chosen, arguments.layers)
     texts = [
         difference(one, LayerNames.of(one.comparison, screen()), arguments.layers) for one in waiting.chosen
     ]
@@ -214,7 +215,7 @@ def difference(pending: Pending, names: LayerNames, layers: Sequence[str] = ()) 
     failing = _failing(pending, layers)
     table = verdict_table(failing, names) if failing else []  # which gives names their room
     yield f"{pending.entry.test} ({shown(pending.path)})"
-    cause = "".join(_causes(pending)[:1])
+    cause = next(iter(_causes(pending)), "")
     yield from (f"  {line}" for line in names.lines(spoken(cause), 2)) if cause else ()
     for refusal in pending.refusals:
         yield "  " + _("cannot be accepted: {refusal}").format(refusal=spoken(refusal))
@@ -241,14 +242,16 @@ def unreproduced(pending: Pending) -> list[str]:
     second = data.get("second_run") or {}  # earlier results lack it
     if data["reproduced"] is not False or second.get("fed"):  # which is refused, and why
         return []
-    if not second:
-        words = _("not reproduced: the second run gave other values; give the test a seed before accepting")
-        return [words]
+    share = ""
+    if second:
+        share = _(" in {differing} of {tensors} tensors").format(
+            differing=second.get("differing"), tensors=second.get("tensors")
+        )
     words = _(
-        "not reproduced: the second run gave other values in {differing} of {tensors} tensors; give the test "
-        "a seed before accepting"
+        "not reproduced: the second run gave other values{share}; make the test deterministic or give it "
+        "wider tolerances before accepting"
     )
-    return [words.format(differing=second.get("differing"), tensors=second.get("tensors"))]
+    return [words.format(share=share)]
 
 
 def _failing(pending: Pending, layers: Sequence[str]) -> list[Verdict]:
@@ -381,7 +384,9 @@ def review(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:  # what was decided is written
         interrupted = True
         decided += [(one.entry.test, _SKIPPED, "") for one in waiting.chosen[len(decided) :]]
-    emit(["", *columns([(_(word), test, layers) for test, word, layers in decided], ("", "", ""))[1:]])
+    rows = [(_(word), test, layers) for test, word, layers in decided]
+    said_above = len(rows) == 1 and not rows[0][2]
+    emit(["", *([] if said_above else columns(rows, ("", "", ""))[1:])])
     counts = Counter(word for _test, word, _layers in decided)
     told = _("{accepted} accepted, {rejected} rejected, {left} skipped").format(
         accepted=counts[_ACCEPTED], rejected=counts[_REJECTED], left=counts[_SKIPPED]
@@ -451,12 +456,12 @@ def _answer(pending: Pending, left: int) -> tuple[str, tuple[str, ...]]:
     """Return the letter of a decision, and the layers it is about; the end of input skips the rest."""
     keys = _has_keys()
     while True:
-        words = (_key(_(_QUESTION)) if keys else _line(_(_QUESTION))).split()
+        words = _words(_key(_(_QUESTION)) if keys else _line(_(_QUESTION)))
         if words == ["w"]:
             emit(_why(pending))
         elif words[:1] == ["l"]:
-            layers = words[1:] or _line(_("layers to accept (names or globs): ")).split()
-            if layers and _differ_in(pending, layers):
+            layers = words[1:] or _words(_line(_("layers to accept (names or globs, separated by blanks): ")))
+            if layers and _differ_in([pending], layers):
                 return "l", tuple(layers)
         elif len(words) != 1 or words[0] not in _DECISIONS:
             told = _("unknown answer; enter a, r, s, l, w, q, A, R or S")
@@ -467,10 +472,14 @@ def _answer(pending: Pending, left: int) -> tuple[str, tuple[str, ...]]:
             return words[0], ()
 
 
-def _differ_in(pending: Pending, layers: Sequence[str]) -> bool:
-    """Return whether a run differs in the named layers; report it where it does not."""
+def _words(answer: str) -> list[str]:
+    return answer.replace(",", " ").split()
+
+
+def _differ_in(runs: Sequence[Pending], layers: Sequence[str]) -> bool:
+    """Return whether any of the runs differs in each of the named layers; report it where none does."""
     try:
-        refuse_idle([pending], layers)
+        refuse_idle(runs, layers)
     except ResultsError as error:
         complain([spoken(str(error))])
         return False
@@ -489,7 +498,7 @@ def _why(pending: Pending) -> Iterator[str]:
     if rows != short or len(rows) > _LINES:  # than stand above
         yield from rows
     for line in _causes(pending)[1:]:  # behind what may be long
-        yield from names.lines(spoken(line))
+        yield from (f"  {one}" for one in names.lines(spoken(line), 2))
     if details := pending.entry.data["details"]:
         yield "  " + _("report:     {text}").format(text=shown(Path(str(details))))
 
@@ -502,7 +511,7 @@ def _causes(pending: Pending) -> list[str]:
 
 
 def _agrees(question: str) -> bool:
-    return _line(question) == "y"
+    return _key(question) == "y"
 
 
 def _line(question: str, at_end: str = "q") -> str:

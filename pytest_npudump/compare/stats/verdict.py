@@ -57,7 +57,7 @@ class Reason:
         return actual - golden if math.isfinite(golden) and math.isfinite(actual) else None
 
     def __str__(self) -> str:
-        """``max: 5.03125 -> 5.5, off by 0.46875, allowed 0.005 [rtol=0.001 ... (preset default)]``."""
+        """``max: 5.03125 -> 5.5, difference 0.46875, tolerance 0.005 [rtol=0.001 ... (preset default)]``."""
         return self.words()
 
     def words(self, said: Callable[..., str] = said) -> str:
@@ -65,14 +65,14 @@ class Reason:
         text = f"{self.statistic}: {_shown(self.golden)} -> {_shown(self.actual)}"
         if self.statistic == PROJECTIONS and self.golden == 0:
             text = said(
-                "{statistic}: the elements are off by an l2norm of roughly {actual:.2g}",
+                "{statistic}: the elements differ by an l2norm of about {actual:.2g}",
                 statistic=self.statistic,
                 actual=self.actual,
             )
-            text += f", allowed {self.allowed:.6g}"
+            text += said(", tolerance {allowed:.6g}", allowed=self.allowed)
         elif self.allowed is not None and (difference := self.difference) is not None:
             text += said(
-                ", off by {difference:.6g}, allowed {allowed:.6g}",
+                ", difference {difference:.6g}, tolerance {allowed:.6g}",
                 difference=abs(difference),
                 allowed=self.allowed,
             )

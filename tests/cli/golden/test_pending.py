@@ -88,6 +88,9 @@ def test_diff_shows_each_layer_and_by_how_much(waiting: Repository, golden_comma
     assert [one["layer"] for one in told["verdicts"]] == ["conv"]
     [told] = golden_command("diff", "test_a.py::test_large", "--layers", "fc", "--json", "-").json
     assert told["verdicts"] == []
+    words = "npudump: no layer with a mismatch matches nosuch; layers with mismatches: conv"
+    done = golden_command("diff", "test_a.py::test_large", "--layers", "nosuch")
+    assert (done.code, done.err.split()) == (1, words.split())
     assert waiting.decisions()["test_large"] is None
 
 

@@ -293,13 +293,13 @@ def test_a_renamed_test_and_a_run_whose_test_is_gone_are_told_and_the_run_is_pru
     options = ("golden", "status", "--results", repository.kept)
     lines = run(*options).out.splitlines()
     assert lines[:2] == [
-        "no test reads (--prune removes):",
+        "no test reads (--prune --yes removes):",
         "  golden/test_a/test_old.yaml: test_a.py has no test_old",
     ]
     moved = "    git mv golden/test_a/test_old.yaml golden/test_a/test_new.yaml"
     assert (moved in lines) is suggested
     assert any("renamed? test_a.py::test_new has" in line for line in lines) is suggested
-    gone = lines.index("of these, the test is gone (--prune rejects the run):")
+    gone = lines.index("of these, the test is gone (--prune --yes rejects the run):")
     assert lines[gone + 1] == "  test_a.py::test_gone: test_a.py has no test_gone"
     assert "would be rejected with --yes, as the test is gone:" in run(*options, "--prune").out
     assert repository.decisions() == {"test_gone": None, "test_new": None}

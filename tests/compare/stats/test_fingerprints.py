@@ -80,7 +80,7 @@ def test_the_reason_tells_how_far_the_elements_are_off() -> None:
     assert reason.actual == pytest.approx(float(np.linalg.norm(changed - array)), rel=0.6)
     expected = 1.5e-5 * float(np.linalg.norm(array)) + 2.0**-30 * math.sqrt(array.size)
     assert reason.allowed == pytest.approx(expected, rel=1e-3)
-    assert str(reason).startswith("projections: the elements are off by an l2norm of roughly ")
+    assert str(reason).startswith("projections: the elements differ by an l2norm of about ")
     assert "preset same" in str(reason)
 
 

@@ -455,7 +455,7 @@ def test_a_reason_carries_numbers_and_the_rule_that_decided(judge: Callable[...,
     (reason,) = verdict.reasons
     assert (reason.golden, reason.actual, reason.allowed) == (4.0, 5.0, 0.08)
     assert str(reason) == (
-        "max: 4.0 -> 5.0, off by 1, allowed 0.08 [rtol=0.01 atol=0 layer=conv* (marker: winograd)]"
+        "max: 4.0 -> 5.0, difference 1, tolerance 0.08 [rtol=0.01 atol=0 layer=conv* (marker: winograd)]"
     )
 
 

@@ -126,6 +126,12 @@ def test_facts_in_which_golden_and_run_differ_are_marked(session: SessionView) -
     assert len(rows) == 1
 
 
+def test_each_fact_of_a_run_has_one_row(session: SessionView) -> None:
+    failed = replace(session.tests[0], producers=(("runtime", "acl", "acl"), ("cann", "8.0", "8.1")))
+    for one in (session.tests[0], failed):
+        assert Read(page(replace(session, tests=(one,)))).texts.count("runtime") == 1
+
+
 def test_a_session_without_tests_says_so() -> None:
     read = Read(page(SessionView((), ("No marked test ran in this session.",))))
     assert "No marked test ran in this session." in read.texts
