@@ -145,9 +145,9 @@ def one_of(options: Iterable[str], value: object = None) -> str:
     """Suggest one of ``options`` for ``value``: the nearest one, else all of them."""
     names = sorted(options)
     meant = None
-    if isinstance(value, str) and len(value) <= _SHOWN:
+    if isinstance(value, str):
         folded = {name.lower(): name for name in names}
-        meant = folded.get(nearest(value.strip().lower(), folded, 0.75))
+        meant = folded.get(nearest(value.strip().lower()[:_SHOWN], folded, 0.75))
     return f'write "{meant}"' if meant else "write one of " + ", ".join(f'"{name}"' for name in names)
 
 

@@ -616,9 +616,9 @@ def _read(path: Path) -> bytes:
 
 def _decode(content: bytes, path: Path) -> str:
     try:
-        return content.decode("utf-8-sig")
+        return content.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
+        line = content[: error.start].count(b"\n") + 1
         raise GoldenError(
             f"{path}, line {line}: byte {error.start} is not UTF-8; restore the file from version control"
         ) from None

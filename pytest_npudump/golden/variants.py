@@ -272,9 +272,9 @@ def _facts(variant: Record, base: Record, by: Sequence[str]) -> dict[str, str]:
 
 
 ASKED = ("scene", "dump_mode")
+"""Facts of a golden that say what was dumped, as a test asks for it."""
 DUMP_DATA = "dump_data"
 """Fact of a golden: what was chosen to be dumped when it was recorded; none of one of statistics."""
-"""Facts of a golden that say what was dumped, as a test asks for it."""
 
 
 @dataclass(frozen=True, slots=True)

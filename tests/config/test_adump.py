@@ -33,6 +33,8 @@ def check(dump: Any, tmp_path: Path, **options: Any) -> AdumpVerdict:
         ({"dump_list": [{"layer": [None]}]}, "dump_list[0].layer[0]", "null is not absent"),
         ({"dump_step": None}, "dump_step", "null is not absent"),
         ({"dump_mode": "Output"}, "dump_mode", 'write "output"'),
+        ({"dump_mode": " " * 60 + "Output"}, "dump_mode", 'write "output"'),
+        ({"dump_mode": "output" * 20}, "dump_mode", "write one of "),
         ({"dump_mode": "everything"}, "dump_mode", '"all", "input", "output"'),
         ({"dump_stats": ["Max", "max "]}, "dump_stats[1]", 'write "Max"'),
         ({"dump_path": "$HOME/out"}, "dump_path", "CANN expands neither ~ nor $HOME"),

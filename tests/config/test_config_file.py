@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -39,11 +40,20 @@ def test_size_and_nesting_are_limited_as_in_cann(tmp_path: Path, text: bytes, co
 def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "loop").symlink_to("loop")
-    for name in (".", "fifo", "loop", "missing", "a\0b"):
+    (tmp_path / "large").write_bytes(b" " * (MAX_FILE + 1))
+    for name, why in {
+        ".": os.strerror(errno.EISDIR),
+        "fifo": "not a regular file",
+        "loop": os.strerror(errno.ELOOP),
+        "missing": os.strerror(errno.ENOENT),
+        "a\0b": "",
+        "large": f"{MAX_FILE + 1} bytes, more than {MAX_FILE}",
+    }.items():
         file = read_config_file(name, cwd=tmp_path)
         assert file.code == 100003
         assert file.reason is not None
-        assert "regular file" in str(file.reason)
+        assert str(file.reason).startswith(f"{name}: cannot be read: {why}")
+        assert str(file.reason).endswith("; name a regular file of at most 10 MiB")
 
 
 def test_a_link_to_a_file_is_followed(tmp_path: Path) -> None:

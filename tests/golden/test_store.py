@@ -67,6 +67,8 @@ def test_a_dangling_link_is_a_missing_golden(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (b"npudump-golden: 1\ntest: \xff\n", r"line 2: byte 24 is not UTF-8"),
+        (b"\xef\xbb\xbfa: 1\n\xff\n", r"line 2: byte 8 is not UTF-8"),
+        (b"\n\xff\n", r"line 2: byte 1 is not UTF-8"),
         (b"\x00" * 64, r"not YAML"),
         (b"", r"the file is empty"),
     ],

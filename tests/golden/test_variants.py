@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,27 @@ def test_what_another_chip_had_recorded_is_told(tmp_path: Path) -> None:
     assert replaced_words(found, None, EMULATOR) == ()
     beside = goldens(tmp_path, DEVICE, "b")
     assert replaced_words(beside, beside.read_if_any(), {"runtime": "acl", "soc": "Ascend310P3"}) == ()
+
+
+def test_a_variant_that_an_option_names_and_the_common_golden_in_its_place_are_told_apart(
+    tmp_path: Path,
+) -> None:
+    found = goldens(tmp_path, DEVICE, "b")
+    named = "npudump_golden_variant names test_b@b.yaml"
+    assert found.for_run(DEVICE).why == (
+        f"compared with the common golden test_b.yaml: {named}, which is not there"
+    )
+    found.path.write_bytes(found.common.read_bytes())
+    assert found.for_run(DEVICE).why == f"compared with the variant test_b@b.yaml: {named}"
+
+
+def test_an_update_of_a_golden_with_variants_tells_what_these_share_with_it(tmp_path: Path) -> None:
+    alone, own = goldens(tmp_path, DEVICE), goldens(tmp_path, DEVICE, "b")
+    before = alone.read_if_any()
+    assert before is not None
+    named = replace(before, extra={"variants": {"b": {"soc": "B"}}})
+    assert alone.lost_by_update(before) == own.lost_by_update(named) == ()
+    assert alone.lost_by_update(named) == ("what its variants (b) share with test_b.yaml is theirs too",)
 
 
 def test_what_cannot_be_read_stands_in_no_updates_way(tmp_path: Path) -> None:

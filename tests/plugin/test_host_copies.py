@@ -197,9 +197,17 @@ def test_what_is_beside_a_mask_is_seen_to_change(*, short: bool, mask: float) ->
     terms = Terms(Tolerances("same"), option=AS_GIVEN)
     assert [bool(judge(golden, run, terms).failing) for run in records[1:]] == [False] + [True] * 4
     assert not judge(golden, golden, terms).failing
-    for other in (-12345.0, -900.0):  # no mask is such a number, or so near the others
-        told = of_output(np.where(hidden, other, logits).astype(kind), as_printed_too=short)
-        assert "~" not in str(told.table.digests)
+    one = np.arange(120).reshape(3, 40) == 7
+    for of_mask, array in (
+        (True, np.where(one, mask, logits)),
+        (False, np.where(hidden, np.copysign(mask, logits), logits)),
+        (False, np.full((3, 40), mask)),
+        (False, np.where(one, 100.0, logits / 1e3)),
+        # no mask is such a number, or so near the others
+        *((False, np.where(hidden, other, logits)) for other in (-12345.0, -12000.0, -900.0)),
+    ):
+        told = of_output(array.astype(kind), as_printed_too=short)
+        assert ("~" in str(told.table.digests)) is of_mask
 
 
 @pytest.mark.each(

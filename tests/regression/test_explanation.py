@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from pytest_npudump.compare.tensors.difference import compare_tensors
+from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.result import Escalation
+from pytest_npudump.regression.explanation import with_patterns
+from pytest_npudump.regression.result import Escalation, Finding
 from pytest_npudump.regression.session import CaseSession
 from tests.regression.conftest import HEALTHY, REGRESSED, Flow, files, float16_at_end, run, unchanged
 
@@ -81,6 +84,17 @@ def test_a_tensor_is_compared_with_the_golden_s_element_by_element(flow: Flow) -
     assert found.difference is not None
     assert found.difference.max_abs == distance.max()
     assert found.difference.worst[0].index == (0, int(distance.argmax()))
+
+
+def test_a_golden_tensor_of_another_layer_explains_values_that_were_taken_from_it(tmp_path: Path) -> None:
+    golden, other = np.random.default_rng(3).normal(size=(2, 64)).astype(np.float32)
+    other.tofile(tmp_path / "a")
+    key, payload = TensorKey("a", "output", 0), Payload(tmp_path / "a", 0, other.nbytes)
+    record = TensorRecord(key, "Relu", "float32", (64,), tmp_path / "a", payload=payload)
+    finding = Finding(key, reproduced=True, difference=compare_tensors(golden, other, rtol=1e-3, atol=1e-6))
+    tensors = {"a:output.0": golden, "b:output.0": other}
+    (told,) = with_patterns([finding], {"a:output.0": record}, tensors)
+    assert "the values of the golden's b:output.0" in str(told.pattern)
 
 
 def test_only_files_of_the_layers_that_fail_are_kept(flow: Flow) -> None:

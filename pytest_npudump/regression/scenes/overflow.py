@@ -312,7 +312,7 @@ def _records(path: Path) -> Iterator[tuple[OverflowUnit, ...]]:
     for container in read_container(path):
         for tensor in container.tensors:
             if tensor.payload is None:
-                raise FormatError(path, f"the overflow record has no data {tensor.note}".rstrip())
+                raise FormatError(path, tensor.note)
             yield read_overflow(tensor.payload).overflowed
 
 

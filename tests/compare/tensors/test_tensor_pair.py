@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +113,10 @@ def test_a_pair_that_cannot_be_read_is_a_problem_of_its_own(pairs: list[tuple[Pa
     found = compare_pairs(chosen)
     assert [bool(one.problems) for one in found] == [at == 1 for at in range(len(chosen))]
     assert str(lost.path) in str(found[1].problems[0])
+    assert chosen[0].actual is not None
+    without = replace(chosen[0], actual=replace(chosen[0].actual, payload=None))
+    (problem,) = compare_pair(without).problems
+    assert str(problem) == f"{problem.path}: {problem.path}: no data for {chosen[0].actual.key}"
 
 
 def test_tensors_of_two_shapes_or_types_are_no_pair_of_elements(tmp_path: Path) -> None:

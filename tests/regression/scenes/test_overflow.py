@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from pytest_npudump.dump.dtypes import BY_NAME
-from pytest_npudump.dump.files.container import read_container
+from pytest_npudump.dump.files.container import dump_data_class, read_container
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.emulator.dumps.writer import Slot, TaskFile, write
 from pytest_npudump.errors import GoldenError
@@ -162,6 +163,15 @@ def test_a_damaged_record_is_a_problem(tmp_path: Path, size: int) -> None:
     found, (problem,) = find_overflows([path], [])
     assert found == ()
     assert problem.startswith(f"unreadable overflow record: {path}")
+
+
+def test_a_record_without_data_is_a_problem(tmp_path: Path) -> None:
+    path = tmp_path / "Opdebug.Node_OpDebug.77.5.1795239189932090"
+    header = dump_data_class()(version="2.0", output=[{"size": 8, "original_shape": {"dim": [8]}}])
+    path.write_bytes(struct.pack("<Q", header.ByteSize()) + header.SerializeToString())
+    found, (problem,) = find_overflows([path], [])
+    assert found == ()
+    assert problem == f"unreadable overflow record: {path}: no data: the tensor's address was null"
 
 
 @pytest.mark.parametrize("name", ["aic", "aic_v1", "aiv", "aicpu", "sdma"])

@@ -519,13 +519,17 @@ WAYS = {
 }
 
 @pytest.mark.npu_dump(scene="modules")
-@pytest.mark.parametrize("way", [*WAYS, "watched", "ended"])
+@pytest.mark.parametrize("way", [*WAYS, "watched", "ended", "captured"])
 def test_beside(model, way, npu_dump):
     model(GIVEN)
     if way == "ended":
         with npu_dump.modules(model, golden=False):
             model(GIVEN)
         model(GIVEN)
+    if way == "captured":
+        with npu_dump.capture("again"), npu_dump.modules(model):
+            model(GIVEN)
+        net()(GIVEN)
     if way in WAYS:
         WAYS[way](model)
     if way != "watched":
@@ -542,7 +546,7 @@ def test_models_in_what_a_fixture_returns_are_watched_and_others_are_said(
     project.makepyfile(test_blocks=HELD)
     options = ("--npudump-update-golden", "--npudump-output=.", "-W", "error:Using `torch.compile")
     done = project.runpytest_inprocess(*options)
-    done.assert_outcomes(passed=15)
+    done.assert_outcomes(passed=16)
     results = [*map(json.loads, (project.path / "results" / "results.jsonl").read_text("utf-8").splitlines())]
     told = {
         result["test"].partition("[")[2][:-1]: note.partition("not compared: ")[2].partition(";")[0]
@@ -550,10 +554,10 @@ def test_models_in_what_a_fixture_returns_are_watched_and_others_are_said(
         for note in result.get("notes", ())
     }
     of = {"put in": "LayerNorm", "around": "Linear"}
-    ways = ("made", "outside", "copied", "compiled", "ended", *of)
+    ways = ("made", "outside", "copied", "compiled", "ended", "captured", *of)
     assert told == {way: of.get(way, "Sequential") for way in ways}
     assert not torch.nn.modules.module._global_forward_pre_hooks
-    project.runpytest_inprocess().assert_outcomes(passed=15)
+    project.runpytest_inprocess().assert_outcomes(passed=16)
     monkeypatch.setenv("FACTOR", "1.1")
     done = project.runpytest_inprocess("-k", "test_held or outside")
     done.assert_outcomes(failed=5)
