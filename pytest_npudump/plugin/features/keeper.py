@@ -195,7 +195,9 @@ class Keeper:
             "details": told[-1].get("details") if told else None,
             **({} if failure is None else {"failure": {**failure, "hand_over": hand_over}}),
             "test_file": {"path": identity.test_file.as_posix(), "sha256": file_digest(item.path)},
-            "models": {path.as_posix(): models[name] for name, path in within.items()},
+            **(
+                {"models": {path.as_posix(): models[name] for name, path in within.items()}} if within else {}
+            ),
             "revision": revision(self._config.rootpath),
         }
         return Kept(line, kept.records, kept.tensors)
