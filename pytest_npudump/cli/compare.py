@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.compare.name_suggestions import Suggestion
+    from pytest_npudump.compare.name_suggestions import Suggestion, Tensors
     from pytest_npudump.compare.patterns.pattern_search import Pattern
     from pytest_npudump.compare.tensors.picture import Picture
     from pytest_npudump.compare.tensors.tensor_pair import Pair, PairElements
@@ -102,8 +102,7 @@ def _write_names(path: Path, suggestions: Sequence[Suggestion]) -> None:
         RequestError: it is there, or cannot be written.
     """
     text = "".join(
-        f"# values match in {one.alike} of {one.layers}\n{json.dumps(one.run)}: {json.dumps(one.golden)}\n"
-        for one in suggestions
+        f"# {one.confidence}\n{json.dumps(one.run)}: {json.dumps(one.golden)}\n" for one in suggestions
     )
     try:
         with path.open("x", encoding="utf-8") as file:
@@ -276,17 +275,17 @@ def compare_sides(
         (*golden.notes, *actual.notes, *layouts),
         patterns,
         _pictures(comparison, rows, drawn),
-        _suggestions(comparison),
+        _suggestions(comparison, (golden.tensors, actual.tensors)),
     )
 
 
-def _suggestions(comparison: Comparison) -> tuple[Suggestion, ...]:
+def _suggestions(comparison: Comparison, tensors: Tensors) -> tuple[Suggestion, ...]:
     """Return names that may be the other side's; none unless both have layers of their own."""
     if not (comparison.count(MISSING) and comparison.count(EXTRA)):
         return ()
     from pytest_npudump.compare.name_suggestions import suggested_names  # noqa: PLC0415 - where names differ
 
-    return tuple(suggested_names(comparison.golden, comparison.actual))
+    return tuple(suggested_names(comparison.golden, comparison.actual, tensors))
 
 
 def terms_of(golden: Record, tolerances: Tolerances, layout: str) -> Terms:

@@ -125,7 +125,7 @@ class RankLayout:
         return replace(self, splits=tuple(one._replace(how=one.how or order) for one in self.splits))
 
 
-class _Parts(NamedTuple):
+class Parts(NamedTuple):
     """A tensor in parts along an axis: rows of a table, or parts of parts.
 
     With ``pieces`` each part is joined of pieces of these sizes, of which so many ranks in a row hold the
@@ -134,12 +134,13 @@ class _Parts(NamedTuple):
 
     axis: int
     how: str
-    parts: tuple[_Parts | int, ...]
+    parts: tuple[Parts | int, ...]
     pieces: tuple[tuple[int, int], ...] = ()
     copy: int = 0
 
     @property
     def rows(self) -> tuple[int, ...]:
+        """The rows, in order."""
         return tuple(row for part in self.parts for row in _rows(part))
 
 
@@ -147,7 +148,7 @@ class _Row(NamedTuple):
     """A tensor to be compared: its key, and the row or the parts of it."""
 
     key: TensorKey
-    made_of: _Parts | int
+    made_of: Parts | int
 
     @property
     def first(self) -> int:
@@ -227,7 +228,7 @@ class Correspondence:
         if ranks[0] != ranks[1] or self.layouts:
             rows, notes = self._whole(sides, (golden, run), [len(place) for place in ranks])
             sides = rows[0], rows[1]
-        made = {str(row.key) for side in sides for row in side if isinstance(row.made_of, _Parts)}
+        made = {str(row.key) for side in sides for row in side if isinstance(row.made_of, Parts)}
         (golden, apart), (run, also) = _applied(golden, sides[0]), _applied(run, sides[1])
         # Projections of parts are not those of the whole; elements give these.
         told, shown = zip(*map(_ordered, (golden, run)), strict=True)
@@ -345,7 +346,7 @@ class Correspondence:
             joining = any(map(_JOINING.search, types))
             orders, told = ["", ""], list[list[_Row] | None]()
             for side, rows in enumerate(held):
-                if any(isinstance(row.made_of, _Parts) for row in held[1 - side]):
+                if any(isinstance(row.made_of, Parts) for row in held[1 - side]):
                     orders[side] = _UNORDERED
                 if len(rows) < 2:  # noqa: PLR2004 - nothing is in parts
                     told.append(rows)
@@ -645,7 +646,7 @@ def _joined_rows(
     for key, held in gathered.items():
         order = [held[layer] for layer in parts[key.layer] if layer in held]
         if len(order) == len(parts[key.layer]):
-            rows.append(_Row(key, _Parts(-1, "", tuple(order))))
+            rows.append(_Row(key, Parts(-1, "", tuple(order))))
         else:
             rows += [_Row(TensorKey.parse(record.table.keys[at]), at) for at in order]
     return sorted(rows, key=lambda row: row.first)
@@ -666,11 +667,11 @@ def _by_place(rows: Iterable[_Row]) -> dict[TensorKey, list[_Row]]:
     return {place: sorted(held, key=lambda row: _rank_of(row.key)) for place, held in found.items()}
 
 
-def _rows(made_of: _Parts | int) -> tuple[int, ...]:
+def _rows(made_of: Parts | int) -> tuple[int, ...]:
     return (made_of,) if isinstance(made_of, int) else made_of.rows
 
 
-def _shape(table: StatsTable, made_of: _Parts | int) -> Shape | None:
+def _shape(table: StatsTable, made_of: Parts | int) -> Shape | None:
     """Return the shape of a tensor, of one in parts that of the whole."""
     if isinstance(made_of, int):
         return shape_of(table.shapes[made_of])
@@ -715,7 +716,7 @@ def _by_class(
         pieces, how = (), _UNORDERED if pieces else how
     copies = max((shared for _, shared in pieces), default=1)
     return [
-        _Row(rows[first + copy].key, _Parts(axis, "" if pieces else how, held, pieces, copy))
+        _Row(rows[first + copy].key, Parts(axis, "" if pieces else how, held, pieces, copy))
         for first in range(0, len(rows), ranks)
         for held in [tuple(row.made_of for row in rows[first : first + ranks])]
         for copy in range(copies)
@@ -757,7 +758,7 @@ def _by_shapes(
         return None
     _, axis, shared = found[0]
     return [
-        _Row(rows[copy].key, _Parts(axis, order, tuple(row.made_of for row in rows[copy::shared])))
+        _Row(rows[copy].key, Parts(axis, order, tuple(row.made_of for row in rows[copy::shared])))
         for copy in range(shared)
     ]
 
@@ -776,12 +777,12 @@ def _by_layout(
     def number(at: Mapping[str, int]) -> int:
         return reduce(lambda found, name: found * sizes[name] + at[name], sizes, 0)
 
-    def parts(splits: Sequence[Split], at: Mapping[str, int]) -> _Parts | int:
+    def parts(splits: Sequence[Split], at: Mapping[str, int]) -> Parts | int:
         if not splits:
             return rows[number(at)].made_of
         (group, axis, how), *others = splits
         held = tuple(parts(others, {**at, group: one}) for one in range(sizes[group]))
-        return _Parts(axis, how, held)
+        return Parts(axis, how, held)
 
     splits = [split for split in layout.splits if sizes.get(split.group, 1) > 1]
     names = {split.group for split in splits}
@@ -881,10 +882,10 @@ def _applied(record: Record, rows: Sequence[_Row]) -> tuple[Record, list[TensorK
         return record, []
     whole, apart, made, taken = list[_Row](), list[TensorKey](), dict[int, TensorRecord](), set[int]()
     for row in rows:
-        found = _made(record, row.key, row.made_of) if isinstance(row.made_of, _Parts) else None
+        found = _made(record, row.key, row.made_of) if isinstance(row.made_of, Parts) else None
         if found is not None:
             made[len(whole)] = found
-        elif isinstance(row.made_of, _Parts):
+        elif isinstance(row.made_of, Parts):
             apart.append(row.key)
             own = {at: TensorKey.parse(table.keys[at]) for at in row.made_of.rows}
             if len({*map(_rank_of, own.values())}) == len(own):  # else joined of other layers, too
@@ -930,7 +931,7 @@ def _under(tensor: Any, key: TensorKey) -> Any:
     return replace(tensor, key=key) if isinstance(tensor, TensorRecord) else tensor
 
 
-def _made(record: Record, key: TensorKey, parts: _Parts) -> TensorRecord | None:
+def _made(record: Record, key: TensorKey, parts: Parts) -> TensorRecord | None:
     """Return the tensor that parts make: with elements where all have them, else with statistics alone.
 
     None where statistics do not make any.
@@ -940,7 +941,7 @@ def _made(record: Record, key: TensorKey, parts: _Parts) -> TensorRecord | None:
         raise RequestError(f"{key}: parts of different types: {', '.join(dtypes)}")
     kind = table.op_types[first].partition("[")[0]
     found = TensorRecord(key, kind, table.dtypes[first], _shape(table, parts), path=record.path)
-    elements = _elements(parts, record.tensors) if record.tensors else None
+    elements = elements_of(parts, record.tensors) if record.tensors else None
     if elements is not None:
         path = _folder() / f"{len([*_folder().iterdir()])}.bin"
         path.write_bytes(np.ascontiguousarray(elements).tobytes())
@@ -968,14 +969,14 @@ def _computed(tensor: Any) -> Stats | None:
     return payload_stats(tensor.payload, tensor.dtype, math.prod(tensor.shape))
 
 
-def _needs_elements(parts: _Parts | int) -> bool:
+def _needs_elements(parts: Parts | int) -> bool:
     if isinstance(parts, int):
         return False
     shared = any(ranks > 1 for _, ranks in parts.pieces)
     return parts.how == "partial" or shared or any(map(_needs_elements, parts.parts))
 
 
-def _elements(made_of: _Parts | int, tensors: Sequence[Any]) -> np.ndarray | None:
+def elements_of(made_of: Parts | int, tensors: Sequence[Any]) -> np.ndarray | None:
     """Return the elements of a whole tensor; None where a part has none of a byte or more, or no order."""
     if isinstance(made_of, int):
         tensor = tensors[made_of]
@@ -985,7 +986,7 @@ def _elements(made_of: _Parts | int, tensors: Sequence[Any]) -> np.ndarray | Non
             return None
         return np.asarray(load(tensor.payload, tensor.dtype, tensor.shape))
     axis, how, parts, pieces, copy = made_of
-    held = [one for part in parts if (one := _elements(part, tensors)) is not None]
+    held = [one for part in parts if (one := elements_of(part, tensors)) is not None]
     if len(held) < len(parts) or how == _UNORDERED:
         return None
     if how == "partial":
