@@ -300,7 +300,7 @@ class Correspondence:
         theirs = {name: layer for layer in _layers(run.table) for name in (sanitise(layer), layer)}
         renamed: dict[str, str] = {}
         parts: tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]] = ({}, {})
-        used, taken = set[int](), set[str]()
+        used, taken, given = set[int](), set[str](), dict[str, str]()
         for rule in self.names:
             for layer in _layers(run.table):
                 groups = _groups_of(rule.run[0], layer)
@@ -313,6 +313,12 @@ class Correspondence:
                     continue
                 used.add(rule.line)
                 taken.update(found[1])
+                for name in found[0]:
+                    if (other := given.setdefault(name, layer)) != layer:
+                        raise RequestError(
+                            f"{self.path}, line {rule.line}: {other} and {layer} are both mapped to {name} "
+                            f"of the golden: name each of its layers once"
+                        )
                 if len(there) > 1:
                     parts[1][found[0][0]] = tuple(found[1])
                 elif len(here) > 1:

@@ -510,6 +510,17 @@ def test_a_layout_that_does_not_fit_is_refused(text: str, message: str, compared
     assert message in str(caught.value)
 
 
+TWICE = ["h.*.a: h.0.a", "h.1.a: h.0.a\nh.0.a: h.0.a", "h.0.a: h.0.a\nh.1.a: h.0.a + h.1.a"]
+
+
+@pytest.mark.each("text", TWICE)
+def test_a_layer_of_the_golden_is_mapped_to_one_of_the_run(text: str, compared: Any) -> None:
+    """What the last line names would take it from the first, which then has none."""
+    both = side({"h.0.a": normal(2, 3), "h.1.a": normal(2, 3)})
+    with pytest.raises(RequestError, match=rf"line {text.count(':')}: h.* are both mapped to h.0.a of the"):
+        compared(both, both, text)
+
+
 def test_parts_of_other_types_are_refused(compared: Any) -> None:
     x = normal(4, 6)
     parts = side({"up": x[:, :3]}, {"up": x[:, 3:].astype(np.float16)})
