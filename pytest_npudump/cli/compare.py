@@ -265,14 +265,18 @@ def compare_sides(
     unreadable = chain(*comparison.unreadable.values())
     rows = _failing_rows(comparison)
     patterns: Mapping[int, Pattern] = {}
+    of_ranks: tuple[str, ...] = ()
     if rows:
-        from pytest_npudump.compare.patterns.pattern_search import find_patterns  # noqa: PLC0415 - as elements fail
+        from pytest_npudump.compare.correspondence import notes_on_ranks  # noqa: PLC0415 - as elements fail
+        from pytest_npudump.compare.patterns.pattern_search import find_patterns  # noqa: PLC0415 - the same
 
+        keys = [*aligned_keys(comparison.golden, comparison.actual, comparison.alignment)]
+        of_ranks = (*notes_on_ranks((keys[at][0], comparison.pairs[at]) for at in rows),)
         patterns = find_patterns((at, comparison.pairs[at], comparison.elements[at]) for at in rows)
     return SidesComparison(
         comparison,
         (*golden.problems, *actual.problems, *unreadable),
-        (*golden.notes, *actual.notes, *layouts),
+        (*golden.notes, *actual.notes, *layouts, *of_ranks),
         patterns,
         _pictures(comparison, rows, drawn),
         _suggestions(comparison, (golden.tensors, actual.tensors)),

@@ -52,7 +52,7 @@ from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.records import Payload, Stats, TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.stats.tensor import payload_stats
-from pytest_npudump.dump.table import PROJECTIONS, STATISTICS, StatsTable, layer_of, shape_of
+from pytest_npudump.dump.table import PROJECTIONS, STATISTICS, StatsTable, layer_of, shape_of, shape_text
 from pytest_npudump.errors import RequestError, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, edge_lines_under
@@ -64,6 +64,7 @@ from pytest_npudump.storage import safeyaml
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from pytest_npudump.compare.tensors.tensor_pair import Pair
     from pytest_npudump.record.edges import Edges, Port
 
     Shape = tuple[int, ...]
@@ -339,6 +340,7 @@ class Correspondence:
         tables = [record.table for record in records]
         out: tuple[list[_Row], list[_Row]] = ([], [])
         guessed: list[str] = []
+        unfit: dict[str, str] = {}
         lost, notes = _lost(grouped)
         for place in {**grouped[0], **grouped[1]}:
             held = [side.get(place, []) for side in grouped]
@@ -374,6 +376,19 @@ class Correspondence:
                     found = told[side] = _by_shapes(rows, shapes[side], wholes[0] & wholes[1], order) or rows
                     if len(found) < len(rows) and not joining:
                         guessed.append(place.layer)
+            whole = [_shape(table, rows[0].made_of) for table, rows in zip(tables, told, strict=True) if rows]
+            if layout is not None and None not in whole and len({*whole}) > 1 and max(map(len, held)) > 1:
+                expected, shape = map(shape_text, whole)
+                unfit.setdefault(
+                    layout.layers,
+                    said(
+                        "the layout of {layers} makes {layer} {shape} in the run, {expected} in the golden",
+                        layers=layout.layers,
+                        layer=place.layer,
+                        shape=shape,
+                        expected=expected,
+                    ),
+                )
             _with_copies(place, [rows or [] for rows in told], out, lost.get(place, ()))
         for places, rows in zip(grouped, out, strict=True):
             began = {at: min(row.first for row in held) for at, held in places.items()}
@@ -385,7 +400,7 @@ class Correspondence:
                 path=self.path.name,
             )
             notes.append(note)
-        return out, notes
+        return out, [*notes, *unfit.values()]
 
     def _counted_on(self, layout: RankLayout, rows: Sequence[_Row], ranks: int) -> list[_Row]:
         """Return rows under names whose number counts on from rank to rank of a group."""
@@ -871,10 +886,16 @@ def _lost(
                 lost[place].append(rank)
             else:
                 untold[f"{place.layer} (rank {rank})"] = None
-    if not untold:
-        return lost, []
-    note = said("not on every rank, and nothing tells whether it should be: {names}", names=first_of(untold))
-    return lost, [note]
+    notes = []
+    if untold:
+        words = said(
+            "not on every rank, and nothing tells whether it should be: {names}", names=first_of(untold)
+        )
+        notes.append(words)
+    if lost:
+        names = first_of(f"{place.layer} (rank {rank})" for place, ranks in lost.items() for rank in ranks)
+        notes.append(said("missing on a rank of the run, and there on others: {names}", names=names))
+    return lost, notes
 
 
 def _kind(place: TensorKey) -> TensorKey:
@@ -951,6 +972,8 @@ def _made(record: Record, key: TensorKey, parts: Parts) -> TensorRecord | None:
     if elements is not None:
         path = _folder() / f"{len([*_folder().iterdir()])}.bin"
         path.write_bytes(np.ascontiguousarray(elements).tobytes())
+        keys = {at: TensorKey.parse(table.keys[at]) for at in parts.rows}
+        _JOINED_FILES[path] = parts, {at: (_rank_of(one), _shape(table, at)) for at, one in keys.items()}
         payload = Payload(path, 0, elements.nbytes)
         return replace(found, payload=payload, shape=elements.shape, path=path)
     if _needs_elements(parts):
@@ -982,10 +1005,49 @@ def _needs_elements(parts: Parts | int) -> bool:
     return parts.how == "partial" or shared or any(map(_needs_elements, parts.parts))
 
 
-def elements_of(made_of: Parts | int, tensors: Sequence[Any]) -> np.ndarray | None:
+_JOINED_FILES: dict[Path, tuple[Parts, dict[int, tuple[int, Shape | None]]]] = {}
+"""Parts of the tensors in files of :func:`_folder`, and the rank and shape of each."""
+
+
+def notes_on_ranks(pairs: Iterable[tuple[TensorKey, Pair]]) -> Iterator[str]:
+    """Yield notes on tensors joined from ranks of which only some are out of tolerance."""
+    found: defaultdict[tuple[int, ...], dict[str, None]] = defaultdict(dict)
+    for key, pair in pairs:
+        both = pair.golden, pair.actual
+        joined = [_JOINED_FILES[one.path] for one in both if one is not None and one.path in _JOINED_FILES]
+        sides = [elements_of(0, [one]) for one in both]
+        if len(joined) != 1 or _has_sums(joined[0][0]):
+            continue
+        parts, held = joined[0]
+        owners = elements_of(parts, {at: np.full(shape or (), rank) for at, (rank, shape) in held.items()})
+        wide = [one.astype(np.complex128) for one in (*sides, owners) if one is not None]
+        if len(wide) < 3 or len({one.shape for one in wide}) > 1:  # noqa: PLR2004 - one is missing
+            continue
+        golden, actual, owner = wide
+        with np.errstate(invalid="ignore"):
+            near = np.abs(actual - golden) <= pair.atol + pair.rtol * np.abs(golden)
+        equal = (actual == golden) | (np.isnan(actual) & np.isnan(golden))
+        off = np.unique(owner.real[~(near | equal)].astype(int))
+        if 0 < len(off) < len({rank for rank, _ in held.values()}):
+            found[tuple(off.tolist())][key.layer] = None
+    for ranks, layers in found.items():
+        yield said(
+            "out of tolerance only in the parts of rank {ranks}: {names}",
+            ranks=", ".join(map(str, ranks)),
+            names=first_of(layers),
+        )
+
+
+def _has_sums(parts: Parts | int) -> bool:
+    return isinstance(parts, Parts) and (parts.how == "partial" or any(map(_has_sums, parts.parts)))
+
+
+def elements_of(made_of: Parts | int, tensors: Sequence[Any] | Mapping[int, Any]) -> np.ndarray | None:
     """Return the elements of a whole tensor; None where a part has none of a byte or more, or no order."""
     if isinstance(made_of, int):
         tensor = tensors[made_of]
+        if isinstance(tensor, np.ndarray):
+            return tensor
         if not isinstance(tensor, TensorRecord) or tensor.payload is None:
             return None
         if tensor.dtype not in BY_NAME or BY_NAME[tensor.dtype].bits < _BYTE:

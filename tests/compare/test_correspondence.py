@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -508,6 +509,35 @@ def test_a_layout_that_does_not_fit_is_refused(text: str, message: str, compared
     with pytest.raises(RequestError) as caught:
         compared(side({"x": normal(6, 8)}), side({"x": normal(6, 4)}, {"x": normal(6, 4)}), text)
     assert message in str(caught.value)
+
+
+WHERE: list[tuple[str, Callable[[list[np.ndarray]], list[np.ndarray]], str]] = [
+    ("t h[tp]", lambda parts: [parts[0], parts[1] + 1, *parts[2:]], "only in the parts of rank 1: x"),
+    ("t h[tp]", lambda parts: [parts[1], parts[1], parts[2], parts[2]], "only in the parts of rank 0, 3: x"),
+    ("t h[tp]", lambda parts: [part + 1 for part in parts], ""),
+    ("t h[tp]", lambda parts: parts[:3], "missing on a rank of the run, and there on others: x (rank 3)"),
+    ("t[tp] h", lambda parts: parts, "the layout of x makes x 24x2 in the run, 6x8 in the golden"),
+]
+
+
+@pytest.mark.parametrize(("layout", "fault", "note"), WHERE)
+def test_notes_say_which_rank_or_layout_a_mismatch_is_of(
+    layout: str, fault: Callable[[list[np.ndarray]], list[np.ndarray]], note: str, tmp_path: Path, capsys: Any
+) -> None:
+    x, y = normal(6, 8), normal(5)
+    held = fault(np.split(x, 4, 1))
+    run = write(tmp_path / "run", [{"x": part, "y": y} for part in held] + [{"y": y}] * (4 - len(held)))
+    golden = write(tmp_path / "golden", [{"x": x, "y": y}])
+    names = tmp_path / "names.yaml"
+    names.write_text(f"layouts: {{x: '{layout}'}}" if len(held) == 4 else "layouts: {none: 't h[tp]'}")
+    assert main(["compare", str(golden), str(run), "--map", str(names)]) == 1
+    told = [
+        one
+        for one in capsys.readouterr().out.splitlines()
+        if re.match("note: (out of|missing|the layout)", one)
+    ]
+    assert len(told) == bool(note)
+    assert not told or note in told[0]
 
 
 TWICE = ["h.*.a: h.0.a", "h.1.a: h.0.a\nh.0.a: h.0.a", "h.0.a: h.0.a\nh.1.a: h.0.a + h.1.a"]
