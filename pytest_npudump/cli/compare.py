@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.compare.name_suggestions import Suggestion
+    from pytest_npudump.compare.name_suggestions import Suggestion, Tensors
     from pytest_npudump.compare.patterns.pattern_search import Pattern
     from pytest_npudump.compare.tensors.picture import Picture
     from pytest_npudump.compare.tensors.tensor_pair import Pair, PairElements
@@ -102,8 +102,7 @@ def _write_names(path: Path, suggestions: Sequence[Suggestion]) -> None:
         RequestError: it is there, or cannot be written.
     """
     text = "".join(
-        f"# values match in {one.alike} of {one.layers}\n{json.dumps(one.run)}: {json.dumps(one.golden)}\n"
-        for one in suggestions
+        f"# {one.confidence}\n{json.dumps(one.run)}: {json.dumps(one.golden)}\n" for one in suggestions
     )
     try:
         with path.open("x", encoding="utf-8") as file:
@@ -266,27 +265,31 @@ def compare_sides(
     unreadable = chain(*comparison.unreadable.values())
     rows = _failing_rows(comparison)
     patterns: Mapping[int, Pattern] = {}
+    of_ranks: tuple[str, ...] = ()
     if rows:
-        from pytest_npudump.compare.patterns.pattern_search import find_patterns  # noqa: PLC0415 - as elements fail
+        from pytest_npudump.compare.correspondence import notes_on_ranks  # noqa: PLC0415 - as elements fail
+        from pytest_npudump.compare.patterns.pattern_search import find_patterns  # noqa: PLC0415 - the same
 
+        keys = [*aligned_keys(comparison.golden, comparison.actual, comparison.alignment)]
+        of_ranks = (*notes_on_ranks((keys[at][0], comparison.pairs[at]) for at in rows),)
         patterns = find_patterns((at, comparison.pairs[at], comparison.elements[at]) for at in rows)
     return SidesComparison(
         comparison,
         (*golden.problems, *actual.problems, *unreadable),
-        (*golden.notes, *actual.notes, *layouts),
+        (*golden.notes, *actual.notes, *layouts, *of_ranks),
         patterns,
         _pictures(comparison, rows, drawn),
-        _suggestions(comparison),
+        _suggestions(comparison, (golden.tensors, actual.tensors)),
     )
 
 
-def _suggestions(comparison: Comparison) -> tuple[Suggestion, ...]:
+def _suggestions(comparison: Comparison, tensors: Tensors) -> tuple[Suggestion, ...]:
     """Return names that may be the other side's; none unless both have layers of their own."""
     if not (comparison.count(MISSING) and comparison.count(EXTRA)):
         return ()
     from pytest_npudump.compare.name_suggestions import suggested_names  # noqa: PLC0415 - where names differ
 
-    return tuple(suggested_names(comparison.golden, comparison.actual))
+    return tuple(suggested_names(comparison.golden, comparison.actual, tensors))
 
 
 def terms_of(golden: Record, tolerances: Tolerances, layout: str) -> Terms:

@@ -161,7 +161,7 @@ def _suggested(suggestions: Sequence[Suggestion], *, verbose: bool) -> Iterator[
         return
     yield _("layers that may match, by order and shapes (--suggest FILE writes them for --map):")
     for one in sure if verbose else sure[:_NOTES]:
-        yield _("  {run}: {golden} (values match in {alike} of {layers})").format(**one._asdict())
+        yield _("  {run}: {golden} ({words})").format(run=one.run, golden=one.golden, words=one.confidence)
 
 
 def _changed_within(comparison: Comparison) -> Iterator[str]:

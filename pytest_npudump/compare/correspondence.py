@@ -52,7 +52,7 @@ from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.records import Payload, Stats, TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.stats.tensor import payload_stats
-from pytest_npudump.dump.table import PROJECTIONS, STATISTICS, StatsTable, layer_of, shape_of
+from pytest_npudump.dump.table import PROJECTIONS, STATISTICS, StatsTable, layer_of, shape_of, shape_text
 from pytest_npudump.errors import RequestError, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, edge_lines_under
@@ -64,6 +64,7 @@ from pytest_npudump.storage import safeyaml
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from pytest_npudump.compare.tensors.tensor_pair import Pair
     from pytest_npudump.record.edges import Edges, Port
 
     Shape = tuple[int, ...]
@@ -126,7 +127,7 @@ class RankLayout:
         return replace(self, splits=tuple(one._replace(how=one.how or order) for one in self.splits))
 
 
-class _Parts(NamedTuple):
+class Parts(NamedTuple):
     """A tensor in parts along an axis: rows of a table, or parts of parts.
 
     With ``pieces`` each part is joined of pieces of these sizes, of which so many ranks in a row hold the
@@ -135,12 +136,13 @@ class _Parts(NamedTuple):
 
     axis: int
     how: str
-    parts: tuple[_Parts | int, ...]
+    parts: tuple[Parts | int, ...]
     pieces: tuple[tuple[int, int], ...] = ()
     copy: int = 0
 
     @property
     def rows(self) -> tuple[int, ...]:
+        """The rows, in order."""
         return tuple(row for part in self.parts for row in _rows(part))
 
 
@@ -148,7 +150,7 @@ class _Row(NamedTuple):
     """A tensor to be compared: its key, and the row or the parts of it."""
 
     key: TensorKey
-    made_of: _Parts | int
+    made_of: Parts | int
 
     @property
     def first(self) -> int:
@@ -228,7 +230,7 @@ class Correspondence:
         if ranks[0] != ranks[1] or self.layouts:
             rows, notes = self._whole(sides, (golden, run), [len(place) for place in ranks])
             sides = rows[0], rows[1]
-        made = {str(row.key) for side in sides for row in side if isinstance(row.made_of, _Parts)}
+        made = {str(row.key) for side in sides for row in side if isinstance(row.made_of, Parts)}
         (golden, apart), (run, also) = _applied(golden, sides[0]), _applied(run, sides[1])
         # Projections of parts are not those of the whole; elements give these.
         told, shown = zip(*map(_ordered, (golden, run)), strict=True)
@@ -300,7 +302,7 @@ class Correspondence:
         theirs = {name: layer for layer in _layers(run.table) for name in (sanitise(layer), layer)}
         renamed: dict[str, str] = {}
         parts: tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]] = ({}, {})
-        used, taken = set[int](), set[str]()
+        used, taken, given = set[int](), set[str](), dict[str, str]()
         for rule in self.names:
             for layer in _layers(run.table):
                 groups = _groups_of(rule.run[0], layer)
@@ -313,6 +315,12 @@ class Correspondence:
                     continue
                 used.add(rule.line)
                 taken.update(found[1])
+                for name in found[0]:
+                    if (other := given.setdefault(name, layer)) != layer:
+                        raise RequestError(
+                            f"{self.path}, line {rule.line}: {other} and {layer} are both mapped to {name} "
+                            f"of the golden: name each of its layers once"
+                        )
                 if len(there) > 1:
                     parts[1][found[0][0]] = tuple(found[1])
                 elif len(here) > 1:
@@ -333,6 +341,7 @@ class Correspondence:
         tables = [record.table for record in records]
         out: tuple[list[_Row], list[_Row]] = ([], [])
         guessed: list[str] = []
+        unfit: dict[str, str] = {}
         lost, notes = _lost(grouped)
         for place in {**grouped[0], **grouped[1]}:
             held = [side.get(place, []) for side in grouped]
@@ -346,7 +355,7 @@ class Correspondence:
             joining = any(map(_JOINING.search, types))
             orders, told = ["", ""], list[list[_Row] | None]()
             for side, rows in enumerate(held):
-                if any(isinstance(row.made_of, _Parts) for row in held[1 - side]):
+                if any(isinstance(row.made_of, Parts) for row in held[1 - side]):
                     orders[side] = _UNORDERED
                 if len(rows) < 2:  # noqa: PLR2004 - nothing is in parts
                     told.append(rows)
@@ -368,6 +377,19 @@ class Correspondence:
                     found = told[side] = _by_shapes(rows, shapes[side], wholes[0] & wholes[1], order) or rows
                     if len(found) < len(rows) and not joining:
                         guessed.append(place.layer)
+            whole = [_shape(table, rows[0].made_of) for table, rows in zip(tables, told, strict=True) if rows]
+            if layout is not None and None not in whole and len({*whole}) > 1 and max(map(len, held)) > 1:
+                expected, shape = map(shape_text, whole)
+                unfit.setdefault(
+                    layout.layers,
+                    said(
+                        "the layout of {layers} makes {layer} {shape} in the run, {expected} in the golden",
+                        layers=layout.layers,
+                        layer=place.layer,
+                        shape=shape,
+                        expected=expected,
+                    ),
+                )
             _with_copies(place, [rows or [] for rows in told], out, lost.get(place, ()))
         for places, rows in zip(grouped, out, strict=True):
             began = {at: min(row.first for row in held) for at, held in places.items()}
@@ -379,7 +401,7 @@ class Correspondence:
                 path=self.path.name,
             )
             notes.append(note)
-        return out, notes
+        return out, [*notes, *unfit.values()]
 
     def _counted_on(self, layout: RankLayout, rows: Sequence[_Row], ranks: int) -> list[_Row]:
         """Return rows under names whose number counts on from rank to rank of a group."""
@@ -662,7 +684,7 @@ def _joined_rows(
     for key, held in gathered.items():
         order = [held[layer] for layer in parts[key.layer] if layer in held]
         if len(order) == len(parts[key.layer]):
-            rows.append(_Row(key, _Parts(-1, "", tuple(order))))
+            rows.append(_Row(key, Parts(-1, "", tuple(order))))
         else:
             rows += [_Row(TensorKey.parse(record.table.keys[at]), at) for at in order]
     return sorted(rows, key=lambda row: row.first)
@@ -683,11 +705,11 @@ def _by_place(rows: Iterable[_Row]) -> dict[TensorKey, list[_Row]]:
     return {place: sorted(held, key=lambda row: _rank_of(row.key)) for place, held in found.items()}
 
 
-def _rows(made_of: _Parts | int) -> tuple[int, ...]:
+def _rows(made_of: Parts | int) -> tuple[int, ...]:
     return (made_of,) if isinstance(made_of, int) else made_of.rows
 
 
-def _shape(table: StatsTable, made_of: _Parts | int) -> Shape | None:
+def _shape(table: StatsTable, made_of: Parts | int) -> Shape | None:
     """Return the shape of a tensor, of one in parts that of the whole."""
     if isinstance(made_of, int):
         return shape_of(table.shapes[made_of])
@@ -732,7 +754,7 @@ def _by_class(
         pieces, how = (), _UNORDERED if pieces else how
     copies = max((shared for _, shared in pieces), default=1)
     return [
-        _Row(rows[first + copy].key, _Parts(axis, "" if pieces else how, held, pieces, copy))
+        _Row(rows[first + copy].key, Parts(axis, "" if pieces else how, held, pieces, copy))
         for first in range(0, len(rows), ranks)
         for held in [tuple(row.made_of for row in rows[first : first + ranks])]
         for copy in range(copies)
@@ -774,7 +796,7 @@ def _by_shapes(
         return None
     _, axis, shared = found[0]
     return [
-        _Row(rows[copy].key, _Parts(axis, order, tuple(row.made_of for row in rows[copy::shared])))
+        _Row(rows[copy].key, Parts(axis, order, tuple(row.made_of for row in rows[copy::shared])))
         for copy in range(shared)
     ]
 
@@ -793,12 +815,12 @@ def _by_layout(
     def number(at: Mapping[str, int]) -> int:
         return reduce(lambda found, name: found * sizes[name] + at[name], sizes, 0)
 
-    def parts(splits: Sequence[Split], at: Mapping[str, int]) -> _Parts | int:
+    def parts(splits: Sequence[Split], at: Mapping[str, int]) -> Parts | int:
         if not splits:
             return rows[number(at)].made_of
         (group, axis, how), *others = splits
         held = tuple(parts(others, {**at, group: one}) for one in range(sizes[group]))
-        return _Parts(axis, how, held)
+        return Parts(axis, how, held)
 
     splits = [split for split in layout.splits if sizes.get(split.group, 1) > 1]
     names = {split.group for split in splits}
@@ -881,10 +903,13 @@ def _lost(
                 lost[place].append(rank)
             else:
                 untold[f"{place.layer} (rank {rank})"] = None
-    if not untold:
-        return lost, []
-    note = said("on some ranks only, expected ranks unknown: {names}", names=first_of(untold))
-    return lost, [note]
+    notes = []
+    if untold:
+        notes.append(said("on some ranks only, expected ranks unknown: {names}", names=first_of(untold)))
+    if lost:
+        names = first_of(f"{place.layer} (rank {rank})" for place, ranks in lost.items() for rank in ranks)
+        notes.append(said("missing on a rank of the run, and there on others: {names}", names=names))
+    return lost, notes
 
 
 def _kind(place: TensorKey) -> TensorKey:
@@ -898,10 +923,10 @@ def _applied(record: Record, rows: Sequence[_Row]) -> tuple[Record, list[TensorK
         return record, []
     whole, apart, made, taken = list[_Row](), list[TensorKey](), dict[int, TensorRecord](), set[int]()
     for row in rows:
-        found = _made(record, row.key, row.made_of) if isinstance(row.made_of, _Parts) else None
+        found = _made(record, row.key, row.made_of) if isinstance(row.made_of, Parts) else None
         if found is not None:
             made[len(whole)] = found
-        elif isinstance(row.made_of, _Parts):
+        elif isinstance(row.made_of, Parts):
             apart.append(row.key)
             own = {at: TensorKey.parse(table.keys[at]) for at in row.made_of.rows}
             if len({*map(_rank_of, own.values())}) == len(own):  # else joined of other layers, too
@@ -947,7 +972,7 @@ def _under(tensor: Any, key: TensorKey) -> Any:
     return replace(tensor, key=key) if isinstance(tensor, TensorRecord) else tensor
 
 
-def _made(record: Record, key: TensorKey, parts: _Parts) -> TensorRecord | None:
+def _made(record: Record, key: TensorKey, parts: Parts) -> TensorRecord | None:
     """Return the tensor that parts make: with elements where all have them, else with statistics alone.
 
     None where statistics do not make any.
@@ -957,10 +982,12 @@ def _made(record: Record, key: TensorKey, parts: _Parts) -> TensorRecord | None:
         raise RequestError(f"{key}: parts of different types: {', '.join(dtypes)}")
     kind = table.op_types[first].partition("[")[0]
     found = TensorRecord(key, kind, table.dtypes[first], _shape(table, parts), path=record.path)
-    elements = _elements(parts, record.tensors) if record.tensors else None
+    elements = elements_of(parts, record.tensors) if record.tensors else None
     if elements is not None:
         path = _folder() / f"{len([*_folder().iterdir()])}.bin"
         path.write_bytes(np.ascontiguousarray(elements).tobytes())
+        keys = {at: TensorKey.parse(table.keys[at]) for at in parts.rows}
+        _JOINED_FILES[path] = parts, {at: (_rank_of(one), _shape(table, at)) for at, one in keys.items()}
         payload = Payload(path, 0, elements.nbytes)
         return replace(found, payload=payload, shape=elements.shape, path=path)
     if _needs_elements(parts):
@@ -985,24 +1012,63 @@ def _computed(tensor: Any) -> Stats | None:
     return payload_stats(tensor.payload, tensor.dtype, math.prod(tensor.shape))
 
 
-def _needs_elements(parts: _Parts | int) -> bool:
+def _needs_elements(parts: Parts | int) -> bool:
     if isinstance(parts, int):
         return False
     shared = any(ranks > 1 for _, ranks in parts.pieces)
     return parts.how == "partial" or shared or any(map(_needs_elements, parts.parts))
 
 
-def _elements(made_of: _Parts | int, tensors: Sequence[Any]) -> np.ndarray | None:
+_JOINED_FILES: dict[Path, tuple[Parts, dict[int, tuple[int, Shape | None]]]] = {}
+"""Parts of the tensors in files of :func:`_folder`, and the rank and shape of each."""
+
+
+def notes_on_ranks(pairs: Iterable[tuple[TensorKey, Pair]]) -> Iterator[str]:
+    """Yield notes on tensors joined from ranks of which only some are out of tolerance."""
+    found: defaultdict[tuple[int, ...], dict[str, None]] = defaultdict(dict)
+    for key, pair in pairs:
+        both = pair.golden, pair.actual
+        joined = [_JOINED_FILES[one.path] for one in both if one is not None and one.path in _JOINED_FILES]
+        sides = [elements_of(0, [one]) for one in both]
+        if len(joined) != 1 or _has_sums(joined[0][0]):
+            continue
+        parts, held = joined[0]
+        owners = elements_of(parts, {at: np.full(shape or (), rank) for at, (rank, shape) in held.items()})
+        wide = [one.astype(np.complex128) for one in (*sides, owners) if one is not None]
+        if len(wide) < 3 or len({one.shape for one in wide}) > 1:  # noqa: PLR2004 - one is missing
+            continue
+        golden, actual, owner = wide
+        with np.errstate(invalid="ignore"):
+            near = np.abs(actual - golden) <= pair.atol + pair.rtol * np.abs(golden)
+        equal = (actual == golden) | (np.isnan(actual) & np.isnan(golden))
+        off = np.unique(owner.real[~(near | equal)].astype(int))
+        if 0 < len(off) < len({rank for rank, _ in held.values()}):
+            found[tuple(off.tolist())][key.layer] = None
+    for ranks, layers in found.items():
+        yield said(
+            "out of tolerance only in the parts of rank {ranks}: {names}",
+            ranks=", ".join(map(str, ranks)),
+            names=first_of(layers),
+        )
+
+
+def _has_sums(parts: Parts | int) -> bool:
+    return isinstance(parts, Parts) and (parts.how == "partial" or any(map(_has_sums, parts.parts)))
+
+
+def elements_of(made_of: Parts | int, tensors: Sequence[Any] | Mapping[int, Any]) -> np.ndarray | None:
     """Return the elements of a whole tensor; None where a part has none of a byte or more, or no order."""
     if isinstance(made_of, int):
         tensor = tensors[made_of]
+        if isinstance(tensor, np.ndarray):
+            return tensor
         if not isinstance(tensor, TensorRecord) or tensor.payload is None:
             return None
         if tensor.dtype not in BY_NAME or BY_NAME[tensor.dtype].bits < _BYTE:
             return None
         return np.asarray(load(tensor.payload, tensor.dtype, tensor.shape))
     axis, how, parts, pieces, copy = made_of
-    held = [one for part in parts if (one := _elements(part, tensors)) is not None]
+    held = [one for part in parts if (one := elements_of(part, tensors)) is not None]
     if len(held) < len(parts) or how == _UNORDERED:
         return None
     if how == "partial":

@@ -16,6 +16,8 @@ from pytest_npudump.errors import GoldenError, RequestError
 
 UNTOLD = "-"
 """Text of a fact that one side does not tell."""
+COMPILED = "compiled"
+"""Fact of a producer that ran compiled code: by what."""
 EMPTY = "empty"
 """Key of a golden file: operators that ran and left no file, and the shapes of their outputs."""
 OVERFLOW = "overflow"

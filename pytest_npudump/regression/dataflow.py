@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.judge import judge
 from pytest_npudump.compare.stats.verdict import FAIL, Comparison
-from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.dump.records import Dump, TensorKey, sanitise
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import StatsTable, layer_of, sanitised_key
@@ -102,7 +101,7 @@ def sources_of(
     if at_hand is not None and (another or not same_layers(golden.table, comparison.actual)):
         found, notes = at_hand(comparison.actual)
         edges = found if found.feeds else edges
-    same = comparison.numerics is not None and comparison.numerics.bounds == SAME
+    same = comparison.numerics is not None and comparison.numerics.same
     repeats = same and bool(comparison.repeats)
     altered = models.altered if models is not None else {}
     sources = find_sources(comparison, edges, comparison.tolerances, repeats=repeats, altered=altered)

@@ -22,7 +22,6 @@ from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, GRAPH_INPUT, align
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tensors.element_verdict import BYTES, ELEMENTS, SPECIAL
 from pytest_npudump.compare.tensors.picture import describe_tensor, draw, draw_alone
-from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.stats.compact_projections import as_printed
@@ -590,7 +589,7 @@ def _changed(first: Result) -> frozenset[str]:
     comparison, numerics = first.comparison, first.numerics
     if comparison is None or not comparison.repeats or numerics is None:
         return frozenset()
-    if numerics.bounds != SAME or numerics.differs:
+    if not numerics.same or numerics.differs:
         return frozenset()
     rows = aligned_keys(comparison.golden, comparison.actual, comparison.alignment)
     differing = comparison.differing - comparison.unsteady

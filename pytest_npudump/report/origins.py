@@ -14,7 +14,6 @@ from pytest_npudump.compare.stats.verdict import (
     explain_first,
     inputs_match,
 )
-from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import PROJECTIONS, StatsTable, layer_of, sanitised_key
@@ -434,7 +433,7 @@ def _first_change(result: Result) -> TensorKey | None:
 
 
 def _same(result: Result) -> bool:
-    return result.numerics is not None and result.numerics.bounds == SAME
+    return result.numerics is not None and result.numerics.same
 
 
 def feeds_are_seen(sources: Sources | None, first: Verdict | None) -> bool:

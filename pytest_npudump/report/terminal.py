@@ -9,7 +9,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import FAIL, Verdict
-from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.errors import joined
 from pytest_npudump.explain.operator_alone import CONVICTED, POSSIBLE, JudgedOperator
@@ -378,7 +377,7 @@ def _comparison_lines(
     lines += _rows(failing, rows, names, rest)
     if rule:
         lines.append((BOTH, _("tolerance:  {rule}").format(rule=spoken(rule))))
-    if numerics is not None and not (brief and numerics.bounds == SAME and not numerics.differs):
+    if numerics is not None and not (brief and numerics.same and not numerics.differs):
         lines.append((WHOLE, _("preset:     {numerics}").format(numerics=numerics.describe())))
     if result.measured is not None and result.measured.noise:
         measured = result.measured.describe(result.measured_bounds)

@@ -93,12 +93,13 @@ _TOOLS = frozenset(
         "ctypes.util",
         "multiprocessing.resource_tracker",
         "platform",
-        "torch._inductor.compile_worker.subproc_pool",
         "uuid",
         "vllm.model_executor.models.registry",
     }
 )
-"""Modules of Python, torch and vLLM that start processes running nothing of a test."""
+"""Modules of Python and vLLM that start processes running nothing of a test."""
+_INDUCTOR = "torch._inductor."
+"""Modules of torch that compile, with compilers, workers and probes of what was compiled."""
 _PROGRAMS = frozenset({"c++", "cc", "g++", "gcc", "ld", "ldconfig", "lscpu", "nm", "npu-smi", "nvidia-smi"})
 """Programs that run no model, and that libraries ask while they start."""
 
@@ -174,7 +175,12 @@ def _by_the_test(caller: FrameType) -> bool:
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
         room = name.partition(".")[0]
-        if name == __name__ or name in _TOOLS or (room == _OURS and name != Replaced.__module__):
+        if (
+            name == __name__
+            or name in _TOOLS
+            or name.startswith(_INDUCTOR)
+            or (room == _OURS and name != Replaced.__module__)
+        ):
             return False
         if room not in _LIBRARY and room != _OURS:
             return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -510,6 +511,46 @@ def test_a_layout_that_does_not_fit_is_refused(text: str, message: str, compared
     assert message in str(caught.value)
 
 
+WHERE: list[tuple[str, Callable[[list[np.ndarray]], list[np.ndarray]], str]] = [
+    ("t h[tp]", lambda parts: [parts[0], parts[1] + 1, *parts[2:]], "only in the parts of rank 1: x"),
+    ("t h[tp]", lambda parts: [parts[1], parts[1], parts[2], parts[2]], "only in the parts of rank 0, 3: x"),
+    ("t h[tp]", lambda parts: [part + 1 for part in parts], ""),
+    ("t h[tp]", lambda parts: parts[:3], "missing on a rank of the run, and there on others: x (rank 3)"),
+    ("t[tp] h", lambda parts: parts, "the layout of x makes x 24x2 in the run, 6x8 in the golden"),
+]
+
+
+@pytest.mark.parametrize(("layout", "fault", "note"), WHERE)
+def test_notes_say_which_rank_or_layout_a_mismatch_is_of(
+    layout: str, fault: Callable[[list[np.ndarray]], list[np.ndarray]], note: str, tmp_path: Path, capsys: Any
+) -> None:
+    x, y = normal(6, 8), normal(5)
+    held = fault(np.split(x, 4, 1))
+    run = write(tmp_path / "run", [{"x": part, "y": y} for part in held] + [{"y": y}] * (4 - len(held)))
+    golden = write(tmp_path / "golden", [{"x": x, "y": y}])
+    names = tmp_path / "names.yaml"
+    names.write_text(f"layouts: {{x: '{layout}'}}" if len(held) == 4 else "layouts: {none: 't h[tp]'}")
+    assert main(["compare", str(golden), str(run), "--map", str(names)]) == 1
+    told = [
+        one
+        for one in capsys.readouterr().out.splitlines()
+        if re.match("note: (out of|missing|the layout)", one)
+    ]
+    assert len(told) == bool(note)
+    assert not told or note in told[0]
+
+
+TWICE = ["h.*.a: h.0.a", "h.1.a: h.0.a\nh.0.a: h.0.a", "h.0.a: h.0.a\nh.1.a: h.0.a + h.1.a"]
+
+
+@pytest.mark.each("text", TWICE)
+def test_a_layer_of_the_golden_is_mapped_to_one_of_the_run(text: str, compared: Any) -> None:
+    """What the last line names would take it from the first, which then has none."""
+    both = side({"h.0.a": normal(2, 3), "h.1.a": normal(2, 3)})
+    with pytest.raises(RequestError, match=rf"line {text.count(':')}: h.* are both mapped to h.0.a of the"):
+        compared(both, both, text)
+
+
 def test_parts_of_other_types_are_refused(compared: Any) -> None:
     x = normal(4, 6)
     parts = side({"up": x[:, :3]}, {"up": x[:, 3:].astype(np.float16)})
@@ -571,6 +612,23 @@ def test_names_are_suggested_by_order_shapes_and_values_and_never_taken(tmp_path
     assert "5 of 5 tensors compared, 5 of them element by element; mismatches: 1" in capsys.readouterr().out
 
 
+@pytest.mark.each(("order", "cut"), [("qkv", 0), ("kqv", 0), ("vqk", 0), ("kv", 0), ("qkv", 1)])
+def test_the_suggested_order_of_joined_layers_is_that_of_their_elements(
+    order: str, cut: int, tmp_path: Path
+) -> None:
+    parts = {name: normal(3, 4) for name in sorted(order)}
+    whole = np.hstack([parts[name] for name in order])
+    whole = np.hstack([whole[:, cut:], whole[:, :cut]])  # an order that no join of parts has
+    golden = write(tmp_path / "one", [parts])
+    run = write(tmp_path / "two", [{"joined": whole}])
+    found = tmp_path / f"{order}{cut}.yaml"
+    assert main(["compare", str(golden), str(run), "--suggest", str(found)]) == 1
+    said, line = found.read_text().splitlines()
+    assert said == f"# values match in {1 - cut} of 1"
+    assert cut or line == f'"joined": "{" + ".join(order)}"'
+    assert main(["compare", str(golden), str(run), "--map", str(found)]) == cut
+
+
 @pytest.mark.parametrize("swapped", [False, True])
 @pytest.mark.parametrize("drift", [1.0001, -3.0])
 def test_joins_are_suggested_by_values_else_by_shapes(drift: float, *, swapped: bool) -> None:
@@ -604,4 +662,4 @@ def test_joins_are_suggested_by_values_else_by_shapes(drift: float, *, swapped: 
     }
     told = {(one.run, one.golden) if swapped else (one.golden, one.run): one for one in found}
     for first, second, layers, agree in joins:
-        assert told[first, second][2:] == (layers, agree), [*told]
+        assert told[first, second][2:] == (layers, agree, "+" not in first), [*told]

@@ -268,14 +268,17 @@ def test_each_way_to_start_a_process_is_told_of_a_test_that_passes(project: Proj
         f"@pytest.mark.npu_dump\ndef test_{number}(npu_dump):\n{OWN}    {start}\n"
         for number, start in enumerate(STARTS)
     ]
-    tools = "    import ctypes.util, platform\n    ctypes.util.find_library('z'), platform.processor()"
+    tools = "    import ctypes.util, platform\n    ctypes.util.find_library('z'), platform.processor()\n"
+    tools += (
+        "    exec('import subprocess; subprocess.run([\"true\"])', {'__name__': 'torch._inductor.codecache'})"
+    )
     quiet = f"@pytest.mark.npu_dump\ndef test_quiet(npu_dump):\n{OWN}{tools}"
     project.test_file("\n".join([STARTING, *tests, quiet]))
     project.record("-onpudump_repeats=1")
     done = project.run("-v", "--npudump-output=.", passed=len(STARTS) + 1)
     notes = [line.partition("npudump: note: ")[2] for line in done.outlines if "npudump: note: " in line]
     pairs = (note.partition(": other ") for note in notes)
-    told = {test: f"other {words}" for whose, _, words in pairs for test in re.findall(r"test_\d+", whose)}
+    told = {test: f"other {words}" for whose, _, words in pairs for test in re.findall(r"test_\w+", whose)}
     assert told == {
         f"test_{number}": f"other processes ran during the test ({name}): {WORDS}"
         for number, name in enumerate(STARTS.values())

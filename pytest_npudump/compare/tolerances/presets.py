@@ -24,7 +24,7 @@ from pytest_npudump.dump.dtypes import ALL
 from pytest_npudump.dump.table import PROJECTIONS, is_count
 from pytest_npudump.language import mark
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.record.record import UNTOLD
+from pytest_npudump.record.record import COMPILED, UNTOLD
 
 Bound = tuple[float, float]
 
@@ -205,6 +205,7 @@ class Numerics:
         untold: facts that one side only tells.
         fixed: who chose the bounds, ``option``; "" where the facts or a preset decided.
         preset: the one that was named, and that applies whatever the numerics; "" for ``default``.
+        compiled: the side that alone ran compiled code, ``golden`` or ``run``; "" for none.
     """
 
     bounds: str = SAME
@@ -212,13 +213,26 @@ class Numerics:
     untold: tuple[str, ...] = ()
     fixed: str = ""
     preset: str = ""
+    compiled: str = ""
+
+    @property
+    def same(self) -> bool:
+        """Whether a run is to round as the golden's did: what compilers fuse does not, in any bounds."""
+        return self.bounds == SAME and not self.compiled
 
     def describe(self) -> str:
         """The decision and its reason in one line."""
         differs = ", ".join(f"{name} {golden} -> {now}" for name, (golden, now) in self.differs.items())
-        untold = (
-            _("; unknown on one side: {names}").format(names=", ".join(self.untold)) if self.untold else ""
-        )
+        names = ", ".join(name for name in self.untold if name != COMPILED)
+        untold = _("; unknown on one side: {names}").format(names=names) if names else ""
+        if self.compiled == "run":
+            untold += _(
+                '; golden recorded eagerly, this run compiled; set preset="other" if only rounding differs'
+            )
+        elif self.compiled:
+            untold += _(
+                '; golden recorded compiled, this run eager; set preset="other" if only rounding differs'
+            )
         if self.preset or self.fixed:
             words = _("{words}, from {who}").format(words=self.bounds, who=_(self.fixed))
             words = _("{preset}, as set").format(preset=self.preset) if self.preset else words
@@ -255,15 +269,17 @@ def numerics_of(
         preset: of the tolerances; one that is called as bounds are chooses them.
     """
     named = "" if preset == "default" else preset
+    alone = differences.get(COMPILED)
+    compiled = "" if alone is None else "run" if alone[0] == UNTOLD else "golden"
     told = {name: pair for name, pair in differences.items() if name not in _ASKED}
     differs = {name: pair for name, pair in told.items() if UNTOLD not in pair}
     untold = tuple(name for name in told if name not in differs)
     if named in {SAME, OTHER, HF32}:
-        return Numerics(named, differs, untold, preset=named)
+        return Numerics(named, differs, untold, preset=named, compiled=compiled)
     if option and option != AUTO:
-        return Numerics(option, differs, untold, mark("option npudump_preset"), named)
+        return Numerics(option, differs, untold, mark("option npudump_preset"), named, compiled)
     values = [*(value for name in _SWITCHES for value in told.get(name, ()))]
     values += [switches[name] for name in _SWITCHES if name in switches]
     on = any(value not in {"off", UNTOLD} for value in values)
     bounds = SAME if not differs else HF32 if on else OTHER
-    return Numerics(bounds, differs, untold, preset=named)
+    return Numerics(bounds, differs, untold, preset=named, compiled=compiled)

@@ -205,7 +205,9 @@ def _with_tensor(part: TensorPart, folder: Path, name: str) -> tuple[TensorPart,
             payload = Payload(path, header.offset, header.nbytes, "npy")
             fits = dtype == part.dtype or (dtype == "float32" and part.dtype in _WIDENED)
         else:
-            ((_names, dtype, shape, payload),) = read_pt(path)
+            ((_names, dtype, shape, payload, problem),) = read_pt(path)
+            if problem:
+                raise FormatError(path, problem)  # noqa: TRY301 - as readers raise
             fits = dtype == part.dtype
         if not fits or shape != part.shape:
             said = f"{dtype} of shape {shape}, {MSPROBE} says {part.dtype} of shape {part.shape}"

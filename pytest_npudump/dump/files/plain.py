@@ -108,10 +108,13 @@ def executions(
     problems: list[FormatError] = []
     parts: dict[tuple[Place, int, str, int], list[TensorPart]] = {}
     computed = partial(file_stats, acl=acl, projections=projections)
-    for place, number, key, (_names, dtype, shape, payload) in tensors:
+    for place, number, key, (_names, dtype, shape, payload, problem) in tensors:
         nbytes = -(-math.prod(shape) * BY_NAME[dtype].bits // 8)
         part = TensorPart(key.io, key.slot, dtype, shape, size=nbytes, payload=payload)
-        if stats:
+        if problem:
+            problems.append(FormatError(path, f"{key}: {problem}"))
+            part = part._replace(payload=None)
+        elif stats:
             part, failed = with_stats(part, path, computed)
             problems += failed
         parts.setdefault((place, number, key.layer, key.turn), []).append(part)

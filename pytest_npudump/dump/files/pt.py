@@ -28,12 +28,14 @@ class Stored(NamedTuple):
     Attributes:
         names: keys of dicts that it is in, outermost first, and indices of lists; none where the file is it.
         dtype, shape, payload: as ``TensorRecord`` has them.
+        problem: why its values are not read; "" where they are.
     """
 
     names: tuple[str | int, ...]
     dtype: str
     shape: tuple[int, ...]
     payload: Payload
+    problem: str = ""
 
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
@@ -161,7 +163,8 @@ def _tensors(file: RawFile, value: object, names: tuple[str | int, ...], left: l
     if len(names) > _DEPTH or left[0] < 0:
         raise file.error(None, "a structure without end, or of more than 262,144 values")
     if isinstance(value, _Pickled):
-        yield Stored(names, value.dtype, value.shape, value.payload)
+        quantised = _QUANTISED if value.dtype.startswith(("qint", "quint")) else ""
+        yield Stored(names, value.dtype, value.shape, value.payload, quantised)
     elif isinstance(value, (dict, list, tuple)):
         keys: Iterable[str | int] = map(str, value) if isinstance(value, dict) else range(len(value))
         for key, inner in zip(keys, value.values() if isinstance(value, dict) else value, strict=True):
@@ -204,13 +207,16 @@ _STORAGES = {
             *(("Float", "float32"), ("Half", "float16"), ("Double", "float64"), ("BFloat16", "bfloat16")),
             *(("Long", "int64"), ("Int", "int32"), ("Short", "int16"), ("Char", "int8"), ("Byte", "uint8")),
             *(("Bool", "bool"), ("ComplexFloat", "complex64"), ("ComplexDouble", "complex128")),
+            *(("QInt8", "qint8"), ("QUInt8", "quint8"), ("QInt32", "qint32")),
         )
     },
 }
 _TENSORS = {
     *(f"torch._utils _rebuild_tensor{version}" for version in ("", "_v2", "_v3")),
+    "torch._utils _rebuild_qtensor",
     "torch_npu.utils.storage _rebuild_npu_tensor",
 }
+_QUANTISED = "a quantised tensor, whose scale is not read: save its dequantize()"
 _TYPED = 6
 """Position of the type in ``_rebuild_tensor_v3``'s arguments."""
 _OPCODE_NAMES = (

@@ -44,6 +44,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from pytest_npudump.dump.names import MODULE_EDGES
 from pytest_npudump.errors import RequestError, nearest, said
 from pytest_npudump.language.text import first_of
+from pytest_npudump.record.record import COMPILED
 from pytest_npudump.request import KnownNames
 from pytest_npudump.runtime.modules.seen import (
     INPUT,
@@ -114,9 +115,11 @@ class Capture:
         steps: the tensors of each execution, with statistics, or without anything where these are files.
         problems: why what was recorded cannot be trusted, in words; with any nothing more is recorded.
         processes: others than this one that it has watched.
+        ran_compiled: whether a hook ran in code that torch compiled, which rounds otherwise.
     """
 
     processes: frozenset[int] = frozenset()
+    ran_compiled = False
     _compiled = False
 
     def __init__(
@@ -253,7 +256,8 @@ class Capture:
         device, torch = self._anchor.device, self._torch
         of_device = getattr(torch, device.type, None)
         name = getattr(of_device, "get_device_name", lambda _: device.type)(device)
-        return {"torch": str(torch.__version__), "device": str(name)}
+        compiled = {COMPILED: "torch"} if self.ran_compiled else {}
+        return {"torch": str(torch.__version__), "device": str(name), **compiled}
 
     @property
     def _device(self) -> int:
@@ -862,6 +866,7 @@ def captures(torch: Any) -> WeakValueDictionary[int, Capture]:
         def note(value: Any, _anchor: Any, number: int, kind: int, module: int, slot: int) -> None:
             capture = under_way.get(number)
             if capture is not None:
+                capture.ran_compiled = True
                 capture.take(kind, module, slot, value)
 
         library.impl("note", note, "CompositeExplicitAutograd")

@@ -202,6 +202,7 @@ class TokenCapture(Capture):
     def stand_in_for(self, asked: TokenCapture) -> None:
         """Pass the tensors of these hooks, which are in compiled code, to a capture that a test asks for."""
         self._asked, asked.stands_in, self.idle = asked, self, False
+        asked.ran_compiled = self.ran_compiled  # it has, while the engine started
 
     def end(self) -> None:
         """End the test's capture; hooks in compiled code stay, and forget their tensors."""

@@ -35,6 +35,7 @@ Make = Callable[..., StatsTable]
         ({"soc": ("Ascend910B3", "Ascend910B4"), "hf32": ("off", "-")}, {}, "other"),
         ({"hf32": ("conv", "-")}, {}, "same"),
         ({}, {"hf32": "conv"}, "same"),
+        ({"compiled": ("-", "torch")}, {}, "same"),
     ],
 )
 def test_only_what_both_sides_tell_and_differs_loosens(
@@ -54,6 +55,15 @@ def test_the_reason_names_what_differs_and_what_is_not_told() -> None:
     found = numerics_of({"cann": ("9.0.0", "9.1.0"), "driver": ("-", "25.0")}, {})
     assert found.describe() == "other: cann 9.0.0 -> 9.1.0; unknown on one side: driver"
     assert numerics_of({}, {}).describe() == "same: same environment"
+    for sides, words in (
+        (("-", "torch"), "eagerly, this run compiled"),
+        (("torch", "-"), "compiled, this run eager"),
+    ):
+        compiled = numerics_of({"compiled": sides}, {})
+        assert not compiled.same
+        assert compiled.describe() == (
+            f'same: same environment; golden recorded {words}; set preset="other" if only rounding differs'
+        )
 
 
 def test_a_preset_that_was_named_decides_and_not_the_numerics() -> None:

@@ -311,6 +311,32 @@ def assert_statistics(record: TensorRecord, values: Any) -> None:
     assert record.stats.zero == int((wide == 0).sum())
 
 
+@pytest.mark.filterwarnings("ignore")  # torch means to drop these types
+def test_a_quantised_tensor_is_named_as_not_read_beside_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its bytes say nothing without its scale."""
+    torch = pytest.importorskip("torch")
+    x, scales = torch.arange(12.0).reshape(3, 4), torch.tensor([1.0, 0.5, 2.0])
+    made = {
+        "all": torch.quantize_per_tensor(x, 1.0, 0, torch.qint8),
+        "each": torch.quantize_per_channel(x, scales, torch.zeros(3), 0, torch.quint8),
+        "x": x,
+    }
+    torch.save(made, tmp_path / "x.pt")
+    dump = read_dump(tmp_path)
+    assert {one.key.layer: (one.dtype, one.shape, one.payload is None) for one in dump.records} == {
+        "all": ("qint8", (3, 4), True),
+        "each": ("quint8", (3, 4), True),
+        "x": ("float32", (3, 4), False),
+    }
+    assert main(["compare", str(tmp_path), str(tmp_path)]) == 2
+    told = capsys.readouterr()
+    assert "1 of them element by element" in told.out
+    for name in ("all", "each"):
+        assert f"{name}:output.0: a quantised tensor" in told.err
+
+
 def test_a_backslash_anywhere_in_a_pickle_is_read_as_it_is_or_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(SAMPLES / "value.pt") as archive:
         pickled = archive.read("value/data.pkl")

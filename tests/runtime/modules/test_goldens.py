@@ -32,7 +32,9 @@ def model():
     fault = os.environ.get("FAULT", "")
     if fault == "weight":
         made.blocks[2].mlp[2].weight.data *= 1.01
-    if fault == "kernel":
+    if fault == "rounded":
+        made.blocks[0].qkv.register_forward_hook(lambda _, x, y: y * (1 + 2**-20))
+    if fault in {"kernel", "rounded"}:
         made.blocks[3].out.register_forward_hook(lambda _, x, y: y + 0.01 * (y == y.max()))
     if fault == "step":
         calls = iter((0, 0.01, 0, 0.01))  # of the run, and of the second run
@@ -117,6 +119,22 @@ def test_one_golden_serves_eager_compiled_and_captured(
         done.stdout.fnmatch_lines([told])
         if way:
             done.stdout.no_fnmatch_line("*: inputs changed*")
+
+
+def test_a_change_is_not_traced_to_what_compiled_code_rounds_otherwise(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.runpytest_inprocess("--npudump-update-golden").assert_outcomes(passed=1)
+    monkeypatch.setenv("FAULT", "rounded")
+    for way, begins in (
+        ("compiled", "blocks.3.out:output.0 max*"),
+        ("", "the change is traced to blocks.0.*"),
+    ):
+        monkeypatch.setenv("WAY", way)
+        done = project.runpytest_inprocess()
+        done.stdout.fnmatch_lines([f"npudump: {begins}"])
+        if way:
+            done.stdout.fnmatch_lines(["preset: *; golden recorded eagerly, this run compiled; set preset=*"])
 
 
 PASSED = """
