@@ -7,7 +7,7 @@ import re
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RequestError, said
 from pytest_npudump.golden.path import golden_path
@@ -99,6 +99,31 @@ def output_folder(config: pytest.Config, settings: Settings) -> Path | None:
     It has ``results``, ``dumps``, ``report``, ``log``, ``summary.md`` and ``session.json``.
     """
     return config.rootpath / settings.output if settings.output else None
+
+
+def has_place(config: pytest.Config, settings: Settings) -> bool:
+    """Return whether there is a place for results."""
+    return bool(settings.output) or getattr(config, "cache", None) is not None
+
+
+def results_path(config: pytest.Config, settings: Settings) -> Path:
+    """Return the folder of the results, where they have a place: the output folder, or pytest's cache.
+
+    Raises:
+        OSError: pytest's cache has no folder, and none can be made.
+    """
+    return kept_folder(config, settings) / "results"
+
+
+def kept_folder(config: pytest.Config, settings: Settings) -> Path:
+    """Return the folder that results and reports are below.
+
+    Raises:
+        OSError: pytest's cache has no folder, and none can be made.
+    """
+    output = output_folder(config, settings)
+    cache: Any = getattr(config, "cache", None)
+    return cache.mkdir("npudump") if output is None else output
 
 
 def check_output(config: pytest.Config, settings: Settings) -> None:
