@@ -61,7 +61,8 @@ class Paths:
             request: what a test on the emulator asks for, whose dumps may lie in memory; None for others.
             base: the folder for all dumps; None for that of the session.
         """
-        base = base or dumps_base(self._config, self._settings)
+        output = output_folder(self._config, self._settings)
+        base = base or (output / "dumps" if output else _compat.base_temp(self._config) / "npudump")
         base = self._config.hook.pytest_npudump_dumps_base(base=base, request=request) or base
         plain = _NOT_PLAIN.sub("_", identity).strip("_")[-_SHOWN:]
         digest = blake2b(identity.encode(), digest_size=4).hexdigest()
@@ -85,12 +86,6 @@ class Paths:
             except OSError:
                 pass
             return directory
-
-
-def dumps_base(config: pytest.Config, settings: Settings) -> Path:
-    """Return the folder in which the dumps and reports of a session lie, as an absolute path."""
-    output = output_folder(config, settings)
-    return output / "dumps" if output is not None else _compat.base_temp(config) / "npudump"
 
 
 def output_folder(config: pytest.Config, settings: Settings) -> Path | None:
