@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from pytest_npudump.cli.common.output import present, to_stderr
 from pytest_npudump.cli.common.project import last_results
@@ -30,7 +29,11 @@ def run(arguments: argparse.Namespace) -> int:
         )
     failure = read_failure(_report(arguments.report), arguments.layer)
     if failure.call is not None and arguments.model is None:
-        _check_call(arguments, failure)
+        if arguments.runtime not in ("", "auto", "torch_npu"):
+            raise RequestError(
+                f"--runtime={arguments.runtime}: {failure.key} is of a call of torch: torch_npu runs it, or "
+                "without --runtime the CPU where there is no NPU"
+            )
         reproduction: Reproduction = of_call(failure, drawn=arguments.synthetic)
     else:
         reproduction = of_operator(failure, _models(failure, arguments.model), drawn=arguments.synthetic)
@@ -41,8 +44,20 @@ def run(arguments: argparse.Namespace) -> int:
         runtime=arguments.runtime,
         must_fail=arguments.synthetic,
     )
-    told = arguments.output, reproduction, trial
-    present(arguments, lambda: _as_json(*told), _lines(*told))
+    present(
+        arguments,
+        lambda: {
+            "folder": str(arguments.output),
+            "test": reproduction.failure.test,
+            "key": str(reproduction.key),
+            "layers": [reproduction.layer],
+            "criterion": reproduction.criterion,
+            "synthetic": reproduction.drawn,
+            "fails": None if trial is None or trial.error else trial.fails,
+            "error": trial.error or None if trial is not None else None,
+        },
+        _lines(arguments.output, reproduction, trial),
+    )
     return _ended(arguments, reproduction, trial)
 
 
@@ -75,15 +90,6 @@ def _models(failure: FailingTensor, model: Path | None) -> Models:
             "test feeds in has changed, or the golden was recorded with something else"
         )
     return models
-
-
-def _check_call(arguments: argparse.Namespace, failure: FailingTensor) -> None:
-    """Refuse options that do not apply to a call of torch."""
-    if arguments.runtime not in ("", "auto", "torch_npu"):
-        raise RequestError(
-            f"--runtime={arguments.runtime}: {failure.key} is of a call of torch: torch_npu runs it, or "
-            "without --runtime the CPU where there is no NPU"
-        )
 
 
 def _lines(folder: Path, reproduction: Reproduction, trial: TrialRun | None) -> Iterator[str]:
@@ -121,16 +127,3 @@ def _ended(arguments: argparse.Namespace, reproduction: Reproduction, trial: Tri
             f"its driver and the kernel: run {arguments.output} on the machine where it failed"
         )
     return 1
-
-
-def _as_json(folder: Path, reproduction: Reproduction, trial: TrialRun | None) -> dict[str, Any]:
-    return {
-        "folder": str(folder),
-        "test": reproduction.failure.test,
-        "key": str(reproduction.key),
-        "layers": [reproduction.layer],
-        "criterion": reproduction.criterion,
-        "synthetic": reproduction.drawn,
-        "fails": None if trial is None or trial.error else trial.fails,
-        "error": trial.error or None if trial is not None else None,
-    }

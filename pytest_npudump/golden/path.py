@@ -54,7 +54,8 @@ def golden_path(
     *folders, file = test_file.parts or ("",)
     stem = file.removesuffix(".py")
     directory = root.joinpath(
-        *map(_folder, folders), _part(stem, file, plain=stem != file and _PLAIN.fullmatch(stem) is not None)
+        *(_part(folder, folder, plain=_PLAIN.fullmatch(folder) is not None) for folder in folders),
+        _part(stem, file, plain=stem != file and _PLAIN.fullmatch(stem) is not None),
     )
     part = _test(classes, name, param_id) + (f"@{_variant(variant)}" if variant else "")
     return directory / f"{part}{_SUFFIX}"
@@ -73,10 +74,6 @@ def is_variant(spelled: str, name: str) -> bool:
     rank = _OF_RANK.search(spelled)
     whole = rank is not None and spelled == _variant(f"{name}@{rank[1]}")
     return whole or spelled in {name, _variant(name)} or (is_cut and spelled[:cut] == of_ranks[:cut])
-
-
-def _folder(raw: str) -> str:
-    return _part(raw, raw, plain=_PLAIN.fullmatch(raw) is not None)
 
 
 def _test(classes: Sequence[str], name: str, param_id: str | None) -> str:

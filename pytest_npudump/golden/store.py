@@ -378,17 +378,13 @@ def _settle(golden: Path, target: Path, waiting: Path) -> None:
     if named is not None and held[1] == named != held[0]:
         move_file(waiting, target)
     else:
-        _remove(waiting)
-
-
-def _remove(path: Path) -> None:
-    try:
-        path.unlink()
-    except OSError as error:
-        raise GoldenError(
-            f"{path}: left by a recording that did not end, and cannot be removed: "
-            f"{error.strerror or error}; remove it"
-        ) from error
+        try:
+            waiting.unlink()
+        except OSError as error:
+            raise GoldenError(
+                f"{waiting}: left by a recording that did not end, and cannot be removed: "
+                f"{error.strerror or error}; remove it"
+            ) from error
 
 
 def waiting_path(tensors: Path) -> Path:

@@ -366,7 +366,11 @@ class Goldens:
             previous: that file; None where it cannot be read or there is none.
         """
         if previous is not None:
-            notes = self._shared(previous)
+            notes: tuple[str, ...] = ()
+            found = previous.extra.get(VARIANTS)
+            if found and isinstance(found, dict) and previous.path == self.path:
+                names = ", ".join(map(str, found))
+                notes += (f"what its variants ({names}) share with {self.path.name} is theirs too",)
             if keys := ", ".join(map(repr, unwritable(previous))):
                 notes += (f"{previous.path}: its key {keys} cannot be written again, and is dropped",)
             return notes
@@ -375,14 +379,6 @@ class Goldens:
         except GoldenError as error:
             return (f"the golden that was there could not be read, and nothing of it is kept: {error}",)
         return ()
-
-    def _shared(self, previous: Record) -> tuple[str, ...]:
-        found = previous.extra.get(VARIANTS)
-        if not found or previous.path != self.path or not isinstance(found, dict):
-            return ()
-        return (
-            f"what its variants ({', '.join(map(str, found))}) share with {self.path.name} is theirs too",
-        )
 
     def _found(self) -> Path | None:
         return next((path for path in (self.variant, self.common) if path and is_there(path)), None)
@@ -494,12 +490,8 @@ class Goldens:
         else:
             found = {"cann": installed_cann(), "driver": installed_driver()}
             facts |= {name: value for name, value in found.items() if value}
-        return facts | self._asked
-
-    @property
-    def _asked(self) -> dict[str, str]:
         chosen = {DUMP_DATA: str(self.request.dump_data)} if self.request.chosen else {}
-        return {"scene": self.request.scene, "dump_mode": self.request.dump_mode, **chosen}
+        return facts | {"scene": self.request.scene, "dump_mode": self.request.dump_mode} | chosen
 
 
 _HEAD = 1 << 13

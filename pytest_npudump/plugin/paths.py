@@ -7,7 +7,7 @@ import re
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RequestError, said
 from pytest_npudump.golden.path import golden_path
@@ -61,7 +61,8 @@ class Paths:
             request: what a test on the emulator asks for, whose dumps may lie in memory; None for others.
             base: the folder for all dumps; None for that of the session.
         """
-        base = base or dumps_base(self._config, self._settings)
+        output = output_folder(self._config, self._settings)
+        base = base or (output / "dumps" if output else _compat.base_temp(self._config) / "npudump")
         base = self._config.hook.pytest_npudump_dumps_base(base=base, request=request) or base
         plain = _NOT_PLAIN.sub("_", identity).strip("_")[-_SHOWN:]
         digest = blake2b(identity.encode(), digest_size=4).hexdigest()
@@ -87,18 +88,37 @@ class Paths:
             return directory
 
 
-def dumps_base(config: pytest.Config, settings: Settings) -> Path:
-    """Return the folder in which the dumps and reports of a session lie, as an absolute path."""
-    output = output_folder(config, settings)
-    return output / "dumps" if output is not None else _compat.base_temp(config) / "npudump"
-
-
 def output_folder(config: pytest.Config, settings: Settings) -> Path | None:
     """Return the folder for what a session leaves; None where none is named.
 
     It has ``results``, ``dumps``, ``report``, ``log``, ``summary.md`` and ``session.json``.
     """
     return config.rootpath / settings.output if settings.output else None
+
+
+def has_place(config: pytest.Config, settings: Settings) -> bool:
+    """Return whether there is a place for results."""
+    return bool(settings.output) or getattr(config, "cache", None) is not None
+
+
+def results_path(config: pytest.Config, settings: Settings) -> Path:
+    """Return the folder of the results, where they have a place: the output folder, or pytest's cache.
+
+    Raises:
+        OSError: pytest's cache has no folder, and none can be made.
+    """
+    return kept_folder(config, settings) / "results"
+
+
+def kept_folder(config: pytest.Config, settings: Settings) -> Path:
+    """Return the folder that results and reports are below.
+
+    Raises:
+        OSError: pytest's cache has no folder, and none can be made.
+    """
+    output = output_folder(config, settings)
+    cache: Any = getattr(config, "cache", None)
+    return cache.mkdir("npudump") if output is None else output
 
 
 def check_output(config: pytest.Config, settings: Settings) -> None:

@@ -151,7 +151,9 @@ def render_rows(table: StatsTable, columns: Sequence[str]) -> Iterable[str]:
     summed = _sums_text(table) if "sums" in columns else []
     names = map(short, table.keys)
     for row, head in enumerate(zip(names, table.dtypes, table.shapes, strict=True)):
-        cells = [_number(v) if k else _ABSENT for v, k in zip(values[row], known[row], strict=True)]
+        cells = [
+            repr(v).removesuffix(".0") if k else _ABSENT for v, k in zip(values[row], known[row], strict=True)
+        ]
         if with_count:
             cells.append(_ABSENT if table.counts[row] is None else str(table.counts[row]))
         if with_digits:
@@ -200,10 +202,6 @@ def _read_sums(cells: list[str]) -> dict[str, Any]:
     found = np.full((len(cells), PROJECTIONS), np.nan)
     found[known] = compact.sums_of([cell.partition("@")[0] for cell in cells if cell != _ABSENT])
     return {"projections": found, "projected": known, "summed": True}
-
-
-def _number(value: float) -> str:
-    return repr(value).removesuffix(".0")
 
 
 def parse_rows(block: str, columns: Sequence[str], digits: int) -> StatsTable:

@@ -127,7 +127,9 @@ def source_lines(
             _("again:      out of tolerance again after tensors that pass: {named}").format(named=named)
         )
     if (walked := [source for source, _count in alone if source.begins is not None]) and traced:
-        lines.append(_("traced to:  {words}").format(words=first_of(map(_traced, walked), limit)))
+        words = _("{begins} ({within}), upstream of {key}")
+        traces = (words.format(begins=one.begins, within=_within(one), key=one.key) for one in walked)
+        lines.append(_("traced to:  {words}").format(words=first_of(traces, limit)))
     if sources.unplaced:
         words = _("inputs:     not all known for {count} of {failing} mismatches; first: {unplaced}")
         lines.append(
@@ -193,11 +195,6 @@ def _downstream(
     if reason:
         return _("{key}; {words}").format(key=source.key, words=_("; ").join(known))
     return _("{key} ({words})").format(key=source.key, words=_(", ").join(known))
-
-
-def _traced(source: Source) -> str:
-    words = _("{begins} ({within}), upstream of {key}")
-    return words.format(begins=source.begins, within=_within(source), key=source.key)
 
 
 def _within(source: Source) -> str:
@@ -336,13 +333,6 @@ def _same_model(models: ModelChange | None) -> bool:
     return models is not None and not (models.changed or models.mixed) and models.read == ALL
 
 
-def _alike_in_form(first: Verdict | None) -> bool:
-    """Return whether both sides have the first mismatch, of one type and shape, so that values differ."""
-    if first is None:
-        return True
-    return first.status == FAIL and not _FORM.intersection(reason.statistic for reason in first.reasons)
-
-
 def model_line(result: Result, *, brief: bool, cause: bool, untold: bool = False) -> list[str]:
     """Describe changes of the models, where the headline does not.
 
@@ -353,7 +343,10 @@ def model_line(result: Result, *, brief: bool, cause: bool, untold: bool = False
         return []
     words, whole = what_changed(result, _SHOWN if brief else None), _same_model(models)
     first = result.comparison.first if result.comparison is not None else None
-    values = _alike_in_form(first)
+    # Whether both sides have it, of one type and shape, so that values differ.
+    values = first is None or (
+        first.status == FAIL and _FORM.isdisjoint(reason.statistic for reason in first.reasons)
+    )
     if models.mixed and not models.changed:
         words = _("the golden's layers were accepted from runs of several models")
     elif models.files and not models.changed:

@@ -131,16 +131,6 @@ def _convicted(result: Result) -> list[JudgedOperator]:
     return sorted(found, key=lambda one: one.certainty == POSSIBLE)  # what is certain first
 
 
-def named(result: Result) -> list[str]:
-    """Return the layers that the headline names: the cause first, the mismatch last."""
-    sources = result.sources.independent if result.sources is not None else ()
-    first = result.comparison.first if result.comparison is not None else None
-    layers = [one.key.layer for one in _convicted(result)]
-    layers += [source.altered or (source.begins or source.key).layer for source in sources]
-    layers += [first.key.layer] if first is not None else []
-    return [*dict.fromkeys(layers)]
-
-
 def failure_lines(
     result: Result, details: ReportFiles, *, verbose: bool, spent: bool = False
 ) -> tuple[list[str], list[str]]:
@@ -309,8 +299,13 @@ def _body(
 
 
 def _code_lines(result: Result, *, brief: bool) -> list[str]:
-    """Return the source lines of the layers that the headline names."""
-    known = [layer for layer in named(result) if sanitise(layer) in result.code] if result.code else []
+    """Return the source lines of the layers that the headline names: the cause first, the mismatch last."""
+    sources = result.sources.independent if result.sources is not None else ()
+    first = result.comparison.first if result.comparison is not None else None
+    layers = [one.key.layer for one in _convicted(result)]
+    layers += [source.altered or (source.begins or source.key).layer for source in sources]
+    layers += [first.key.layer] if first is not None else []
+    known = [layer for layer in dict.fromkeys(layers) if sanitise(layer) in result.code]
     line = _("code:       {layer}: {code}")
     return [line.format(layer=one, code=result.code[sanitise(one)]) for one in known[: 1 if brief else None]]
 

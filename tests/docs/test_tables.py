@@ -17,7 +17,10 @@ import pytest
 import pytest_npudump
 from pytest_npudump.cli.arguments import VERBS, Verb
 from pytest_npudump.compare.ulps import ULP_BOUNDS
+from pytest_npudump.dump.files.formats import FORMATS
+from pytest_npudump.dump.tree.find import find_files
 from pytest_npudump.record.text import parse as parse_golden
+from tests.testing.test_file_formats import OurFormat
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -81,6 +84,17 @@ def test_samples_that_their_readme_names_exist_and_none_is_left_out() -> None:
         and path != data / "README.md"
     ]
     assert left_out == [], "say in that table where each comes from"
+
+
+def test_each_format_that_holds_tensors_has_a_sample_in_its_conformance_class(tmp_path: Path) -> None:
+    for kind in OurFormat.__subclasses__():
+        (tmp_path / kind.__name__).mkdir()
+        for sample in kind.samples:
+            if sample.path.exists():  # another package's is made by its tests
+                shutil.copy(sample.path, tmp_path / kind.__name__ / (sample.name or sample.path.name))
+    trees = [find_files(folder) for folder in tmp_path.iterdir()]
+    sampled = {file.format for tree in trees for file in (*tree.files, *tree.statistics)}
+    assert sampled == {one.name for one in FORMATS if not one.instead and one.name != "offered"}
 
 
 def test_each_command_has_its_help_on_its_page_in_the_order_of_help() -> None:

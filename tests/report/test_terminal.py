@@ -16,7 +16,7 @@ from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tensors.picture import describe_tensor
 from pytest_npudump.compare.tolerances.presets import Numerics
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
-from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.explain.operator_alone import CONVICTED, Alone, JudgedOperator
 from pytest_npudump.graph.sources import Source, Sources
 from pytest_npudump.record.model_lines import ModelChange
@@ -27,6 +27,7 @@ from pytest_npudump.report.explanations import reference_lines
 from pytest_npudump.report.files import ReportFiles
 from pytest_npudump.report.result_json import full_json
 from pytest_npudump.report.terminal import failure_lines, full_lines, headline
+from tests.report.conftest import stats_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,6 +108,10 @@ def test_a_reference_has_no_head_of_a_table_without_rows(failed: Callable[..., R
     assert [line for line in lines if "more" in line] == []
     assert not [line for line in lines if "statistic " in line]
     assert len(reference_lines(told, 1, brief=True, columns=80)) == len(lines) + 3
+    told.remarks = ("a remark",) * 9
+    labels = [line.split(":")[0].strip() for line in reference_lines(told, 0, columns=80)]
+    assert (labels[:2], labels[-3:]) == (["reference", "first"], ["tolerance", "a remark", "a remark"])
+    assert reference_lines(told, 0, brief=True, columns=80) == lines
 
 
 TRANSFORMER = "/vision_model/encoder/layers.11/self_attn/out_proj/quantized_MatMul"
@@ -248,6 +253,35 @@ def test_what_changed_in_the_model_comes_first(
     assert bool(full_json(test)["model"]) is (models is not None)
     verbose = [one for one in text_of(test, verbose=True) if one.startswith("model:")]
     assert len(verbose) == (models is not None)
+
+
+def test_a_model_that_is_the_same_accuses_nothing_of_a_tensor_of_another_form(
+    failed: Callable[..., Result],
+) -> None:
+    golden, run = stats_table(["a", "b"], 1.0), stats_table(["b"], 1.0)
+    comparison = compare_tables(golden, run, Tolerances())
+    test = replace(failed(2), models=ModelChange(read="all"), comparison=comparison)
+    assert "model:      identical to the golden's" in text_of(test)
+
+
+def test_lines_of_code_are_those_of_what_the_first_line_names(failed: Callable[..., Result]) -> None:
+    keys = [TensorKey(f"net/layer_{at}", "output", 0) for at in range(4)]
+    wrong = JudgedOperator(keys[3], "Relu", "m.onnx", own=True, alone=Alone(CONVICTED, 1.0))
+    begins = TensorKey("net/before", "output", 0)
+    found = (
+        Source(keys[0], "", 1, begins=begins),
+        Source(keys[1], "", 1, altered="gone", begins=begins),
+        Source(keys[2], "", 1),
+        Source(keys[3], "", 1),
+    )
+    layers = ("net/layer_3", "net/before", "gone", "net/layer_2", "net/layer_0")
+    code = {sanitise(layer): f"net.py:{at}" for at, layer in enumerate(layers)}
+    code |= {"other": "net.py:9", "net_layer_1": "net.py:8"}
+    given = {"sources": Sources(found, 4, (), "m"), "escalation": Escalation(isolated=(wrong,))}
+    test = failed(4, code=code, **given)
+    told = [line for line in full_lines(test) if line.startswith("code:")]
+    assert told == [f"code:       {layer}: net.py:{at}" for at, layer in enumerate(layers)]
+    assert [line for line in text_of(failed(99, code=code, **given)) if line.startswith("code:")] == told[:1]
 
 
 FIRST_OF_MANY = "/vision_model/.../quantized_MatMul_0"

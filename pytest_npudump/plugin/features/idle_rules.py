@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,8 +12,6 @@ from pytest_npudump.language.translation import gettext as _, ngettext
 from pytest_npudump.plugin._compat import was_narrowed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.settings import Settings
 
@@ -34,18 +32,14 @@ class IdleRules:
     @pytest.hookimpl(trylast=True)
     def pytest_npudump_check(self, reporter: Reporter) -> None:
         """Report such rules, and fail a session for them that ran all tests."""
-        rules = _idle(reporter.results)
+        idle = [result.get("idle_rules", ()) for result in reporter.results if "compared" in result]
+        rules = tuple(rule for rule in idle[0] if all(rule in others for others in idle)) if idle else ()
         if not rules:
             return
         narrowed = was_narrowed(reporter.config)
         reporter.say(_words(rules, narrowed=narrowed), _PLACE)
         if not narrowed:
             reporter.fail(lambda: _words(rules, narrowed=False))
-
-
-def _idle(results: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    idle = [result.get("idle_rules", ()) for result in results if "compared" in result]
-    return tuple(rule for rule in idle[0] if all(rule in others for others in idle)) if idle else ()
 
 
 def _words(rules: tuple[str, ...], *, narrowed: bool) -> str:

@@ -19,7 +19,7 @@ from pytest_npudump.plugin.conclusion import why_incomplete
 from pytest_npudump.plugin.item_case import ITEM, KEPT, RESULT, only_setup
 from pytest_npudump.plugin.marker import Identity, request_of
 from pytest_npudump.plugin.marks import is_marked
-from pytest_npudump.plugin.paths import golden_root, output_folder
+from pytest_npudump.plugin.paths import golden_root, has_place, results_path
 from pytest_npudump.plugin.reporter import CHILD, ITEM_OF_REPORT, Reporter
 from pytest_npudump.regression.dataflow import source_names
 from pytest_npudump.regression.result import RECORDED, UNCHANGED, Result
@@ -56,32 +56,6 @@ _UNKEPT = "npudump_results"
 """Attribute of a test's report that says why its result is not kept."""
 _BEFORE, _BEHIND = 1, 5
 """Places of lines."""
-
-
-def has_place(config: pytest.Config, settings: Settings) -> bool:
-    """Return whether there is a place for results."""
-    return bool(settings.output) or getattr(config, "cache", None) is not None
-
-
-def results_path(config: pytest.Config, settings: Settings) -> Path:
-    """Return the folder of the results, where they have a place: the output folder, or pytest's cache.
-
-    Raises:
-        OSError: pytest's cache has no folder, and none can be made.
-    """
-    return kept_folder(config, settings) / "results"
-
-
-def kept_folder(config: pytest.Config, settings: Settings) -> Path:
-    """Return the folder that results and reports are below.
-
-    Raises:
-        OSError: pytest's cache has no folder, and none can be made.
-    """
-    output = output_folder(config, settings)
-    cache: Any = getattr(config, "cache", None)
-    folder: Path = cache.mkdir("npudump") if output is None else output
-    return folder
 
 
 def feature(config: pytest.Config, settings: Settings) -> Keeper:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import MissingExtraError, NpudumpError, RequestError, said
 from pytest_npudump.language import ENGLISH
 from pytest_npudump.language.translation import gettext as _, speaking
-from pytest_npudump.plugin.features.keeper import Keeper, has_place, kept_folder, results_path
+from pytest_npudump.plugin.paths import has_place, kept_folder, results_path
 from pytest_npudump.plugin.reporter import Reporter, reports_here
 from pytest_npudump.report.media import MEDIA, Medium
 
@@ -88,7 +88,7 @@ def _view(reporter: Reporter) -> tuple[SessionView, str]:
     from pytest_npudump.results.session_view import view_of_tests  # noqa: PLC0415 - the same
 
     config, problems = reporter.config, reporter.problems()
-    keeper: Keeper | None = config.pluginmanager.get_plugin("npudump-keeper")
+    keeper: Any = config.pluginmanager.get_plugin("npudump-keeper")
     kept = keeper.kept_tests(reporter) if keeper is not None else set()
     unkept = keeper.unkept_line(reporter) if keeper is not None and not kept else ""
     if not reporter.tests:

@@ -153,6 +153,15 @@ def test_the_first_screen_says_where_how_much_why_and_what_next(session: Session
     assert "Why" not in page(SessionView((replace(failed, why=()),)))
 
 
+def test_the_first_tests_that_fail_are_open(session: SessionView) -> None:
+    failed, passed = session.tests
+    read = Read(page(SessionView((*[failed] * 4, passed))))
+    tests = [one for one in read.all("details") if one["class"] == "test"]
+    assert ["open" in one for one in tests] == [True, True, True, False, False]
+    (alone,) = (one for one in Read(page(SessionView((passed,)))).all("details") if one["class"] == "test")
+    assert "open" not in alone
+
+
 def test_a_command_is_there_to_be_copied_and_other_words_are_not(session: SessionView) -> None:
     ways = (
         "to accept:  in the marker, tolerances=[...]",

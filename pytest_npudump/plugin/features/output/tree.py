@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.text import byte_size, first_of
-from pytest_npudump.plugin.features.keeper import results_path
 from pytest_npudump.plugin.marks import MARKERS
+from pytest_npudump.plugin.paths import results_path
 from pytest_npudump.report.ci import JudgedTest, code_quality, markdown_summary
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.kept import given_options
