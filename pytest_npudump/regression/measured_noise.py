@@ -116,18 +116,17 @@ def repeated(
     part = None if compared.all() else int(compared.sum())
     repeats = Repeats(1 + len(alike), culprits(alike, filtered=filtered), part)
     head = {REPEATS: repeats.to_head()}
-    way_out = ""
+    way_out, advice = "", tuple[str, ...]()
     if calibration is not None:
         head |= {CALIBRATION: calibration.to_head()}
         way_out = said("the measured tolerances allow for it")
     elif _beyond(alike, exact=False).any():
-        way_out = said("later runs will fail: give the test a seed, or tolerance rules")
-        if measurable:
-            way_out = said(
-                "later runs will fail: give the test a seed, or measure its tolerances with "
-                "--npudump-update-golden --npudump-update-golden=calibrate"
-            )
-    return Measured(cells, head, _repeat_notes(alike, repeats, way_out))
+        way_out = said("later runs will fail")
+        options = "--npudump-update-golden --npudump-update-golden=calibrate"
+        measure = said("measure its tolerances with {options}", options=options)
+        ways = measure if measurable else said("set tolerance rules")
+        advice = (said("for later runs to pass, give the test a seed, or {ways}", ways=ways),)
+    return Measured(cells, head, (*_repeat_notes(alike, repeats, way_out), *advice))
 
 
 def _noise(members: Sequence[Deviations], alike: Sequence[Deviations]) -> list[Noise]:
