@@ -6,7 +6,9 @@ What they say is English, and carries its template and values where people may r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 
 class Said(str):
@@ -133,6 +135,18 @@ class MissingExtraError(RuntimeUnavailableError):
                 extra=extra,
             )
         )
+
+    @classmethod
+    def imported(cls, what: str, package: str, extra: str) -> ModuleType:
+        """Return the module of an optional dependency.
+
+        Raises:
+            MissingExtraError: it is not installed.
+        """
+        try:
+            return import_module(package)
+        except ImportError as error:
+            raise cls(what, package, extra) from error
 
 
 class DumpError(NpudumpError):

@@ -20,7 +20,6 @@ a new one's begins again.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import math
 import os
 from dataclasses import dataclass, field, replace
@@ -76,19 +75,12 @@ class ModelError(NpudumpError):
 
 def onnx() -> Any:
     """Return the package ``onnx``."""
-    return _package("onnx")
+    return MissingExtraError.imported("the emulator", "onnx", "emulator")
 
 
 def onnxruntime() -> Any:
     """Return the package ``onnxruntime``."""
-    return _package("onnxruntime")
-
-
-def _package(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingExtraError("the emulator", name, "emulator") from error
+    return MissingExtraError.imported("the emulator", "onnxruntime", "emulator")
 
 
 def read_model(source: Path | bytes, content: bytes | None = None) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import pickle
@@ -77,7 +76,7 @@ def open_workers(spec: str) -> Iterator[Workers]:
         with _processes(spec, count) as executor:
             yield Workers(executor, count)
     elif kind == "dask" and rest:
-        distributed = _distributed()
+        distributed = MissingExtraError.imported("--executor dask", "distributed", "dask")
         with _silent(), _cluster(distributed, rest) as workers:
             yield workers
     else:
@@ -141,13 +140,6 @@ def _count(spec: str, kind: str, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= _MOST):  # noqa: PLR2004 - digits int() is safe with
         raise RequestError(f"--executor {spec}: expected a number of {kind} from 1 to {_MOST}")
     return int(text)
-
-
-def _distributed() -> Any:
-    try:
-        return importlib.import_module("distributed")
-    except ImportError:
-        raise MissingExtraError("--executor dask", "distributed", "dask") from None
 
 
 @contextmanager
