@@ -267,11 +267,13 @@ def compare_sides(
     patterns: Mapping[int, Pattern] = {}
     of_ranks: tuple[str, ...] = ()
     if rows:
-        from pytest_npudump.compare.correspondence import notes_on_ranks  # noqa: PLC0415 - as elements fail
-        from pytest_npudump.compare.patterns.pattern_search import find_patterns  # noqa: PLC0415 - the same
+        from pytest_npudump.compare.patterns.pattern_search import find_patterns  # noqa: PLC0415 - as elements fail
 
-        keys = [*aligned_keys(comparison.golden, comparison.actual, comparison.alignment)]
-        of_ranks = (*notes_on_ranks((keys[at][0], comparison.pairs[at]) for at in rows),)
+        if any("#rank=" in key or ",rank=" in key for key in (*golden.table.keys, *actual.table.keys)):
+            from pytest_npudump.compare.correspondence import notes_on_ranks  # noqa: PLC0415 - of ranks only
+
+            keys = [*aligned_keys(comparison.golden, comparison.actual, comparison.alignment)]
+            of_ranks = (*notes_on_ranks((keys[at][0], comparison.pairs[at]) for at in rows),)
         patterns = find_patterns((at, comparison.pairs[at], comparison.elements[at]) for at in rows)
     return SidesComparison(
         comparison,

@@ -1029,10 +1029,10 @@ def notes_on_ranks(pairs: Iterable[tuple[TensorKey, Pair]]) -> Iterator[str]:
     for key, pair in pairs:
         both = pair.golden, pair.actual
         joined = [_JOINED_FILES[one.path] for one in both if one is not None and one.path in _JOINED_FILES]
-        sides = [elements_of(0, [one]) for one in both]
         if len(joined) != 1 or _has_sums(joined[0][0]):
             continue
         parts, held = joined[0]
+        sides = [elements_of(0, [one]) for one in both]
         owners = elements_of(parts, {at: np.full(shape or (), rank) for at, (rank, shape) in held.items()})
         wide = [one.astype(np.complex128) for one in (*sides, owners) if one is not None]
         if len(wide) < 3 or len({one.shape for one in wide}) > 1:  # noqa: PLR2004 - one is missing

@@ -120,7 +120,7 @@ def test_a_rounded_model_that_is_far_off_is_told(tmp_path: Path) -> None:
     notes: list[str] = []
     assert [one.whose for one in ratios(*sides, exact, notes)] == ["", "dtype"]
     why = "the rounded model is too far off the reference"
-    assert notes == [f"npu_dump.ratio(): tensors not judged, as {why}: 1: b.1:output.0"]
+    assert notes == [f"npu_dump.ratio(): tensors not checked, as {why}: 1: b.1:output.0"]
 
 
 @pytest.mark.parametrize(

@@ -199,6 +199,7 @@ _RULES = tuple(
             r"(\| `(?:onnxruntime|numpy|onnx|pytest|pytest-npudump|Python|machine|vector)` \| `)[^`]+",
             r"\1<version>",
         ),
+        (r"(-- Python )[\d.]+(, pytest-\S+, pluggy-)[\d.]+", r"\1<version>\2<version>"),
         (r"(machine[\": ]+)[\w+]+", r"\1<machine>"),
         (r"(vector[\": ]+)[\w+]+", r"\1<vector>"),
         (r"\bpid \d+\b", "pid <pid>"),
