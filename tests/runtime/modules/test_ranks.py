@@ -131,18 +131,12 @@ def test_a_rank_that_records_nothing_fails_unless_the_golden_has_none_of_it(
     pytester.makeini("[pytest]\nfilterwarnings = ignore\npythonpath = .")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(pytester.path), *sys.path]))
     lost = "npudump: not all ranks were recorded: 2 share layers, and the run has 1"
-    for recorded, ranks, fault, words in (
-        (("1", ""), "2", "", None),
-        (("1", ""), "2", "lost", lost),
-        (("2", ""), "2", "", None),
-        (("2", ""), "2", "lost", lost),
-        (("2", "lost"), "2", "lost", None),
-    ):
+    for recorded, words in ((("1", ""), lost), (("2", ""), lost), (("2", "lost"), "")):
         monkeypatch.setenv("RANKS", recorded[0])
         monkeypatch.setenv("FAULT", recorded[1])
         pytester.runpytest_inprocess("--npudump-update-golden").assert_outcomes(passed=1)
-        monkeypatch.setenv("RANKS", ranks)
-        monkeypatch.setenv("FAULT", fault)
+        monkeypatch.setenv("RANKS", "2")
+        monkeypatch.setenv("FAULT", "lost")
         result = pytester.runpytest_inprocess("--npudump-output=out")
         result.assert_outcomes(passed=not words, failed=bool(words))
         if words:
