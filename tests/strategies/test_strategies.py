@@ -16,8 +16,13 @@ from pytest_npudump import strategies
 from pytest_npudump.strategies import edge_values, edges
 
 DTYPES = ["float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64", "uint64", "bool"]
-ONCE = settings(database=None, suppress_health_check=[HealthCheck.too_slow], max_examples=10_000)
-"""With so many examples that no search ends by chance before it has found."""
+ONCE = settings(
+    derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow], max_examples=10_000
+)
+"""With so many examples that no search ends by chance before it has found, and always the same ones.
+
+From 4 of 100 beginnings a search for a large value does not shrink out of a tensor of all edge values.
+"""
 FEW = settings(max_examples=30)
 
 
