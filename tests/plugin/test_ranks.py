@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,8 @@ def launch(
     Each is a child of a process of its own; without ``meeting`` none knows where the others are.
     """
     command = [*project.pytester._getpytestargs(), "--npudump-runtime=emulator", *options]
-    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29517"} if meeting else {}
+    port = 20_000 + zlib.crc32(str(project.path).encode()) % 10_000  # another worker's ranks meet elsewhere
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)} if meeting else {}
     processes = [
         subprocess.Popen(
             [*command, f"--basetemp={project.path}/temp-{number}"],
