@@ -255,7 +255,7 @@ def _body(
     limit = _LISTED if brief else None
     compared = result.comparison is not None and bool(result.comparison.failing)
     first = spoken(cause[0]) if cause else ""
-    said_first = first in {"", headline(result).removeprefix("npudump: ")}
+    said_first = not first or first == headline(result).removeprefix("npudump: ")
     hidden = 1 if said_first and not (compared or result.findings) else 0
     problems = [one for one in result.problems[hidden:] if not (compared and one == result.weights)]
     names, detail = LayerNames.of(result.comparison, columns), _ALL
