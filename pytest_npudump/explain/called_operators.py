@@ -189,23 +189,35 @@ class CalledOperator:
 
     def excuse(self, actual: Array, expected: Array, apart: float) -> str:
         """Return why a healthy operator may give a result that is far off; "" where none may."""
-        operator = self.call.operator.rstrip("_")
-        if expected.dtype.kind == "f" and math.isinf(apart) and not np.any(expected):
-            return "on the CPU it gives nothing but zeros, of which no share can be taken"
-        if expected.dtype.kind == "f" and math.isinf(apart) and math.isinf(self._native_distance(expected)):
-            return "a kernel of its type on the CPU overflows on the way, too"
-        if expected.dtype.kind != "f" and operator in _TIES:
-            return "ties are not told from errors there"
-        rounds = operator != "div" or self.call.name.endswith("_mode")
-        if operator in _JUMPS and rounds:
-            return "its result jumps where a quotient is almost an integer"
-        if expected.dtype.kind != "f" and not self.finite():
-            return "its inputs hold NaN or infinities, of which devices make different things"
-        if operator in _CASTS and actual.dtype.kind in "iu":
-            largest = np.iinfo(actual.dtype).max
-            if any(bool((np.abs(one.astype(np.float64)) > largest).any()) for one in self.call.floats()):
-                return f"its inputs hold values beyond those of {self.dtype}"
-        return ""
+        operator, whole = self.call.operator.rstrip("_"), expected.dtype.kind != "f"
+        endless = not whole and math.isinf(apart)
+        rounds = operator in _JUMPS and (operator != "div" or self.call.name.endswith("_mode"))
+        reasons = (
+            (
+                endless and not np.any(expected),
+                "on the CPU it gives nothing but zeros, of which no share can be taken",
+            ),
+            (
+                endless and math.isinf(self._native_distance(expected)),
+                "a kernel of its type on the CPU overflows on the way, too",
+            ),
+            (whole and operator in _TIES, "ties are not told from errors there"),
+            (rounds, "its result jumps where a quotient is almost an integer"),
+            (
+                whole and not self.finite(),
+                "its inputs hold NaN or infinities, of which devices make different things",
+            ),
+            (
+                operator in _CASTS
+                and actual.dtype.kind in "iu"
+                and self._exceeds(np.iinfo(actual.dtype).max),
+                f"its inputs hold values beyond those of {self.dtype}",
+            ),
+        )
+        return next((words for applies, words in reasons if applies), "")
+
+    def _exceeds(self, largest: int) -> bool:
+        return any(bool((np.abs(one.astype(np.float64)) > largest).any()) for one in self.call.floats())
 
     def _read(self, reading: Reading) -> Array:
         found = self.call.recomputed(reading)

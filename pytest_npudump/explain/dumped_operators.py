@@ -517,13 +517,20 @@ def _why_no_operator(found: Match, model: ReferenceModel, *, plain: bool) -> str
     node, record = found.counterpart.node, found.record
     if record.key.io != "output" or found.of_input or node is None:
         return NO_OPERATOR
-    if found.counterpart.how not in (NAME, MAPPED):
-        return f"it is fused of several operators, of which {node.name} is the last"
-    if node.captured and (not plain or model.raised or record.dtype in ROUNDED):
-        return f"graphs inside of {node.operator.op_type} may round otherwise than on the CPU"
-    if random := next(filter(draws_random, sorted(node.types)), ""):
-        return f"{random} draws random numbers"
-    return "the model is too large to be computed in float32" if model.halved else ""
+    random = next(filter(draws_random, sorted(node.types)), "")
+    reasons = (
+        (
+            found.counterpart.how not in (NAME, MAPPED),
+            f"it is fused of several operators, of which {node.name} is the last",
+        ),
+        (
+            node.captured and (not plain or model.raised or record.dtype in ROUNDED),
+            f"graphs inside of {node.operator.op_type} may round otherwise than on the CPU",
+        ),
+        (random, f"{random} draws random numbers"),
+        (model.halved, "the model is too large to be computed in float32"),
+    )
+    return next((words for applies, words in reasons if applies), "")
 
 
 def host_of(record: TensorRecord, axes: int) -> Array:

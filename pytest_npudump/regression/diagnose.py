@@ -75,77 +75,90 @@ def explain_empty(
     if seen and any(path.is_file() for path in dump_path.rglob("*")):
         return seen
     detail = f" ({seen})" if seen and "holds no" not in seen else ""
-    cause = next(_causes(request, activity, dump_path))
+    cause = _likely_cause(request, activity, dump_path)
     if (beside := activity.evidence.beside) and not (activity.executions or activity.released):
         cause = said("{others}; {cause}", others=beside_words(beside, modules=modules), cause=cause)
     return said("the dump is empty{detail}: {cause}", detail=detail, cause=cause)
 
 
-def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterator[str]:
-    """Yield possible causes of an empty dump, the likeliest first."""
-    if full := full_words(dump_path):
-        yield full
-    if not dump_path.is_dir() or not os.access(dump_path, os.W_OK):
-        yield said(
-            "its directory {path} is gone or cannot be written; the test must not change it",
-            path=dump_path,
-        )
-    if refused := collecting_words(os.environ):
-        yield refused
-    if activity.programs:
-        yield _by_program(request, activity, dump_path)
-    if activity.likely_cause:
-        yield activity.likely_cause
-    if activity.released:
-        yield (
+def _likely_cause(request: DumpRequest, activity: Activity, dump_path: Path) -> str:
+    """Return the first cause of an empty dump that applies, the likeliest first."""
+    evidence, (unknown, named) = activity.evidence, _nearest(request.layers, activity.models)
+    filters = _filters(request, named)
+    or_filtered = said("; or a filter matched nothing: {filters}", filters=filters) if filters else ""
+    lost = not dump_path.is_dir() or not os.access(dump_path, os.W_OK)
+    unseen = evidence.missing and not (activity.executions or evidence.shown)
+    causes = (
+        (
+            lost,
+            said(
+                "its directory {path} is gone or cannot be written; the test must not change it",
+                path=dump_path,
+            ),
+        ),
+        (refused := collecting_words(os.environ), refused),
+        (activity.programs, _by_program(activity, dump_path, or_filtered)),
+        (activity.likely_cause, activity.likely_cause),
+        (
+            activity.released,
             said(
                 "the test took npu_dump.config_path, so it has to switch the dump on itself before its "
                 "model is loaded: acl.init(path), or acl.mdl.init_dump() and acl.mdl.set_dump(path); "
                 "check their return codes"
-            )
-        )
-    evidence = activity.evidence
-    if evidence.missing and not (activity.executions or evidence.shown):
-        yield (
+            ),
+        ),
+        (
+            unseen,
             said(
                 "{missing}: load it inside the test, or the capture that runs it, or in a "
                 "function-scoped fixture",
                 missing=joined("; ", evidence.missing),
-            )
-        )
-    if not activity.initialised:
-        yield (
+            ),
+        ),
+        (
+            not activity.initialised,
             said(
                 "ACL was never initialised while the dump was on; load the model inside the test or "
                 "in a function-scoped fixture, with npu_dump.load_model() or after acl.init()"
-            )
-        )
-    if request.scene == "op":
-        yield (
+            ),
+        ),
+        (
+            request.scene == "op",
             said(
                 "no single operator ran through acl.op while the dump was on, or CANN wrote none{filters}",
-                filters=_or_filtered(request, activity),
-            )
-        )
-    if not activity.models:
-        yield said(
-            "no model was loaded through npu_dump.load_model() while the dump was on; a model "
-            "loaded earlier (in a module or session fixture, or at import) is not dumped by "
-            "CANN: load it inside the test or in a function-scoped fixture{filters}",
-            filters=_or_filtered(request, activity),
-        )
-    if not activity.executions:
-        names = ", ".join(path.name for path in activity.models)
-        yield said("{names} was loaded but never run to its end", names=names)
-    unknown, named = _nearest(request.layers, activity.models)
-    if unknown and unknown == len(request.layers):
-        yield said("layers= names no operator of the model: {names}", names=joined("; ", named))
-    if filters := _filters(request, activity):
-        yield said("most likely a filter matched nothing: {filters}", filters=filters)
-    yield said(
-        "the runtime reported no error; on a device look into the CANN log "
-        "(ASCEND_GLOBAL_LOG_LEVEL=1) for a dump configuration that GE refused"
+                filters=or_filtered,
+            ),
+        ),
+        (
+            not activity.models,
+            said(
+                "no model was loaded through npu_dump.load_model() while the dump was on; a model "
+                "loaded earlier (in a module or session fixture, or at import) is not dumped by "
+                "CANN: load it inside the test or in a function-scoped fixture{filters}",
+                filters=or_filtered,
+            ),
+        ),
+        (
+            not activity.executions,
+            said(
+                "{names} was loaded but never run to its end",
+                names=", ".join(path.name for path in activity.models),
+            ),
+        ),
+        (
+            unknown and unknown == len(request.layers),
+            said("layers= names no operator of the model: {names}", names=joined("; ", named)),
+        ),
+        (filters, said("most likely a filter matched nothing: {filters}", filters=filters)),
+        (
+            True,
+            said(
+                "the runtime reported no error; on a device look into the CANN log "
+                "(ASCEND_GLOBAL_LOG_LEVEL=1) for a dump configuration that GE refused"
+            ),
+        ),
     )
+    return full_words(dump_path) or next(words for applies, words in causes if applies)
 
 
 def beside_words(others: Sequence[str], *, modules: bool) -> str:
@@ -171,7 +184,7 @@ def _inside_words(request: DumpRequest, inside: Mapping[str, Sequence[tuple[str,
             yield not_dumped_inside(len(outside), model, first_of(dict.fromkeys(outside), 3))
 
 
-def _by_program(request: DumpRequest, activity: Activity, dump_path: Path) -> str:
+def _by_program(activity: Activity, dump_path: Path, or_filtered: str) -> str:
     if activity.evidence.unfinished:
         return said(
             "{gaps}; what {programs} printed is in {parent}",
@@ -187,28 +200,22 @@ def _by_program(request: DumpRequest, activity: Activity, dump_path: Path) -> st
         programs=" and ".join(activity.programs),
         known=said("{known}; ", known=known) if known else "",
         parent=dump_path.parent,
-        filters=_or_filtered(request, activity),
+        filters=or_filtered,
     )
 
 
-def _or_filtered(request: DumpRequest, activity: Activity) -> str:
-    filters = _filters(request, activity)
-    return said("; or a filter matched nothing: {filters}", filters=filters) if filters else ""
-
-
-def _filters(request: DumpRequest, activity: Activity) -> str:
-    filters = []
-    if request.layers:
-        filters.append(
+def _filters(request: DumpRequest, named: Sequence[str]) -> str:
+    step, kernel = request.dump_step, request.dump_level == "kernel"
+    filters = (
+        (
+            request.layers,
             said(
                 "layers={layers} (CANN takes exact operator names of the model, and dumps nothing for "
                 "others)",
                 layers=list(request.layers),
-            )
-        )
-        filters += _nearest(request.layers, activity.models)[1]
-    step, kernel = request.dump_step, request.dump_level == "kernel"
-    others = (
+            ),
+        ),
+        *((True, words) for words in named),
         (step, said("dump_step={dump_step!r} (steps count from 0)", dump_step=step)),
         (request.model_name, f"model_name={request.model_name!r}"),
         (
@@ -217,7 +224,7 @@ def _filters(request: DumpRequest, activity: Activity) -> str:
         ),
         (kernel, said("dump_level='kernel' (it switches the dump of models and of acl.op off)")),
     )
-    return joined("; ", (*filters, *(words for there, words in others if there)))
+    return joined("; ", (words for there, words in filters if there))
 
 
 def _nearest(layers: Sequence[str], models: Iterable[Path]) -> tuple[int, list[str]]:

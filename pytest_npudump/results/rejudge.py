@@ -370,15 +370,22 @@ def _off_reference(reference: Mapping[str, Any]) -> tuple[str, ...]:
 def _doubt(entry: Entry, golden: Record | None, terms: Overrides) -> str:
     """Return why matching statistics do not make a test pass; "" where they do."""
     data = entry.data
-    if data["incomplete"] is not None:
-        return said("its statistics match, but its run was incomplete: {why}", why=data["incomplete"])
-    if not data["snapshot"]["has_tensors"] or golden is None:
-        return ""
-    if terms.changed or golden.digest != data["golden"]["sha256"]:
-        return said("its statistics match; the elements compared in the run were not saved")
-    if data["status"] not in status.GOOD:
-        return said("its statistics match; elements of its tensors did not in the run")
-    return ""
+    reasons = (
+        (
+            data["incomplete"] is not None,
+            said("its statistics match, but its run was incomplete: {why}", why=data["incomplete"]),
+        ),
+        (not data["snapshot"]["has_tensors"] or golden is None, ""),
+        (
+            terms.changed or golden is None or golden.digest != data["golden"]["sha256"],
+            said("its statistics match; the elements compared in the run were not saved"),
+        ),
+        (
+            data["status"] not in status.GOOD,
+            said("its statistics match; elements of its tensors did not in the run"),
+        ),
+    )
+    return next((words for applies, words in reasons if applies), "")
 
 
 def _standing(entry: Entry) -> Rejudged:

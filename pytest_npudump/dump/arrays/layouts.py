@@ -68,10 +68,6 @@ class JoinedTensor:
         """All elements in C order, cut as :func:`c_order_chunks` cuts an array of shape ``cut``."""
         return released((self._slab(index) for index in slabs(self.cut, limit)), self.split)
 
-    def reshaped(self, shape: tuple[int, ...]) -> JoinedTensor:
-        """Return the same elements under another shape."""
-        return replace(self, shape=shape)
-
     def _slab(self, index: tuple[int | slice, ...]) -> np.ndarray:
         split, counts, cut = self.split, self.counts, self.cut
         for place in index:
@@ -293,7 +289,7 @@ def _in_host_layout(
         parts = {**{name: (name,) for name in batch}, "H": ("H1", "H0"), "W": ("W1", "W0")}
         target = None if matrix is None else array.shape[:-4] + matrix
         found = join(array, (*batch, "W1", "H1", "H0", "W0"), parts, axes, target)
-        return found if shape is None else found.reshaped(shape)
+        return found if shape is None else replace(found, shape=shape)
     if device_format == host_format or device_format in _ND:
         if shape is None or array.shape == shape:
             return array

@@ -37,7 +37,7 @@ from pytest_npudump.scene import SCENES
 from pytest_npudump.storage.regular_file import read_small
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from pytest_npudump.request import RunRequest
 
@@ -102,34 +102,38 @@ class MindSporeActivity:
     @property
     def likely_cause(self) -> str:
         """Likely cause of an empty dump."""
-        return next(self._causes())
-
-    def _causes(self) -> Iterator[str]:
-        path = self.dump_path
-        if self.operators:
-            yield _NO_OPERATOR
-        if path is None or not path.is_dir() or not os.access(path, os.W_OK):
-            yield f"MindSpore cannot write to {path}, which it does not count as an error"
-        if not self._left(_KERNELS):
-            yield _NO_GRAPH
-        if not self.executions and self.iteration != "all":
-            yield (
-                f"MindSpore compiled a graph, and dump_step={self.iteration!r} selects none of its runs "
-                f"(they count from 0 in each process)"
-            )
-        if not self.executions:
-            yield "MindSpore compiled a graph which then never ran"
-        if self.cells:
-            yield "dump_mode 2 dumps cells that mindspore.set_dump() named before their graph was compiled"
-        if self.kernels:
-            yield f"no operator that ran has a name that the marker's layers select; {self._known()}"
-        yield (
-            said(
-                "MindSpore ran a graph under the dump and wrote no tensor: look for its [ERROR] "
-                "lines in the captured output, such as a full disk or a dump path that became "
-                "unwritable"
-            )
+        path, executions = self.dump_path, self.executions
+        lost = path is None or not path.is_dir() or not os.access(path, os.W_OK)
+        causes = (
+            (self.operators, _NO_OPERATOR),
+            (lost, f"MindSpore cannot write to {path}, which it does not count as an error"),
+            (not self._left(_KERNELS), _NO_GRAPH),
+            (
+                not executions and self.iteration != "all",
+                (
+                    f"MindSpore compiled a graph, and dump_step={self.iteration!r} selects none of its runs "
+                    f"(they count from 0 in each process)"
+                ),
+            ),
+            (not executions, "MindSpore compiled a graph which then never ran"),
+            (
+                self.cells,
+                "dump_mode 2 dumps cells that mindspore.set_dump() named before their graph was compiled",
+            ),
+            (
+                self.kernels,
+                f"no operator that ran has a name that the marker's layers select; {self._known()}",
+            ),
+            (
+                True,
+                said(
+                    "MindSpore ran a graph under the dump and wrote no tensor: look for its [ERROR] "
+                    "lines in the captured output, such as a full disk or a dump path that became "
+                    "unwritable"
+                ),
+            ),
         )
+        return next(words for applies, words in causes if applies)
 
     def _known(self) -> str:
         names = dict.fromkeys(name for path in self._left(_KERNELS) for name in _lines(path)[1:])
