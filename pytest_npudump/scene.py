@@ -52,14 +52,13 @@ _OF_A_MODEL = ("optype_blacklist", "opname_blacklist", "opname_range")
 
 
 def _op_problems(request: DumpRequest) -> list[str]:
-    problems = []
-    if request.model_name:
-        problems.append("model_name: not with scene='op', a single operator belongs to no model")
-    if given := [name for name in _OF_A_MODEL if getattr(request, name)]:
-        problems.append(f"{', '.join(given)}: not with scene='op', they select operators of a model")
-    if request.reference:
-        problems.append("reference: not with scene='op', a single operator belongs to no model")
-    return problems
+    given = [name for name in _OF_A_MODEL if getattr(request, name)]
+    problems = (
+        (request.model_name, "model_name: not with scene='op', a single operator belongs to no model"),
+        (given, f"{', '.join(given)}: not with scene='op', they select operators of a model"),
+        (request.reference, "reference: not with scene='op', a single operator belongs to no model"),
+    )
+    return [words for there, words in problems if there]
 
 
 def _overflow_problems(request: DumpRequest) -> list[str]:

@@ -123,21 +123,30 @@ def _test(test: Callable[[str], bool], path: str | None, cwd: Path) -> bool:
 
 
 def _warnings(options: Mapping[str, Any]) -> Iterator[str]:
-    enabled = bool(options.get("enable_dump"))
-    file = options.get("dump_config_path")
-    if not enabled and file is None:
-        yield "enable_dump: false, so nothing is dumped"
-    if enabled and file is not None:
-        yield "dump_config_path: replaced by the other options once a graph is compiled; write one of the two"
-    steps = step_reasons(options.get("dump_step", "").removesuffix("\n"))
+    enabled, step = bool(options.get("enable_dump")), options.get("dump_step", "")
+    named = options.get("dump_config_path") is not None
     consequence = "aclmdlSetDump refuses it, and TorchAir does not say so"
-    yield from few((f"{reason.item}: {reason.problem}; {consequence}" for reason in steps), "dump_step")
-    if options.get("dump_step", "").endswith("\n"):
-        yield "dump_step: ends in a line end, which aclmdlSetDump refuses and TorchAir does not say so"
-    if options.get("quant_dumpable"):
-        yield "quant_dumpable: lost on the way to CANN, which has no such key"
-    if enabled and "dump_mode" not in options:
-        yield 'dump_mode: TorchAir\'s default is "all", acl.json\'s is "output"'
+    reasons = (
+        f"{reason.item}: {reason.problem}; {consequence}" for reason in step_reasons(step.removesuffix("\n"))
+    )
+    told = (
+        (not enabled and not named, "enable_dump: false, so nothing is dumped"),
+        (
+            enabled and named,
+            "dump_config_path: replaced by the other options once a graph is compiled; write one of the two",
+        ),
+        *((True, words) for words in few(reasons, "dump_step")),
+        (
+            step.endswith("\n"),
+            "dump_step: ends in a line end, which aclmdlSetDump refuses and TorchAir does not say so",
+        ),
+        (options.get("quant_dumpable"), "quant_dumpable: lost on the way to CANN, which has no such key"),
+        (
+            enabled and "dump_mode" not in options,
+            'dump_mode: TorchAir\'s default is "all", acl.json\'s is "output"',
+        ),
+    )
+    return (words for there, words in told if there)
 
 
 def fill(config: Any | None, acl_json: Path, *, scope: bool = False) -> Any:

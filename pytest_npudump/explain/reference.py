@@ -311,44 +311,41 @@ def notes_of(compared: Compared, model: ReferenceModel, *, whole: bool) -> tuple
         whole: whether all layers were asked for, so that one that nothing was compared of is news.
     """
     matching, name = compared.matching, f"reference {model.path.name}"
-    notes = []
-    if model.halved:
-        notes.append(
-            f"{name} holds 16-bit floats and was computed in them: in float32 it would exceed the 2 GiB of "
-            f"an ONNX message"
-        )
     unseen = unseen_nodes(model, (match.counterpart.tensor for match in matching.matches))
-    if whole and 0 < len(unseen) < len(model.nodes):  # where it is all of them, the comparison fails
-        notes.append(
-            f"reference {model.path.name}: nothing compared depends on {len(unseen)} of "
-            f"{len(model.nodes)} operators (first: {unseen[0].name}), so that a difference in them goes "
-            f"unseen; the layers that hold their outputs belong into the file of map="
-        )
-    if matching.lonely:
-        counts = Counter(op_type or "of unknown type" for op_type in matching.lonely.values())
-        notes.append(
-            f"{name}: {len(matching.compared)} of {matching.layers} layers compared; no counterpart for "
-            f"{first_of(f'{kind} {number}' for kind, number in counts.most_common())}"
-        )
-    notes += [
-        f"{name}: tensors ({len(keys)}, first: {keys[0]}) {words}"
-        for mark, words in _MARKS.items()
-        if (keys := [str(e.actual.key) for e in compared.expected if mark in e.marks])
-    ]
+    counts = Counter(op_type or "of unknown type" for op_type in matching.lonely.values())
     odd = [e.actual for e in compared.expected if e.actual.note]
-    if odd:
-        notes.append(
-            f"{name}: compared in part: {number_of(len(odd), 'tensor')}, such as {odd[0].key}: {odd[0].note}"
-        )
     unjudged = compared.comparison.unjudged
-    if unjudged:
-        notes.append(
-            f"{name}: no finite statistics on one side for {number_of(unjudged, 'tensor')}: only type, shape "
-            f"and counts were compared"
-        )
     doubts = [doubt for doubt in compared.comparison.doubts if not doubt.unjudged]
-    notes += [f"{name}: {doubt.describe(compared.comparison.compared)}" for doubt in doubts]
-    return (*notes, *compared.notes)
+    notes = (
+        f"{name} holds 16-bit floats and was computed in them: in float32 it would exceed the 2 GiB of "
+        f"an ONNX message"
+        if model.halved
+        else "",
+        # Where it is all of them, the comparison fails.
+        f"reference {model.path.name}: nothing compared depends on {len(unseen)} of "
+        f"{len(model.nodes)} operators (first: {unseen[0].name}), so that a difference in them goes "
+        f"unseen; the layers that hold their outputs belong into the file of map="
+        if whole and 0 < len(unseen) < len(model.nodes)
+        else "",
+        f"{name}: {len(matching.compared)} of {matching.layers} layers compared; no counterpart for "
+        f"{first_of(f'{kind} {number}' for kind, number in counts.most_common())}"
+        if counts
+        else "",
+        *(
+            f"{name}: tensors ({len(keys)}, first: {keys[0]}) {words}"
+            for mark, words in _MARKS.items()
+            if (keys := [str(e.actual.key) for e in compared.expected if mark in e.marks])
+        ),
+        f"{name}: compared in part: {number_of(len(odd), 'tensor')}, such as {odd[0].key}: {odd[0].note}"
+        if odd
+        else "",
+        f"{name}: no finite statistics on one side for {number_of(unjudged, 'tensor')}: only type, shape "
+        f"and counts were compared"
+        if unjudged
+        else "",
+        *(f"{name}: {doubt.describe(compared.comparison.compared)}" for doubt in doubts),
+    )
+    return (*filter(None, notes), *compared.notes)
 
 
 def remarks_of(
@@ -363,31 +360,31 @@ def remarks_of(
         fusions: whether a layer that the dump lacks may have been fused into another, as all were dumped.
     """
     matching, first = compared.matching, compared.comparison.first
-    remarks = []
     absorbed = {sanitise(layer): name for layer, name in matching.absorbed.items()}
-    if fusions and first is not None and (follower := absorbed.get(sanitise(first.key.layer))):
-        layer = first.key.layer
-        remarks.append(
-            f"{follower} of the reference, which alone consumes {layer}, is not in the dump: if the device "
-            f"fused it into {layer}, say so in the file of map=: {layer}: {follower}"
-        )
-    if model.raised:
-        remarks.append(f"{model.path.name} holds 16-bit floats, which the reference computed in float32")
-    if own:
-        remarks.append(f"{', '.join(rule.dtype for rule in own)} was compared by {own[0].source}")
-    remarks += [f"{layer} was taken for the output of {node}" for layer, node in matching.fused.items()]
-    if matching.lonely:
-        remarks.append(f"layers without a counterpart: {', '.join(matching.lonely)}")
+    layer = first.key.layer if fusions and first is not None else ""
+    follower = absorbed.get(sanitise(layer))
     rest = [str(record.key) for record in matching.alone if record.key.layer in matching.compared]
-    if rest:
-        remarks.append(
-            f"without a counterpart in layers that were compared (weights, workspaces): {', '.join(rest)}"
-        )
     layers: defaultdict[str, set[str]] = defaultdict(set)
     for match in matching.matches:
         if match.record.key.io == "output":
             layers[match.counterpart.tensor].add(match.record.key.layer)
     shared = [f"{tensor} ({', '.join(sorted(names))})" for tensor, names in layers.items() if len(names) > 1]
-    if shared:
-        remarks.append(f"several layers were compared with one tensor of the reference: {', '.join(shared)}")
-    return tuple(remarks)
+    remarks = (
+        f"{follower} of the reference, which alone consumes {layer}, is not in the dump: if the device "
+        f"fused it into {layer}, say so in the file of map=: {layer}: {follower}"
+        if follower
+        else "",
+        f"{model.path.name} holds 16-bit floats, which the reference computed in float32"
+        if model.raised
+        else "",
+        f"{', '.join(rule.dtype for rule in own)} was compared by {own[0].source}" if own else "",
+        *(f"{layer} was taken for the output of {node}" for layer, node in matching.fused.items()),
+        f"layers without a counterpart: {', '.join(matching.lonely)}" if matching.lonely else "",
+        f"without a counterpart in layers that were compared (weights, workspaces): {', '.join(rest)}"
+        if rest
+        else "",
+        f"several layers were compared with one tensor of the reference: {', '.join(shared)}"
+        if shared
+        else "",
+    )
+    return tuple(filter(None, remarks))

@@ -364,16 +364,22 @@ def check_combination(request: DumpRequest) -> None:
     Raises:
         RequestError: names the arguments and the rule.
     """
-    problems = []
-    if request.dump_stats and request.dump_data == "tensor":
-        problems.append("dump_stats: only with dump_data='stats' (CANN refuses it otherwise, EP0005)")
     level_op = [n for n in ("optype_blacklist", "opname_blacklist", "opname_range") if getattr(request, n)]
-    if level_op and request.dump_level != "op":
-        problems.append(
-            f"{', '.join(level_op)}: only with dump_level='op' (CANN refuses it otherwise, EP0005)"
-        )
-    if request.opname_range and not request.model_name:
-        problems.append("opname_range: needs model_name (CANN refuses it otherwise, EP0001)")
+    excluded = (
+        (
+            request.dump_stats and request.dump_data == "tensor",
+            "dump_stats: only with dump_data='stats' (CANN refuses it otherwise, EP0005)",
+        ),
+        (
+            level_op and request.dump_level != "op",
+            f"{', '.join(level_op)}: only with dump_level='op' (CANN refuses it otherwise, EP0005)",
+        ),
+        (
+            request.opname_range and not request.model_name,
+            "opname_range: needs model_name (CANN refuses it otherwise, EP0001)",
+        ),
+    )
+    problems = [words for there, words in excluded if there]
     problems += [*_scene_problems(request), *_run_problems(request)]
     if problems:
         raise RequestError(joined("; ", problems))
