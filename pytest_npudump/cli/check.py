@@ -13,7 +13,7 @@ from pytest_npudump.compare.tolerances.presets import AUTO
 from pytest_npudump.compare.tolerances.tolerance import DEFAULT, Tolerances
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _, ngettext, spoken
-from pytest_npudump.regression.result import FAILED, NOT_COMPARED, PASSED
+from pytest_npudump.regression.result import FAILED, NOT_COMPARED, PASSED, idle_everywhere
 from pytest_npudump.report.result_json import full_json
 from pytest_npudump.report.summary import PAGE, remarks, summary_line
 from pytest_npudump.report.terminal import verdict_lines
@@ -124,6 +124,5 @@ def _as_json(one: Rejudged) -> dict[str, Any]:
 def idle_lines(judged: Sequence[Rejudged]) -> Iterator[str]:
     """Name the rules of files that decide about no tensor of any of the judged tests."""
     outcomes = [one.result for one in judged if one.result is not None]
-    idle = [outcome.idle_rules for outcome in outcomes if outcome.comparison is not None]
-    rules = (rule for rule in (idle[0] if idle else ()) if all(rule in others for others in idle))
-    yield from (_("the rule {rule} matches no tensor of these tests").format(rule=rule) for rule in rules)
+    for rule in idle_everywhere([one.idle_rules for one in outcomes if one.comparison is not None]):
+        yield _("the rule {rule} matches no tensor of these tests").format(rule=rule)

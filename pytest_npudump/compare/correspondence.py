@@ -63,11 +63,14 @@ from pytest_npudump.storage import safeyaml
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from dataclasses import dataclass as unguarded
 
     from pytest_npudump.compare.tensors.tensor_pair import Pair
     from pytest_npudump.record.edges import Edges, Port
 
     Shape = tuple[int, ...]
+else:
+    from pytest_npudump.dump.unguarded import dataclass as unguarded
 
 LAYOUTS, RANKS = "layouts", "ranks"
 _JOINED = re.compile(r"\s\+\s")
@@ -144,6 +147,19 @@ class Parts(NamedTuple):
     def rows(self) -> tuple[int, ...]:
         """The rows, in order."""
         return tuple(row for part in self.parts for row in _rows(part))
+
+
+@unguarded(frozen=True, slots=True)
+class JoinedTensor(TensorRecord):
+    """A tensor whose elements were joined.
+
+    Attributes:
+        parts: of what; None for what was not joined.
+        held: rank and shape of each row of the parts.
+    """
+
+    parts: Parts | None = None
+    held: Mapping[int, tuple[int, Shape | None]] = field(default_factory=dict, compare=False)
 
 
 class _Row(NamedTuple):
@@ -981,21 +997,21 @@ def _made(record: Record, key: TensorKey, parts: Parts) -> TensorRecord | None:
     if len(dtypes := dict.fromkeys(table.dtypes[row] for row in parts.rows)) > 1:
         raise RequestError(f"{key}: parts of different types: {', '.join(dtypes)}")
     kind = table.op_types[first].partition("[")[0]
-    found = TensorRecord(key, kind, table.dtypes[first], _shape(table, parts), path=record.path)
+    found = JoinedTensor(key, kind, table.dtypes[first], _shape(table, parts), path=record.path)
     elements = elements_of(parts, record.tensors) if record.tensors else None
     if elements is not None:
         path = _folder() / f"{len([*_folder().iterdir()])}.bin"
         path.write_bytes(np.ascontiguousarray(elements).tobytes())
         keys = {at: TensorKey.parse(table.keys[at]) for at in parts.rows}
-        _JOINED_FILES[path] = parts, {at: (_rank_of(one), _shape(table, at)) for at, one in keys.items()}
+        held = {at: (_rank_of(one), _shape(table, at)) for at, one in keys.items()}
         payload = Payload(path, 0, elements.nbytes)
-        return replace(found, payload=payload, shape=elements.shape, path=path)
+        return replace(found, payload=payload, shape=elements.shape, path=path, parts=parts, held=held)
     if _needs_elements(parts):
         return None
-    held = [
+    told = [
         _told(table, at) or _computed(record.tensors[at] if record.tensors else None) for at in parts.rows
     ]
-    return found if None in held else replace(found, stats=Stats.of_parts([one for one in held if one]))
+    return found if None in told else replace(found, stats=Stats.of_parts([one for one in told if one]))
 
 
 def _told(table: StatsTable, row: int) -> Stats | None:
@@ -1019,16 +1035,12 @@ def _needs_elements(parts: Parts | int) -> bool:
     return parts.how == "partial" or shared or any(map(_needs_elements, parts.parts))
 
 
-_JOINED_FILES: dict[Path, tuple[Parts, dict[int, tuple[int, Shape | None]]]] = {}
-"""Parts of the tensors in files of :func:`_folder`, and the rank and shape of each."""
-
-
 def notes_on_ranks(pairs: Iterable[tuple[TensorKey, Pair]]) -> Iterator[str]:
     """Yield notes on tensors joined from ranks of which only some are out of tolerance."""
     found: defaultdict[tuple[int, ...], dict[str, None]] = defaultdict(dict)
     for key, pair in pairs:
         both = pair.golden, pair.actual
-        joined = [_JOINED_FILES[one.path] for one in both if one is not None and one.path in _JOINED_FILES]
+        joined = [(one.parts, one.held) for one in both if isinstance(one, JoinedTensor) and one.parts]
         if len(joined) != 1 or _has_sums(joined[0][0]):
             continue
         parts, held = joined[0]

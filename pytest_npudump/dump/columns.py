@@ -52,9 +52,7 @@ class TensorPart(NamedTuple):
 
 def with_projections_of(told: Stats, own: Stats | None) -> Stats:
     """Add projections computed here to a producer's statistics."""
-    if own is None or own.projections is None:
-        return told
-    return replace(told, projections=own.projections)
+    return told if own is None or own.projections is None else replace(told, projections=own.projections)
 
 
 IO_ORDER = {"input": 0, "output": 1, "buffer": 2, "workspace": 3}

@@ -177,9 +177,7 @@ class Streams:
             reason = stream.steps[0].hopeless() if stream.steps and not done() else ""
             return bool(reason) or done()
 
-        if self.wait(ended, milliseconds):
-            return reason
-        return f"its tasks did not end within {milliseconds} ms"
+        return reason if self.wait(ended, milliseconds) else f"its tasks did not end within {milliseconds} ms"
 
     def close(self) -> None:
         """Let go of everything that waits, and of what is waited for."""

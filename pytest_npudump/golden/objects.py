@@ -230,11 +230,10 @@ class ObjectStore:
                 f"file:///shared/folder or memory://name"
             )
         self.url = url.rstrip("/")
-        try:
-            from fsspec.config import conf  # noqa: PLC0415 - an extra
-            from fsspec.core import url_to_fs  # noqa: PLC0415 - the same
-        except ImportError:
-            raise MissingExtraError(f"the tensor store {self.url}", "fsspec", "store") from None
+        MissingExtraError.imported(f"the tensor store {self.url}", "fsspec", "store")
+        from fsspec.config import conf  # noqa: PLC0415 - an extra
+        from fsspec.core import url_to_fs  # noqa: PLC0415 - the same
+
         options: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
         if self._protocol in _S3 and "config_kwargs" not in conf.get("s3", {}):
             options["config_kwargs"] = _PATIENCE

@@ -211,9 +211,7 @@ def _outputs(
         if port is not None and layer_at(name) != sanitise(port.layer)
     }
     whole = edges.feeds.keys() >= {sanitise(layer) for layer in ran} and UNKNOWN not in ports
-    if not whole:
-        return tuple(ran[-1:])
-    return tuple(layer for layer in ran if sanitise(layer) not in feeding)
+    return tuple(layer for layer in ran if sanitise(layer) not in feeding) if whole else tuple(ran[-1:])
 
 
 def edges_of_device(case: Case, first: Result) -> Edges:

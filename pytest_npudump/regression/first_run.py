@@ -334,9 +334,7 @@ def judge_settled(case: Case, attempt: Attempt) -> tuple[Result, Settled]:
 def _unwritable(case: Case, mode: str, facts: Mapping[str, str]) -> str:
     if mode == ALL:
         return case.goldens.unrecordable or why_not_recorded(case.goldens, facts)
-    if case.settings.calibrate:
-        return case.goldens.unrecordable or not_calibrated(case.goldens, facts)
-    return ""
+    return case.goldens.unrecordable or not_calibrated(case.goldens, facts) if case.settings.calibrate else ""
 
 
 def _why(outcome: Result) -> str:

@@ -306,6 +306,11 @@ class Run:
         return self.dump.records if self.dump is not None else ()
 
 
+def idle_everywhere(idle: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """Return the rules that are idle in each of some tests."""
+    return tuple(rule for rule in idle[0] if all(rule in others for others in idle)) if idle else ()
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """Result of a test: of its first run, then of the runs that explain it. For every report.

@@ -251,9 +251,7 @@ def map_png(picture: Picture) -> bytes:
 
 def map_uri(picture: Picture) -> str:
     """Return the map as a ``data:`` address; "" where the picture has none."""
-    if not picture.cells:
-        return ""
-    return f"data:image/png;base64,{base64.b64encode(map_png(picture)).decode()}"
+    return f"data:image/png;base64,{base64.b64encode(map_png(picture)).decode()}" if picture.cells else ""
 
 
 def axes_words(picture: Picture, rank: int) -> tuple[str, str]:

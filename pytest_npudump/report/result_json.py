@@ -55,14 +55,13 @@ def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
         keys = filter(None, (told["first"], told["first_within"]))
         if short := {key: text for key in keys if (text := names.text(key)) != key}:
             told["cut_names"] = short
-    if result.sources is not None:
-        told["sources"] = small_sources(result.sources)
-    if result.measured is not None and result.measured.widens:
-        told["calibrated"] = result.measured_bounds
-    if result.numerics is not None and not result.numerics.preset:
-        told["bounds"] = result.numerics.bounds
-    if result.models is not None:
-        told["model"] = result.models.summary()
+    sources, models, calibrated = result.sources, result.models, result.measured
+    told |= {
+        **({"sources": small_sources(sources)} if sources is not None else {}),
+        **({"calibrated": result.measured_bounds} if calibrated is not None and calibrated.widens else {}),
+        **({"bounds": result.numerics.bounds} if result.numerics and not result.numerics.preset else {}),
+        **({"model": models.summary()} if models is not None else {}),
+    }
     if result.reference is not None:
         told["reference"] = result.reference.summary()
         told["first"] = told.get("first") or told["reference"]["first"]

@@ -344,31 +344,28 @@ def compare_digests(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Toleran
         for row, golden, actual in zip(rows, *sides, strict=True)
         if actual.keys() & approved - golden.keys()
     ]
-    remarks = []
-    if names := ", ".join(sorted(approved - computed)):
-        remarks.append(
-            said("not compared, as no tensor of this dump has it but the golden does: {names}", names=names)
+    lost_kinds, new_kinds = (", ".join(sorted(one)) for one in (approved - computed, computed - approved))
+    remarks = (
+        said("not compared, as no tensor of this dump has it but the golden does: {names}", names=lost_kinds)
+        if lost_kinds
+        else "",
+        f"not compared, as no tensor of the golden has it: {new_kinds}" if new_kinds else "",
+        said(
+            "compared by hash alone: equal or not, not how close (tensors: {count}, first: {first})",
+            count=len(blind),
+            first=pairs.key(blind[0]),
         )
-    if names := ", ".join(sorted(computed - approved)):
-        remarks.append(f"not compared, as no tensor of the golden has it: {names}")
-    if blind:
-        remarks.append(
-            said(
-                "compared by hash alone: equal or not, not how close (tensors: {count}, first: {first})",
-                count=len(blind),
-                first=pairs.key(blind[0]),
-            )
+        if blind
+        else "",
+        said(
+            "hash not compared, as the golden does not have it (tensors: {count}, first: {first})",
+            count=len(bare),
+            first=pairs.key(bare[0]),
         )
-    if bare:
-        first = pairs.key(bare[0])
-        remarks.append(
-            said(
-                "hash not compared, as the golden does not have it (tensors: {count}, first: {first})",
-                count=len(bare),
-                first=first,
-            )
-        )
-    return Digests(equal, differ, reasons, tuple(remarks))
+        if bare
+        else "",
+    )
+    return Digests(equal, differ, reasons, tuple(filter(None, remarks)))
 
 
 def _held(table: StatsTable) -> NDArray[np.bool_]:

@@ -190,9 +190,7 @@ def parse_integer(text: str) -> float | int | None:
     Raises:
         ValueError: as :func:`parse_float`.
     """
-    if text.removeprefix("-").isdigit() and text.isascii():
-        return int(text)
-    return parse_float(text)
+    return int(text) if text.removeprefix("-").isdigit() and text.isascii() else parse_float(text)
 
 
 _PARSERS = {found.name: parse_float for found in ALL if not found.exact}

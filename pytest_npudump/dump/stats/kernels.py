@@ -46,14 +46,22 @@ _MOST_EXPONENT = 120
 """2 to the power of this, or of its negative, is a normal number of float32."""
 
 
-class Kernel(ABC):
+class Adding(ABC):
+    """Adds chunks of one type to totals."""
+
+    def __init__(self, totals: Totals) -> None:
+        self.totals = totals
+
+    @abstractmethod
+    def add(self, chunk: np.ndarray) -> np.ndarray | None:
+        """Add a contiguous chunk of shape (n,), n > 0."""
+
+
+class Kernel(Adding):
     """Adds chunks of one type, which is added up in float32, to totals."""
 
     largest: int
     """Code of the largest finite value."""
-
-    def __init__(self, totals: Totals) -> None:
-        self.totals = totals
 
     def add(self, chunk: np.ndarray) -> np.ndarray:
         """Add a contiguous chunk of shape (n,), n > 0.
@@ -211,11 +219,8 @@ def square_exponent(magnitude: float) -> int:
     return max(-_LIMIT, min(_LIMIT, math.frexp(magnitude)[1]))
 
 
-class Float64:
+class Float64(Adding):
     """Adds chunks of float64 to totals."""
-
-    def __init__(self, totals: Totals) -> None:
-        self.totals = totals
 
     def add(self, chunk: np.ndarray) -> None:
         """Add a contiguous chunk, float64 of shape (n,), n > 0."""
@@ -345,11 +350,8 @@ _FAST_AT = np.lib.NumpyVersion(np.__version__) >= "1.25.0"
 _ONES = np.ones(_ROW, np.float32)
 
 
-class Integer:
+class Integer(Adding):
     """Adds chunks of 16, 32 or 64-bit integers to totals. The sum is exact, the squares are float64."""
-
-    def __init__(self, totals: Totals) -> None:
-        self.totals = totals
 
     def add(self, chunk: np.ndarray) -> None:
         """Add a contiguous chunk of shape (n,), n > 0."""
@@ -371,14 +373,11 @@ def _sum_64(chunk: np.ndarray) -> int:
     return (int(upper) << _HALF) + int(lower)
 
 
-class Byte:
+class Byte(Adding):
     """Adds chunks of 8-bit integers to totals, and of bool as the bytes they are.
 
     All sums are exact: those of a row of 256 squares fit the 24 bits of float32.
     """
-
-    def __init__(self, totals: Totals) -> None:
-        self.totals = totals
 
     def add(self, chunk: np.ndarray) -> None:
         """Add a contiguous chunk of shape (n,), n > 0."""

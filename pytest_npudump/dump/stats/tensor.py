@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -50,6 +50,7 @@ from pytest_npudump.dump.stats.kernels import (
     FLOAT16,
     SQUARE_HIGH,
     SQUARE_LOW,
+    Adding,
     Byte,
     Codes,
     Float32,
@@ -87,8 +88,11 @@ def dtype_name(dtype: np.dtype) -> str:
     return str(dtype.name)
 
 
-class _Kernel(Protocol):
-    def add(self, chunk: np.ndarray) -> object: ...
+_KERNELS: Mapping[str, Callable[[Totals], Adding]] = {
+    "float32": Float32,
+    "float64": Float64,
+    **{name: partial(Half, kind=kind) for name, kind in _HALVES.items()},
+}
 
 
 class Accumulator:
@@ -102,7 +106,7 @@ class Accumulator:
     def __init__(self, dtype: np.dtype) -> None:
         self.dtype = dtype
         self._totals = Totals()
-        self.kernel = _kernel(self._totals, dtype)
+        self.kernel = _KERNELS.get(dtype_name(dtype), Integer if dtype.itemsize > 1 else Byte)(self._totals)
 
     def add(self, piece: np.ndarray) -> None:
         """Add a contiguous, aligned, native piece of shape (n,), n > 0; it may be overwritten afterwards."""
@@ -111,17 +115,6 @@ class Accumulator:
     def totals(self) -> Totals:
         """Return the totals of all pieces so far; they are not to be changed."""
         return self._totals
-
-
-def _kernel(totals: Totals, dtype: np.dtype) -> _Kernel:
-    name = dtype_name(dtype)
-    if name == "float32":
-        return Float32(totals)
-    if name == "float64":
-        return Float64(totals)
-    if name in _HALVES:
-        return Half(totals, _HALVES[name])
-    return Integer(totals) if dtype.itemsize > 1 else Byte(totals)
 
 
 class _Complex(Accumulator):

@@ -10,6 +10,7 @@ from pytest_npudump.errors import said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _, ngettext
 from pytest_npudump.plugin._compat import was_narrowed
+from pytest_npudump.regression.result import idle_everywhere
 
 if TYPE_CHECKING:
     from pytest_npudump.plugin.reporter import Reporter
@@ -32,8 +33,8 @@ class IdleRules:
     @pytest.hookimpl(trylast=True)
     def pytest_npudump_check(self, reporter: Reporter) -> None:
         """Report such rules, and fail a session for them that ran all tests."""
-        idle = [result.get("idle_rules", ()) for result in reporter.results if "compared" in result]
-        rules = tuple(rule for rule in idle[0] if all(rule in others for others in idle)) if idle else ()
+        compared = [result for result in reporter.results if "compared" in result]
+        rules = idle_everywhere([result.get("idle_rules", ()) for result in compared])
         if not rules:
             return
         narrowed = was_narrowed(reporter.config)

@@ -148,7 +148,7 @@ def page(session: SessionView) -> str:
     Raises:
         MissingExtraError: jinja2 is not installed.
     """
-    jinja2 = _jinja2()
+    jinja2: Any = MissingExtraError.imported("the HTML report", "jinja2", "report")
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_HERE / "templates"),
         autoescape=True,
@@ -193,13 +193,6 @@ def _translations(script: str) -> Any:
         return ""
     texts = [*re.findall(r'\bt\("([^"]*)"', script), *STATES]
     return _markup(json.dumps({text: _(text) for text in texts}, ensure_ascii=False).replace("<", "\\u003c"))
-
-
-def _jinja2() -> Any:
-    try:
-        return importlib.import_module("jinja2")
-    except ImportError as error:
-        raise MissingExtraError("the HTML report", "jinja2", "report") from error
 
 
 def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str, Any]:
@@ -280,4 +273,4 @@ def _elements(view: ElementsView) -> dict[str, Any]:
 
 def _markup(svg: str) -> Any:
     """Return a chart of ours, which has escaped what it was given, as it is."""
-    return _jinja2().utils.markupsafe.Markup(svg)
+    return importlib.import_module("markupsafe").Markup(svg)

@@ -105,6 +105,7 @@ class Capture:
     Attributes:
         folder: where the files go.
         began: when, in the name of a rank's folder.
+        model: without what ``torch.compile`` made of it.
         name: of the model.
         modules: of the model, when it was given.
         number: of the captures of this model there.
@@ -155,9 +156,9 @@ class Capture:
         Raises:
             RequestError: it is no module, or has none of a name.
         """
-        self._model: Any = getattr(model, "_orig_mod", model)
+        self.model: Any = getattr(model, "_orig_mod", model)
         found = self._parts(model)
-        self.name = name or type(self._model).__name__
+        self.name = name or type(self.model).__name__
         self._paths = [path or self.name for path, _ in found]
         self.modules = [module for _, module in found]
         self._kinds = [f"{type(module).__name__}{shard(module)}" for module in self.modules]
@@ -213,7 +214,7 @@ class Capture:
             raise RequestError(
                 f"npu_dump.modules() takes a torch.nn.Module or mindspore.nn.Cell, not {type(model).__name__}"
             )
-        if isinstance(self._model, torch.jit.RecursiveScriptModule):
+        if isinstance(self.model, torch.jit.RecursiveScriptModule):
             raise RequestError(
                 "npu_dump.modules(): a model of torch.jit.script takes no hooks: give the one it was made of"
             )
@@ -221,12 +222,12 @@ class Capture:
         self._plain = torch.Tensor, torch.nn.Parameter
         self._is_tracing, self._graph_task = torch._C._is_tracing, torch._C._current_graph_task_id  # noqa: SLF001
         self._is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001 - nothing public tells
-        every = [*self._model.named_modules(remove_duplicate=False)]
+        every = [*self.model.named_modules(remove_duplicate=False)]
         found = [(path, module) for path, module in every if not hasattr(module, "_orig_mod")]
         wrapped = (getattr(one, "_orig_mod", None) for one in (model, *(module for _, module in every)))
         self._optimised = {id(one) for one in wrapped if one is not None}
         self._compiled = bool(self._optimised)
-        of_model = next(chain(self._model.parameters(), self._model.buffers()), None)
+        of_model = next(chain(self.model.parameters(), self.model.buffers()), None)
         self._anchor = torch.zeros(1, dtype=torch.int32, device=None if of_model is None else of_model.device)
         return [(path.replace("._orig_mod", ""), module) for path, module in found]
 
@@ -234,11 +235,6 @@ class Capture:
         """Return whether a module computes; containers such as ModuleList do not."""
         forward = getattr(type(module), "forward", None)  # what jit made has it at the instance alone
         return forward is not self._torch.nn.Module.forward
-
-    @property
-    def model(self) -> Any:
-        """The model, without what ``torch.compile`` made of it."""
-        return self._model
 
     @property
     def stopped(self) -> bool:
@@ -378,7 +374,7 @@ class Capture:
 
         kind = self._torch.Tensor
         held = (one for module in self.modules for one in vars(module).values() if isinstance(one, kind))
-        constants = chain(self._model.parameters(), self._model.buffers(), held)
+        constants = chain(self.model.parameters(), self.model.buffers(), held)
         self._flow = Dataflow(tensors_in, constants, given)
         self._flow.__enter__()
         self._flowing = threading.get_ident()  # modes are those of a thread
@@ -646,7 +642,7 @@ class Capture:
             return
         self._step.append(seen)
         if hasattr(seen.found, "shape") and not self.tensors:
-            self._wait([seen], seen.found.reshape(1, -1))
+            self._waiting.append(([seen], seen.found.reshape(1, -1)))
 
     def _found(self, value: Value, tensor: Any) -> Any:
         """Return a copy of a tensor, its statistics, or a row of them on its device."""
@@ -656,14 +652,10 @@ class Capture:
             return host_stats(tensor)
         return reduced(tensor, wide=value.wide)
 
-    def _wait(self, seen: list[Seen], rows: Any) -> None:
-        """Take rows of statistics, of shape (k, 8 or 16), which stay on the device until they are fetched."""
-        self._waiting.append((seen, rows))
-
     def _reduce(self, batch: Batch) -> None:
         """Have the statistics of what a batch holds."""
         if batch.seen and (rows := batch.reduce()) is not None:
-            self._wait(batch.seen, rows)
+            self._waiting.append((batch.seen, rows))
         batch.seen = []
 
     def _note_odd(self, module: int, words: str) -> None:
@@ -750,7 +742,7 @@ class Capture:
             seen, rows = found.read()
             self._step += seen
             if rows is not None:
-                self._wait(seen, rows)
+                self._waiting.append((seen, rows))
             if not inside:
                 self._rooted = True
                 self._close()

@@ -145,7 +145,7 @@ class CellCapture(Capture):
     def called(self, call: Callable[..., Any], cell: Any, /, *given: Any, **named: Any) -> Any:
         """Call a cell, and take what it is given and gives."""
         __tracebackhide__ = True
-        outermost, top = not self._parents, cell is self._model
+        outermost, top = not self._parents, cell is self.model
         if outermost:
             self._recomputed = _is_recomputation()
             if self._is_graph() and not self.problems:
@@ -266,7 +266,8 @@ class CellCapture(Capture):
             if self._on_host and self._on_cpu:
                 found = rows_stats(np.stack(copies))
             else:
-                self._wait(some, _reduced_rows(self._mindspore.ops.stack(copies), wide=self._on_cpu))
+                rows = _reduced_rows(self._mindspore.ops.stack(copies), wide=self._on_cpu)
+                self._waiting.append((some, rows))
             for seen, stats in zip(some, found, strict=True):
                 seen.found = stats
 

@@ -22,8 +22,8 @@ from pytest_npudump.dump.stats.projections import project
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.errors import RequestError
 from pytest_npudump.runtime.modules import capture_of
+from pytest_npudump.runtime.modules.adapter import parameter_lines
 from pytest_npudump.runtime.modules.cells import reduced
-from pytest_npudump.runtime.modules.parameters import parameter_lines
 from pytest_npudump.runtime.modules.seen import Value, decoded
 from pytest_npudump.runtime.modules.worker import WORKERS, answers, watch
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pytest_npudump.record.model_lines import PARAMETERS, change_of_models, check_model_lines, fed_line
-from pytest_npudump.runtime.modules.parameters import parameter_lines
+from pytest_npudump.runtime.modules.adapter import parameter_lines
 
 
 @dataclass
@@ -81,7 +81,7 @@ def test_parameters_that_changed_are_told_by_layer(
 
 
 def test_nothing_is_told_of_more_than_takes_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_npudump.runtime.modules.parameters._MOST", 128)
+    monkeypatch.setattr("pytest_npudump.runtime.modules.adapter._MOST", 128)
     assert parameter_lines("Net", NET) == ""
     assert parameter_lines("Net", Cell({})) == ""
     assert parameter_lines("Net", NET, [b"given", b"then"]) == fed_line("Net", [b"given", b"then"])
