@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
         found = survey(root)
     except (OSError, UnicodeDecodeError) as error:
         raise RequestError(f"{root}: cannot be looked at: {error}") from error
-    planned = [*additions(found)]
+    planned = additions(found)
     if not arguments.dry_run:
         for one in planned:
             one.write()
@@ -199,13 +199,14 @@ def git_attributes(root: Path, golden_dir: str = "golden", *, lfs: bool = False)
     return Addition(path, before, after, lines)
 
 
-def additions(found: Survey) -> Iterator[Addition]:
-    """Yield the additions to a repository."""
-    yield _configuration(found)
-    yield _new(found.tests / FILE, *first_test(found))
-    yield git_attributes(found.root, found.golden_dir)
-    path, text, unknown = ci_job(found)
-    yield _new(path, text, unknown)
+def additions(found: Survey) -> list[Addition]:
+    """Return the additions to a repository."""
+    return [
+        _configuration(found),
+        _new(found.tests / FILE, *first_test(found)),
+        git_attributes(found.root, found.golden_dir),
+        _new(*ci_job(found)),
+    ]
 
 
 def _configuration(found: Survey) -> Addition:

@@ -68,6 +68,12 @@ class RefusedError(Exception):
         self.why = why
 
 
+def refuse_if(refused: object, code: int, why: str) -> None:
+    """End a call with a code where something is true of it."""
+    if refused:
+        raise RefusedError(code, why)
+
+
 class NotEmulatedError(RuntimeUnavailableError, AttributeError):
     """A name of pyACL, or one that pyACL does not have either, that the emulator does not offer."""
 

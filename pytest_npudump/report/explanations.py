@@ -109,23 +109,25 @@ def _difference_lines(difference: TensorDifference, side: str, *, brief: bool) -
 
 def tensor_words(tensor: TensorDescription) -> str:
     """Describe the places of a tensor's remarkable elements."""
-    parts = [f"{tensor.dtype} {list(tensor.shape)}"]
-    if tensor.max_at is not None and tensor.min_at is not None:
-        parts += [
-            _("max {max} at {max_at}").format(max=number(tensor.max), max_at=list(tensor.max_at)),
-            _("min {min} at {min_at}").format(min=number(tensor.min), min_at=list(tensor.min_at)),
-        ]
-    if tensor.first_nan is not None:
-        parts.append(
-            _("{nan} NaN, first at {first_nan}").format(nan=tensor.nan, first_nan=list(tensor.first_nan))
+    ends = tensor.max_at is not None and tensor.min_at is not None
+    parts = (
+        f"{tensor.dtype} {list(tensor.shape)}",
+        _("max {max} at {max_at}").format(max=number(tensor.max), max_at=[*(tensor.max_at or ())])
+        if ends
+        else "",
+        _("min {min} at {min_at}").format(min=number(tensor.min), min_at=[*(tensor.min_at or ())])
+        if ends
+        else "",
+        _("{nan} NaN, first at {first_nan}").format(nan=tensor.nan, first_nan=list(tensor.first_nan))
+        if tensor.first_nan is not None
+        else "",
+        _("{inf} Inf, first at {first_inf}").format(
+            inf=tensor.pos_inf + tensor.neg_inf, first_inf=list(tensor.first_inf)
         )
-    if tensor.first_inf is not None:
-        parts.append(
-            _("{inf} Inf, first at {first_inf}").format(
-                inf=tensor.pos_inf + tensor.neg_inf, first_inf=list(tensor.first_inf)
-            )
-        )
-    return _(", ").join(parts)
+        if tensor.first_inf is not None
+        else "",
+    )
+    return _(", ").join(filter(None, parts))
 
 
 _SHOWN = 2
@@ -245,16 +247,16 @@ def _possible(models: ModelChange | None, *, call: bool, matched: bool) -> list[
         call: whether it is a call of torch, of whose type and attributes no model tells.
         matched: whether the statistics of its inputs match.
     """
-    found = [] if matched else [mark("inputs")]
     read = models.read if models is not None else NOTHING
     graph = models is None or models.graph or bool(models.types or models.operators or models.rewired)
-    if call or graph or read not in {ALL, WEIGHTS}:
-        found.append(mark("type"))
-    if read == NOTHING:
-        found.append(mark("weights"))
-    if call or read != ALL:
-        found.append(mark("attributes"))
-    return [*found, mark("inputs with the same statistics")] if matched else found
+    causes = (
+        (not matched, mark("inputs")),
+        (call or graph or read not in {ALL, WEIGHTS}, mark("type")),
+        (read == NOTHING, mark("weights")),
+        (call or read != ALL, mark("attributes")),
+        (matched, mark("inputs with the same statistics")),
+    )
+    return [cause for may_be, cause in causes if may_be]
 
 
 def altered(one: JudgedOperator, models: ModelChange | None) -> bool:

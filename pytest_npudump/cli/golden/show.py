@@ -56,31 +56,37 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _lines(golden: Record) -> Iterator[str]:
     facts = ", ".join(f"{name} {value}" for name, value in golden.producer.items())
-    yield _("test:        {test}").format(test=golden.test)
-    yield _("producer:    {facts}").format(facts=facts)
     day = in_words(golden.extra.get(RECORDED)) or _("date unknown")
-    yield _("recorded:    {day}").format(day=day)
-    yield from _changes(golden)
-    yield _("tensors:     {count}").format(count=len(golden.table))
-    if note := describe_not_finite(golden.table):
-        yield _("note: {note}").format(note=spoken(note))
-    if pointers := pointers_of(golden):
-        yield _("stored:      {count} of them, {size}").format(
+    note, pointers, base = describe_not_finite(golden.table), pointers_of(golden), golden.base
+    files = model_files_of(golden.blocks.get(MODELS, ""))
+    lines = (
+        _("test:        {test}").format(test=golden.test),
+        _("producer:    {facts}").format(facts=facts),
+        _("recorded:    {day}").format(day=day),
+        *_changes(golden),
+        _("tensors:     {count}").format(count=len(golden.table)),
+        _("note: {note}").format(note=spoken(note)) if note else "",
+        _("stored:      {count} of them, {size}").format(
             count=len(pointers), size=byte_size(sum(one.size for one in pointers.values()))
         )
-    if files := model_files_of(golden.blocks.get(MODELS, "")):
-        yield _("models:      {names}").format(names=", ".join(files))
-    if golden.base is not None:
-        count = len(differing(golden, golden.base))
-        yield _("variant:     {count} of them differ from {name}").format(
-            count=count, name=golden.base.path.name
+        if pointers
+        else "",
+        _("models:      {names}").format(names=", ".join(files)) if files else "",
+        _("variant:     {count} of them differ from {name}").format(
+            count=len(differing(golden, base)), name=base.path.name
         )
-    for name, asked in variants_of(golden).items():
-        yield _("variant:     {name}, for {facts}").format(
-            name=name, facts=", ".join(f"{fact} {value}" for fact, value in asked.items())
-        )
-    yield _("repeats:     {words}").format(words=_repeats(golden))
-    yield _("calibration: {words}").format(words=_calibration(golden))
+        if base is not None
+        else "",
+        *(
+            _("variant:     {name}, for {facts}").format(
+                name=name, facts=", ".join(f"{fact} {value}" for fact, value in asked.items())
+            )
+            for name, asked in variants_of(golden).items()
+        ),
+        _("repeats:     {words}").format(words=_repeats(golden)),
+        _("calibration: {words}").format(words=_calibration(golden)),
+    )
+    return filter(None, lines)
 
 
 def _changes(golden: Record) -> Iterator[str]:

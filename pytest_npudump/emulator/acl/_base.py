@@ -22,7 +22,7 @@ from pytest_npudump.config.json_file import StrictJsonError, parse, read_config_
 from pytest_npudump.dump.dtypes import BY_GE
 from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.acl._calls import ACL, CODE, MDL, destroy
-from pytest_npudump.emulator.codes import RefusedError
+from pytest_npudump.emulator.codes import RefusedError, refuse_if
 from pytest_npudump.emulator.dumps.exceptions import DETAIL, ExceptionDump
 from pytest_npudump.emulator.dumps.recorder import DumpSettings, settings, statistics_mask
 from pytest_npudump.emulator.dumps.writer import data_directory
@@ -85,8 +85,7 @@ class TensorDesc:
 
 
 def _dim(desc: TensorDesc, index: int) -> int:
-    if index >= len(desc.shape):
-        raise RefusedError(codes.INVALID_PARAM, f"there is no dimension {index}")
+    refuse_if(index >= len(desc.shape), codes.INVALID_PARAM, f"there is no dimension {index}")
     return desc.shape[index]
 
 
@@ -152,11 +151,11 @@ def init(path: str | None = None) -> int:
         life.references += 1
         raise RefusedError(codes.REPEAT_INITIALIZE, "ACL is initialised already")
     text = _content(path) if path else b""
-    if life.first_content not in {None, text}:
-        raise RefusedError(
-            codes.INVALID_PARAM,
-            "this process was initialised with another configuration before, which is final",
-        )
+    refuse_if(
+        life.first_content not in {None, text},
+        codes.INVALID_PARAM,
+        "this process was initialised with another configuration before, which is final",
+    )
     code = _apply_init_file(text) if text else codes.SUCCESS
     if not code:
         life.first_content, life.references, life.finalized = text, 1, False
@@ -165,8 +164,7 @@ def init(path: str | None = None) -> int:
 
 def _content(path: str) -> bytes:
     file = read_config_file(path)
-    if file.code:
-        raise RefusedError(file.code, str(file.reason))
+    refuse_if(file.code, file.code, str(file.reason))
     return file.text
 
 
@@ -185,8 +183,7 @@ def _apply_init_file(text: bytes) -> int:
 def finalize() -> None:
     """``() -> ret``: 0, or 100037 the second time. The dump's state stays as it is."""
     life = process().lifecycle
-    if life.finalized:
-        raise RefusedError(codes.REPEAT_FINALIZE, "ACL is finalised already")
+    refuse_if(life.finalized, codes.REPEAT_FINALIZE, "ACL is finalised already")
     life.references, life.finalized = 0, True
 
 
@@ -194,8 +191,7 @@ def finalize() -> None:
 def finalize_reference() -> int:
     """``() -> (remaining count, ret)``: 0 or 100037."""
     life = process().lifecycle
-    if not life.references:
-        raise RefusedError(codes.REPEAT_FINALIZE, "nothing to finalise")
+    refuse_if(not life.references, codes.REPEAT_FINALIZE, "nothing to finalise")
     if life.references > 1:
         life.references -= 1
     else:
@@ -207,19 +203,15 @@ def finalize_reference() -> int:
 def init_dump() -> None:
     """``() -> ret``: 0, 100001 before ``acl.init``, or 100002 if it is open."""
     life = process().lifecycle
-    if not life.references:
-        raise RefusedError(codes.UNINITIALIZE, "call acl.init first")
-    if life.dump_flag:
-        raise RefusedError(codes.REPEAT_INITIALIZE, "a dump is open already")
+    refuse_if(not life.references, codes.UNINITIALIZE, "call acl.init first")
+    refuse_if(life.dump_flag, codes.REPEAT_INITIALIZE, "a dump is open already")
     life.dump_flag = True
 
 
 def _check_running() -> None:
     life = process().lifecycle
-    if not life.references:
-        raise RefusedError(codes.UNINITIALIZE, "call acl.init first")
-    if not life.dump_flag:
-        raise RefusedError(codes.DUMP_NOT_RUN, "call acl.mdl.init_dump first")
+    refuse_if(not life.references, codes.UNINITIALIZE, "call acl.init first")
+    refuse_if(not life.dump_flag, codes.DUMP_NOT_RUN, "call acl.mdl.init_dump first")
 
 
 @_locked
@@ -270,10 +262,11 @@ def _apply(text: bytes, call: str) -> int:
             return state.explain(codes.SUCCESS, f"{call}: an exception dump is on already and stays as it is")
         dumping.exception = ExceptionDump(verdict.dump_type, verdict.dump_path)
         return codes.SUCCESS
-    if remote_path(dump["dump_path"].encode()) is not None:
-        raise RefusedError(
-            codes.INTERNAL_ERROR, f"the emulator cannot send a dump to another host ({dump['dump_path']})"
-        )
+    refuse_if(
+        remote_path(dump["dump_path"].encode()) is not None,
+        codes.INTERNAL_ERROR,
+        f"the emulator cannot send a dump to another host ({dump['dump_path']})",
+    )
     if not overflow:
         dumping.statistics |= statistics_mask(dump)
     second = ge.validate_dump(dict(dump))  # whose answer ACL ignores

@@ -26,7 +26,7 @@ from pytest_npudump.emulator import codes, onnx_model as models
 from pytest_npudump.emulator.acl._base import DataBuffer, TensorDesc
 from pytest_npudump.emulator.acl._calls import CODE, MDL, destroy, known, parse
 from pytest_npudump.emulator.acl.rt import own_stream, wait_for
-from pytest_npudump.emulator.codes import NotEmulatedError, RefusedError, missing
+from pytest_npudump.emulator.codes import NotEmulatedError, RefusedError, missing, refuse_if
 from pytest_npudump.emulator.dumps.exceptions import dumped
 from pytest_npudump.emulator.faults import Faults
 from pytest_npudump.emulator.gears import BATCH, DIMS, IMAGE, Gears
@@ -50,8 +50,7 @@ _UNDEFINED = -1
 def check_ready() -> None:
     """Refuse to load or run a model before ``acl.init`` (145001) or without a device (107002)."""
     state = process()
-    if not state.lifecycle.references:
-        raise RefusedError(codes.GE_EXEC_NOT_INIT, "call acl.init first")
+    refuse_if(not state.lifecycle.references, codes.GE_EXEC_NOT_INIT, "call acl.init first")
     if state.context is None:
         raise RefusedError(codes.RT_CONTEXT_NULL, "call acl.rt.set_device first")
 
@@ -77,11 +76,11 @@ def model_file(path: str) -> Path:
     """Return the ONNX file for ``path``: itself, or ``model.onnx`` beside ``model.om``."""
     file = Path(path)
     found = file.with_suffix(".onnx") if file.suffix == ".om" else file
-    if not found.is_file():
-        raise RefusedError(
-            codes.GE_EXEC_MODEL_PATH_INVALID,
-            f"{path}: no such model; the emulator runs .onnx files, model.onnx for model.om",
-        )
+    refuse_if(
+        not found.is_file(),
+        codes.GE_EXEC_MODEL_PATH_INVALID,
+        f"{path}: no such model; the emulator runs .onnx files, model.onnx for model.om",
+    )
     return found
 
 
@@ -132,12 +131,14 @@ class LoadConfig:
 @MDL(LoadConfig, "iO")
 def set_config_opt(config: LoadConfig, attribute: int, value: object) -> None:
     """``(handle, attribute, value) -> ret``: 100000 for a value that the attribute does not take."""
-    if not 0 <= attribute <= _WEIGHT_PATH:
-        raise RefusedError(codes.INVALID_PARAM, f"there is no attribute {attribute}")
+    refuse_if(not 0 <= attribute <= _WEIGHT_PATH, codes.INVALID_PARAM, f"there is no attribute {attribute}")
     (read,) = parse("acl.mdl.set_config_opt", _READ_AS.get(attribute, "K"), (value,))
     low, high = _LIMITS.get(attribute, (None, None))
-    if (low is not None and not low <= read <= high) or (attribute == _ADDRESS and not read):
-        raise RefusedError(codes.INVALID_PARAM, f"attribute {attribute} takes no {read}")
+    refuse_if(
+        (low is not None and not low <= read <= high) or (attribute == _ADDRESS and not read),
+        codes.INVALID_PARAM,
+        f"attribute {attribute} takes no {read}",
+    )
     config.options[attribute] = read
 
 
@@ -207,8 +208,7 @@ def _describe(desc: ModelDesc, source: Path | bytes) -> None:
 
 def _port(io: str, handle: int, index: int) -> ModelPort:
     ports = known(ModelDesc, handle).ports(io)
-    if index >= len(ports):
-        raise RefusedError(codes.INVALID_PARAM, f"there is no {io} {index}")
+    refuse_if(index >= len(ports), codes.INVALID_PARAM, f"there is no {io} {index}")
     return ports[index]
 
 
@@ -306,8 +306,7 @@ class Dataset:
 
 
 def _check(dataset: Dataset, index: int) -> None:
-    if index >= len(dataset.buffers):
-        raise RefusedError(codes.INVALID_PARAM, f"the dataset has no buffer {index}")
+    refuse_if(index >= len(dataset.buffers), codes.INVALID_PARAM, f"the dataset has no buffer {index}")
 
 
 @MDL("kk", refused=lambda dataset, _: (dataset, CODE))
@@ -499,12 +498,12 @@ def _prepare(model_id: int, inputs: int, outputs: int, *, allocate: bool) -> Cal
     source, target = known(Dataset, inputs), known(Dataset, outputs)
     check_ready()
     model, state = loaded(model_id), process()
-    if model.context is not state.context:
-        raise RefusedError(
-            codes.RT_MODEL_CONTEXT,
-            f"the model was loaded in another context (device {model.device}) than this thread's (device "
-            f"{state.device}); load and run a model in one context (acl.rt.set_context)",
-        )
+    refuse_if(
+        model.context is not state.context,
+        codes.RT_MODEL_CONTEXT,
+        f"the model was loaded in another context (device {model.device}) than this thread's (device "
+        f"{state.device}); load and run a model in one context (acl.rt.set_context)",
+    )
     located = inputs_of(model, source)
     check_outputs(model, target, allocate=allocate)
 
@@ -528,16 +527,14 @@ def _prepare(model_id: int, inputs: int, outputs: int, *, allocate: bool) -> Cal
 @MDL("IkkK")
 def set_dynamic_batch_size(model_id: int, dataset: int, index: int, batch: int) -> None:
     """``(model id, dataset, index, batch size) -> ret``."""
-    if not batch:
-        raise RefusedError(codes.INVALID_PARAM, "the batch size is 0")
+    refuse_if(not batch, codes.INVALID_PARAM, "the batch size is 0")
     _set(model_id, (dataset, index), _SHORT, lambda gears: _known(gears, BATCH, (batch,)))
 
 
 @MDL("IkkKK")
 def set_dynamic_hw_size(model_id: int, dataset: int, index: int, *size: int) -> None:
     """``(model id, dataset, index, height, width) -> ret``."""
-    if 0 in size:
-        raise RefusedError(codes.INVALID_PARAM, "the height or the width is 0")
+    refuse_if(0 in size, codes.INVALID_PARAM, "the height or the width is 0")
     _set(model_id, (dataset, index), 2 * _SHORT, lambda gears: _known(gears, IMAGE, size))
 
 
@@ -549,19 +546,18 @@ def set_input_dynamic_dims(model_id: int, dataset: int, index: int, given: objec
     """
     asked = given.get("dims") if isinstance(given, dict) else None
     (dims,) = parse("acl.mdl.set_input_dynamic_dims", "v", (asked,))
-    if not dims:
-        raise RefusedError(codes.INVALID_PARAM, "there are no dimensions")
+    refuse_if(not dims, codes.INVALID_PARAM, "there are no dimensions")
     _set(model_id, (dataset, index), _SHORT, lambda gears: _varying(gears, dims))
 
 
 def _varying(gears: Gears, dims: list[int]) -> int:
     """Return the gear that dimensions of all inputs are of."""
     raw = [dim for shape in gears.raw for dim in shape]
-    if len(raw) != len(dims) or any(want not in {-1, got} for want, got in zip(raw, dims, strict=True)):
-        raise RefusedError(
-            codes.GE_DYNAMIC_INPUT_LENGTH_INVALID,
-            f"the model's inputs have the dimensions {raw}, not {dims}",
-        )
+    refuse_if(
+        len(raw) != len(dims) or any(want not in {-1, got} for want, got in zip(raw, dims, strict=True)),
+        codes.GE_DYNAMIC_INPUT_LENGTH_INVALID,
+        f"the model's inputs have the dimensions {raw}, not {dims}",
+    )
     values = tuple(got for want, got in zip(raw, dims, strict=True) if want == -1)
     return _known(gears, DIMS, values)
 
@@ -586,21 +582,21 @@ def _set(model_id: int, place: tuple[int, int], shortest: int, find: Callable[[G
     buffer = state.handles.get(buffers[index], DataBuffer) if index < len(buffers) else None
     if buffer is None or not buffer.address:
         raise RefusedError(codes.INVALID_PARAM, f"the dataset has no buffer {index}")
-    if buffer.size < shortest:
-        raise RefusedError(
-            codes.GE_DYNAMIC_INPUT_LENGTH_INVALID,
-            f"buffer {index} has {buffer.size} bytes, {shortest} are needed",
-        )
+    refuse_if(
+        buffer.size < shortest,
+        codes.GE_DYNAMIC_INPUT_LENGTH_INVALID,
+        f"buffer {index} has {buffer.size} bytes, {shortest} are needed",
+    )
     model = loaded(model_id)
     if model.gears is None:
         raise RefusedError(codes.GE_DYNAMIC_BATCH_SIZE_INVALID, _NO_GEARS)
     gear = find(model.gears)
     values = model.gears.option.gears[gear]
-    if buffer.size < _SHORT * len(values):
-        raise RefusedError(
-            codes.GE_DYNAMIC_INPUT_LENGTH_INVALID,
-            f"a buffer has {buffer.size} bytes, {_SHORT * len(values)} are needed",
-        )
+    refuse_if(
+        buffer.size < _SHORT * len(values),
+        codes.GE_DYNAMIC_INPUT_LENGTH_INVALID,
+        f"a buffer has {buffer.size} bytes, {_SHORT * len(values)} are needed",
+    )
     long = buffer.size >= _LONG * len(values)
     data = np.array(values, np.int64 if long else np.int32).view(np.uint8)
     state.memory.reached(buffer.address, data.size, model.device)[:] = data
@@ -633,8 +629,7 @@ def get_dynamic_hw(desc: ModelDesc, _: int) -> dict[str, Any]:
 
 
 def _asked(desc: ModelDesc, index: int) -> list[list[int]]:
-    if index != _EVERY_INPUT:
-        raise RefusedError(codes.INVALID_PARAM, f"the index is {index}; expected -1")
+    refuse_if(index != _EVERY_INPUT, codes.INVALID_PARAM, f"the index is {index}; expected -1")
     return _gears(desc, DIMS)
 
 
@@ -644,11 +639,9 @@ def get_input_dynamic_dims(handle: int, index: int, count: int) -> list[dict[str
 
     The index is -1; 100000 for fewer gears than there are, or more than 4096.
     """
-    if count > _MOST_GEARS:
-        raise RefusedError(codes.INVALID_PARAM, f"{count} gears; at most {_MOST_GEARS}")
+    refuse_if(count > _MOST_GEARS, codes.INVALID_PARAM, f"{count} gears; at most {_MOST_GEARS}")
     gears = _asked(known(ModelDesc, handle), index)
-    if count < len(gears):
-        raise RefusedError(codes.INVALID_PARAM, f"{count} gears; the model has {len(gears)}")
+    refuse_if(count < len(gears), codes.INVALID_PARAM, f"{count} gears; the model has {len(gears)}")
     return [{"name": "", "dimCount": len(dims), "dims": dims} for dims in gears]
 
 

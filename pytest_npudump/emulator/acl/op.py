@@ -19,7 +19,7 @@ from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.acl._base import DataBuffer, TensorDesc
 from pytest_npudump.emulator.acl._calls import CODE, OP, destroy, known
 from pytest_npudump.emulator.acl.rt import own_stream
-from pytest_npudump.emulator.codes import RefusedError, missing
+from pytest_npudump.emulator.codes import RefusedError, missing, refuse_if
 from pytest_npudump.emulator.dumps.exceptions import ExceptionArgument, FailedTask, dumped
 from pytest_npudump.emulator.dumps.recorder import OperatorRun, record_operator
 from pytest_npudump.emulator.faults import PLANTED, distorted
@@ -264,8 +264,11 @@ def _build(
 def run(handle: OperatorHandle, inputs: Sequence[int], outputs: Sequence[int], stream_handle: int) -> None:
     """Put an operator on a stream, with the dump, if there is one."""
     stream = own_stream(stream_handle)
-    if len(inputs) != len(handle.inputs) or len(outputs) != len(handle.outputs):
-        raise RefusedError(codes.INVALID_PARAM, "as many data buffers as tensor descriptions are needed")
+    refuse_if(
+        len(inputs) != len(handle.inputs) or len(outputs) != len(handle.outputs),
+        codes.INVALID_PARAM,
+        "as many data buffers as tensor descriptions are needed",
+    )
     sides = ((handle.inputs, inputs), (handle.outputs, outputs))
     places = [
         [(desc, _memory(buffer, desc.nbytes)) for desc, buffer in zip(descs, buffers, strict=True)]
@@ -274,19 +277,18 @@ def run(handle: OperatorHandle, inputs: Sequence[int], outputs: Sequence[int], s
     # Descriptions whose sizes are not those that the operator is known to give are refused before it runs.
     known_outputs = sessions.ports(handle.operator.session.get_outputs())
     for desc, (_, dtype, shape) in zip(handle.outputs, known_outputs, strict=True):
-        if -1 not in shape and nbytes(dtype, shape) != desc.nbytes:
-            raise RefusedError(
-                codes.INVALID_PARAM,
-                f"an output has the shape {list(shape)}, its description {list(desc.shape)}",
-            )
+        refuse_if(
+            -1 not in shape and nbytes(dtype, shape) != desc.nbytes,
+            codes.INVALID_PARAM,
+            f"an output has the shape {list(shape)}, its description {list(desc.shape)}",
+        )
     process().streams.put(stream, Work(stream, lambda: _run(handle, places[0], places[1], stream)))
 
 
 def _read(places: Sequence[_Place]) -> list[Tensor]:
     """Return the tensors that are there now."""
     unknown = next((desc.dtype for desc, _ in places if desc.dtype not in BY_GE), None)
-    if unknown is not None:
-        raise RefusedError(codes.INVALID_PARAM, f"aclDataType {unknown} is unknown")
+    refuse_if(unknown is not None, codes.INVALID_PARAM, f"aclDataType {unknown} is unknown")
     return [from_bytes(BY_GE[desc.dtype], desc.shape, data.copy()) for desc, data in places]
 
 
@@ -300,11 +302,11 @@ def _run(handle: OperatorHandle, inputs: Sequence[_Place], outputs: Sequence[_Pl
     except ModelError as error:
         raise _failed(handle, stream, tensors, str(error)) from error
     for (desc, data), result in zip(outputs, results, strict=True):
-        if desc.nbytes != result.nbytes:
-            raise RefusedError(
-                codes.INVALID_PARAM,
-                f"an output has the shape {list(result.shape)}, its description {list(desc.shape)}",
-            )
+        refuse_if(
+            desc.nbytes != result.nbytes,
+            codes.INVALID_PARAM,
+            f"an output has the shape {list(result.shape)}, its description {list(desc.shape)}",
+        )
         data[:] = result.data.view(np.uint8)
     try:
         # Inputs are read again: one that is an output too holds the result by now.
@@ -339,8 +341,7 @@ def _memory(handle: int, size: int) -> Bytes:
     buffer = known(DataBuffer, handle)
     if not size:
         return np.empty(0, np.uint8)
-    if buffer.size < size:
-        raise RefusedError(codes.INVALID_PARAM, f"a tensor has {size} bytes, its buffer {buffer.size}")
+    refuse_if(buffer.size < size, codes.INVALID_PARAM, f"a tensor has {size} bytes, its buffer {buffer.size}")
     state = process()
     return state.memory.reached(buffer.address, size, state.device)
 
@@ -352,18 +353,15 @@ def set_model_dir(directory: str) -> None:
     The emulator needs no compiled operators: it runs every type it knows, whatever is in there.
     """
     state = process()
-    if state.operator_directory:
-        raise RefusedError(codes.REPEAT_INITIALIZE, "set already")
-    if not Path(directory).is_dir():
-        raise RefusedError(codes.OP_LOAD_FAILED, f"{directory} is no directory")
+    refuse_if(state.operator_directory, codes.REPEAT_INITIALIZE, "set already")
+    refuse_if(not Path(directory).is_dir(), codes.OP_LOAD_FAILED, f"{directory} is no directory")
     state.operator_directory = directory
 
 
 @OP("K")
 def set_max_op_queue_num(number: int) -> None:
     """``(number) -> ret``: how many operators may wait; here none ever waits."""
-    if not number:
-        raise RefusedError(codes.INVALID_PARAM, "the number is 0")
+    refuse_if(not number, codes.INVALID_PARAM, "the number is 0")
 
 
 def _execute(  # noqa: PLR0917 - pyACL's list

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.acl._calls import CODE, RT, known
-from pytest_npudump.emulator.codes import RefusedError, missing
+from pytest_npudump.emulator.codes import RefusedError, missing, refuse_if
 from pytest_npudump.emulator.memory import DEVICE, DEVICE_BYTES, HOST, Bytes
 from pytest_npudump.emulator.process import DEVICES, process
 from pytest_npudump.emulator.streams import (
@@ -65,12 +65,12 @@ def any_stream(handle: int) -> Stream:
 def own_stream(handle: int) -> Stream:
     """Return the stream of a handle as :func:`any_stream` does; 107003 for one of another context."""
     stream = any_stream(handle)
-    if stream.context is not process().context:
-        raise RefusedError(
-            codes.RT_STREAM_CONTEXT,
-            f"{handle:#x} is a stream of another context (device {stream.context.device}); make that context "
-            f"this thread's with acl.rt.set_context first",
-        )
+    refuse_if(
+        stream.context is not process().context,
+        codes.RT_STREAM_CONTEXT,
+        f"{handle:#x} is a stream of another context (device {stream.context.device}); make that context "
+        f"this thread's with acl.rt.set_context first",
+    )
     return stream
 
 
@@ -90,8 +90,7 @@ def wait_for(stream: Stream, milliseconds: int = FOR_EVER) -> None:
 
 def check_limit(milliseconds: int) -> None:
     """Refuse a time limit that is none (107000); -1 waits for ever."""
-    if milliseconds < FOR_EVER:
-        raise RefusedError(codes.RT_PARAM_INVALID, f"{milliseconds} ms; expected -1 or more")
+    refuse_if(milliseconds < FOR_EVER, codes.RT_PARAM_INVALID, f"{milliseconds} ms; expected -1 or more")
 
 
 def _create_stream(*_: int) -> int:
@@ -120,8 +119,7 @@ def synchronize_stream_with_timeout(handle: int, milliseconds: int) -> None:
 @RT("kI")
 def set_stream_overflow_switch(handle: int, flag: int) -> None:
     """``(stream, flag) -> ret``: detection can only be left off."""
-    if flag:
-        raise RefusedError(codes.RT_FEATURE_NOT_SUPPORT, "the emulator cannot detect overflows")
+    refuse_if(flag, codes.RT_FEATURE_NOT_SUPPORT, "the emulator cannot detect overflows")
     any_stream(handle)
 
 
@@ -145,8 +143,7 @@ RT.table(
 
 def event(handle: int) -> Event:
     """Return an event; 100000 for NULL, 107000 for what is none."""
-    if not handle:
-        raise RefusedError(codes.INVALID_PARAM, "the event is NULL")
+    refuse_if(not handle, codes.INVALID_PARAM, "the event is NULL")
     found = process().handles.get(handle, Event)
     if found is None:
         raise RefusedError(codes.RT_PARAM_INVALID, f"{handle:#x} is no event")
@@ -214,11 +211,11 @@ def event_elapsed_time(start: int, end: int) -> float:
         timed = event(handle)
         if timed.mark is None:
             raise RefusedError(codes.RT_INTERNAL_ERROR, "an event was never recorded")
-        if not timed.recorded or not timed.flags & TIME_LINE:
-            raise RefusedError(
-                codes.RT_EVENT_TIMESTAMP_INVALID,
-                "an event's mark is not passed, or it was created without the flag 8",
-            )
+        refuse_if(
+            not timed.recorded or not timed.flags & TIME_LINE,
+            codes.RT_EVENT_TIMESTAMP_INVALID,
+            "an event's mark is not passed, or it was created without the flag 8",
+        )
         times.append(timed.mark.nanoseconds)
     return (times[1] - times[0]) / _NANOSECONDS
 
@@ -282,8 +279,9 @@ def launch_callback(function: Callable[[Any], Any], argument: object, block_type
     """
     if not callable(function):
         raise TypeError("parameter must be callable")
-    if block_type not in _BLOCK_TYPES:
-        raise RefusedError(codes.INVALID_PARAM, f"block type {block_type}; expected 0 or 1")
+    refuse_if(
+        block_type not in _BLOCK_TYPES, codes.INVALID_PARAM, f"block type {block_type}; expected 0 or 1"
+    )
     stream, state = own_stream(handle), process()
     with state.streams.changed:
         callback = state.subscriptions.callback(stream, function, argument, blocks=bool(block_type))
@@ -301,8 +299,11 @@ def process_report(milliseconds: int) -> None:
         SystemError: a callback raised something, which is the cause. pyACL leaves the error to the
             interpreter, which finds it when this call returns; callbacks behind it are run by the next call.
     """
-    if milliseconds < FOR_EVER or not milliseconds:
-        raise RefusedError(codes.INVALID_PARAM, f"{milliseconds} ms; expected -1, or more than 0")
+    refuse_if(
+        milliseconds < FOR_EVER or not milliseconds,
+        codes.INVALID_PARAM,
+        f"{milliseconds} ms; expected -1, or more than 0",
+    )
     state, thread = process(), threading.get_ident()
     subscriptions = state.subscriptions
     with state.streams.changed:  # another thread may be subscribing at this moment
@@ -315,8 +316,7 @@ def process_report(milliseconds: int) -> None:
     state.streams.wait(
         lambda: bool(pending) or subscriptions.pending.get(thread) is not pending, milliseconds
     )
-    if not pending:
-        raise RefusedError(codes.RT_REPORT_TIMEOUT, f"no callback within {milliseconds} ms")
+    refuse_if(not pending, codes.RT_REPORT_TIMEOUT, f"no callback within {milliseconds} ms")
     while pending:
         report = pending.popleft()
         try:
@@ -338,10 +338,11 @@ _LAST_MEMCPY_KIND = 5
 
 
 def _check(device: int) -> None:
-    if not 0 <= device < DEVICES:
-        raise RefusedError(
-            codes.RT_INVALID_DEVICEID, f"device {device} of {DEVICES} emulated devices (0 to {DEVICES - 1})"
-        )
+    refuse_if(
+        not 0 <= device < DEVICES,
+        codes.RT_INVALID_DEVICEID,
+        f"device {device} of {DEVICES} emulated devices (0 to {DEVICES - 1})",
+    )
 
 
 @RT("i")
@@ -382,8 +383,7 @@ def destroy_context(handle: int) -> None:
 
     Source: ``ContextDestroy`` of hicann/runtime's ``api_impl.cc``.
     """
-    if not handle:
-        raise RefusedError(codes.INVALID_PARAM, "the context is NULL")
+    refuse_if(not handle, codes.INVALID_PARAM, "the context is NULL")
     state = process()
     default = handle in state.default_contexts.values()
     if default or state.handles.remove(handle, DeviceContext) is None:
@@ -430,8 +430,9 @@ def get_mem_info(_: int) -> tuple[int, int]:
 @RT("i")
 def set_device_sat_mode(mode: int) -> None:
     """``(mode) -> ret``: only the INF/NAN mode there is."""
-    if mode != _INF_NAN_MODE:
-        raise RefusedError(codes.RT_FEATURE_NOT_SUPPORT, "the emulator computes in INF/NAN mode only")
+    refuse_if(
+        mode != _INF_NAN_MODE, codes.RT_FEATURE_NOT_SUPPORT, "the emulator computes in INF/NAN mode only"
+    )
 
 
 RT.table(
@@ -448,8 +449,7 @@ RT.table(
 
 
 def _allocate(size: int, kind: str) -> int:
-    if not size:
-        raise RefusedError(codes.INVALID_PARAM, "the size is 0")
+    refuse_if(not size, codes.INVALID_PARAM, "the size is 0")
     state, device = process(), here().device
     try:
         with state.lock:
@@ -460,12 +460,10 @@ def _allocate(size: int, kind: str) -> int:
 
 def _free(address: int, kind: str) -> None:
     state = process()
-    if not address:
-        raise RefusedError(codes.INVALID_PARAM, "the pointer is NULL")
+    refuse_if(not address, codes.INVALID_PARAM, "the pointer is NULL")
     with state.lock:
         freed = state.memory.free(address, kind)
-    if not freed:
-        raise RefusedError(codes.RT_PARAM_INVALID, f"{address:#x} is no {kind} memory that was allocated")
+    refuse_if(not freed, codes.RT_PARAM_INVALID, f"{address:#x} is no {kind} memory that was allocated")
 
 
 def _copy(  # noqa: PLR0917 - pyACL's list
@@ -476,32 +474,33 @@ def _copy(  # noqa: PLR0917 - pyACL's list
     Between devices that needs ``acl.rt.device_enable_peer_access``, which the emulator does not have; CANN's
     documents name no code for that. A stream copies nothing from host to host (207000).
     """
-    if not destination or not source:
-        raise RefusedError(codes.INVALID_PARAM, "a pointer is NULL")
-    if not 0 <= kind <= _LAST_MEMCPY_KIND:
-        raise RefusedError(codes.INVALID_PARAM, f"{kind} is no direction (0 to {_LAST_MEMCPY_KIND})")
-    if not 0 < count <= room:
-        raise RefusedError(codes.RT_PARAM_INVALID, f"{count} bytes into {room}")
+    refuse_if(not destination or not source, codes.INVALID_PARAM, "a pointer is NULL")
+    refuse_if(
+        not 0 <= kind <= _LAST_MEMCPY_KIND,
+        codes.INVALID_PARAM,
+        f"{kind} is no direction (0 to {_LAST_MEMCPY_KIND})",
+    )
+    refuse_if(not 0 < count <= room, codes.RT_PARAM_INVALID, f"{count} bytes into {room}")
     stream, memory = _place(handle), process().memory
     target, data = _found(destination, count), _found(source, count)
     regions = [memory.region(address, count) for address in (destination, source)]
     devices = {region.device for region in regions if region is not None and region.kind == DEVICE}
-    if len(devices) > 1:
-        raise RefusedError(
-            codes.RT_PARAM_INVALID, f"from one device to another ({sorted(devices)}) without peer access"
-        )
-    if stream is not None and (kind == _HOST_TO_HOST or not devices):
-        raise RefusedError(
-            codes.RT_FEATURE_NOT_SUPPORT, "host to host is not supported on a stream; use acl.rt.memcpy"
-        )
+    refuse_if(
+        len(devices) > 1,
+        codes.RT_PARAM_INVALID,
+        f"from one device to another ({sorted(devices)}) without peer access",
+    )
+    refuse_if(
+        stream is not None and (kind == _HOST_TO_HOST or not devices),
+        codes.RT_FEATURE_NOT_SUPPORT,
+        "host to host is not supported on a stream; use acl.rt.memcpy",
+    )
     _do(stream, lambda: target.__setitem__(slice(None), data))
 
 
 def _fill(address: int, room: int, value: int, count: int, handle: int | None = None) -> None:
-    if not address:
-        raise RefusedError(codes.INVALID_PARAM, "the pointer is NULL")
-    if not 0 < count <= room:
-        raise RefusedError(codes.RT_PARAM_INVALID, f"{count} bytes into {room}")
+    refuse_if(not address, codes.INVALID_PARAM, "the pointer is NULL")
+    refuse_if(not 0 < count <= room, codes.RT_PARAM_INVALID, f"{count} bytes into {room}")
     stream = _place(handle)
     target = _found(address, count)
     _do(stream, lambda: target.__setitem__(slice(None), value & 0xFF))

@@ -175,20 +175,21 @@ class OperatorReproduction(Reproduction):
         return trial_of(done, "pytest", fails=report.get("status") == "failed")
 
     def _files(self) -> Iterator[tuple[str, bytes]]:
-        yield f"{self.name}.onnx", self.model
-        if self.reference is not None:
-            yield self.reference_file, self.reference
-        if self.golden is not None:
-            yield self.golden.path.as_posix(), render(self.golden).encode()
-        yield _INPUTS, _archive({f"input_{at}": one for at, one in enumerate(self.inputs.values())})
         outputs = {f"device {name}": one for name, one in self.got.items()}
         outputs |= {f"onnxruntime {name}": one for name, one in self.expected.items()}
-        if outputs:
-            yield "outputs.npz", _archive(outputs)
-        yield _TEST_FILE, self._test().encode()
-        yield "pytest.ini", _INI.encode()
-        yield "conftest.py", _CONFTEST.encode()
-        yield README, self._readme().encode()
+        golden = self.golden
+        files = (
+            (f"{self.name}.onnx", self.model),
+            (self.reference_file, self.reference),
+            (golden.path.as_posix(), render(golden).encode()) if golden is not None else ("", None),
+            (_INPUTS, _archive({f"input_{at}": one for at, one in enumerate(self.inputs.values())})),
+            ("outputs.npz", _archive(outputs) if outputs else None),
+            (_TEST_FILE, self._test().encode()),
+            ("pytest.ini", _INI.encode()),
+            ("conftest.py", _CONFTEST.encode()),
+            (README, self._readme().encode()),
+        )
+        return ((name, content) for name, content in files if content is not None)
 
     def _test(self) -> str:
         """Return the test; whatever names there are in it are literals of Python."""
