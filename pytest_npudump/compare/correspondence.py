@@ -34,11 +34,8 @@ is compared.
 
 from __future__ import annotations
 
-import atexit
 import math
 import re
-import shutil
-import tempfile
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cache, reduce
@@ -50,7 +47,7 @@ import numpy as np
 
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.dtypes import BY_NAME
-from pytest_npudump.dump.records import Payload, Stats, TensorKey, TensorRecord, sanitise
+from pytest_npudump.dump.records import Payload, Stats, TensorKey, TensorRecord, key_name, sanitise
 from pytest_npudump.dump.stats.tensor import payload_stats
 from pytest_npudump.dump.table import PROJECTIONS, STATISTICS, StatsTable, layer_of, shape_of, shape_text
 from pytest_npudump.errors import RequestError, said
@@ -60,6 +57,7 @@ from pytest_npudump.record.model_lines import FILE, TYPED, implied_type, is_type
 from pytest_npudump.record.record import EDGES, MODELS, Record, rows_of, shards_of
 from pytest_npudump.record.rows import by_name
 from pytest_npudump.storage import safeyaml
+from pytest_npudump.storage.packed import temporary_folder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -595,8 +593,8 @@ def _placed(record: Record, edges: Edges) -> dict[str, _Place]:
         tensors[key.layer].append((str(replace(key, layer="")), dtype, shape))
     feeds, lines, found = edges.restricted(tensors).feeds, by_name(record.blocks[MODELS]), dict[str, _Place]()
     for layer, held in tensors.items():
-        words = lines.get(_word(layer), "").split(" ")[1:]
-        op_type = words.pop(0)[1:] if words and words[0][0] == TYPED else implied_type(_word(layer))
+        words = lines.get(key_name(layer), "").split(" ")[1:]
+        op_type = words.pop(0)[1:] if words and words[0][0] == TYPED else implied_type(key_name(layer))
         ports = feeds.get(sanitise(layer), (UNKNOWN,))
         own = (port and replace(port, layer=sanitise(port.layer)) for port in ports)
         found[sanitise(layer)] = _Place(op_type, tuple(words), tuple(held), tuple(own))
@@ -670,14 +668,10 @@ def _names(pattern: str, layer: str) -> bool:
 
 
 def _with_names(golden: Record, renamed: Mapping[str, str]) -> Record:
-    names = {_word(old): _word(new) for old, new in renamed.items()}
+    names = {key_name(old): key_name(new) for old, new in renamed.items()}
     under = {EDGES: edge_lines_under, MODELS: model_lines_under}
     found = {block: under[block](names, golden.blocks[block]) for block in under if block in golden.blocks}
     return replace(golden, blocks={**golden.blocks, **found}) if names else golden
-
-
-def _word(layer: str) -> str:
-    return TensorKey(layer, "", 0).name_text
 
 
 def _layers(table: StatsTable) -> dict[str, None]:
@@ -875,6 +869,8 @@ def _with_copies(
         ]
 
 
+_folder = cache(temporary_folder)
+"""Returns the folder of whole tensors."""
 _EXPERT = re.compile(r"experts?[._]\d")
 """Layers that run where a token needs them."""
 
@@ -1099,11 +1095,3 @@ def elements_of(made_of: Parts | int, tensors: Sequence[Any] | Mapping[int, Any]
         raise RequestError(
             f"parts of {shapes} make no whole along axis {axis}: {how or 'in order'}"
         ) from error
-
-
-@cache
-def _folder() -> Path:
-    """Return a folder for whole tensors, which goes with this process."""
-    folder = tempfile.mkdtemp(prefix="npudump-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)

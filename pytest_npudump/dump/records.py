@@ -35,7 +35,8 @@ def sanitise(name: str) -> str:
     return name.replace("/", "_").replace(".", "_").replace(" ", "_").replace("\\", "_")
 
 
-def _encode(text: str) -> str:
+def key_name(text: str) -> str:
+    """Return a name as texts of keys have it."""
     return _UNSAFE.sub(
         lambda m: "".join(f"%{byte:02X}" for byte in m.group().encode("utf-8", "surrogateescape")), text
     )
@@ -46,7 +47,7 @@ def encoded(names: Sequence[str]) -> Sequence[str]:
     text = "".join(names)
     # Which bytes are plain is told ten times as fast as by the pattern.
     plain = text.isascii() and not text.encode().translate(None, _PLAIN_BYTES)
-    return names if plain or not _UNSAFE.search(text) else list(map(_encode, names))
+    return names if plain or not _UNSAFE.search(text) else list(map(key_name, names))
 
 
 def _decode(text: str) -> str:
@@ -90,18 +91,18 @@ class TensorKey:
 
     def __str__(self) -> str:
         """``layer[#qualifier=value,...]:io.slot`` with white space, ``%`` and ``#`` percent-encoded."""
-        return f"{_encode(self.layer)}{self.qualifiers_text}:{self.io}.{self.slot}"
+        return f"{key_name(self.layer)}{self.qualifiers_text}:{self.io}.{self.slot}"
 
     @property
     def name_text(self) -> str:
         """The name of the layer, the first part of the text."""
-        return _encode(self.layer)
+        return key_name(self.layer)
 
     @property
     def operator_names(self) -> tuple[str, ...]:
         """What lines of models call the operator: its name, with the model where several ran."""
-        name = _encode(self.layer)
-        return (f"{name}#model={_encode(self.model)}", name) if self.model else (name,)
+        name = key_name(self.layer)
+        return (f"{name}#model={key_name(self.model)}", name) if self.model else (name,)
 
     @property
     def qualifiers_text(self) -> str:
@@ -113,7 +114,7 @@ class TensorKey:
             value = getattr(self, name)
             if value in ("", -1) or (value == 0 and name not in {"device", "rank"}):
                 continue
-            text = _encode(value).replace(",", "%2C") if isinstance(value, str) else str(value)
+            text = key_name(value).replace(",", "%2C") if isinstance(value, str) else str(value)
             parts.append(f"{name}={text}")
         return "#" + ",".join(parts) if parts else ""
 

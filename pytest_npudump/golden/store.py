@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import GoldenError, GoldenMissingError, MisplacedTensorsError, said
 from pytest_npudump.golden.tensors import read_metadata, save_tensors, tensors_digest
-from pytest_npudump.record.noise import CALIBRATION
+from pytest_npudump.record.noise import CALIBRATION, are_texts
 from pytest_npudump.record.record import EDGES, MODELS, Record, rows_of
 from pytest_npudump.record.rows import differing_keys
 from pytest_npudump.record.text import parse, render
@@ -161,17 +161,13 @@ def _told(golden: Record) -> Mapping[str, Any]:
     if isinstance(found, dict) and not found.keys() - {_BASE, _WITHOUT, _ADDED}:
         name, without, added = found.get(_BASE), found.get(_WITHOUT, []), found.get(_ADDED, {})
         plain = isinstance(name, str) and name.endswith(".yaml") and not {"/", "\\", "@"} & set(name)
-        if plain and _names(without) and isinstance(added, dict) and all(map(_names, added.values())):
+        if plain and are_texts(without) and isinstance(added, dict) and all(map(are_texts, added.values())):
             return found
     raise GoldenError(
         f"{golden.path}: {VARIANT} is {found!r}, expected a mapping with {_BASE} (the file name of the "
         f"golden beside it), {_WITHOUT} and {_ADDED}. Restore the file from version control, or accept anew "
         f"with --npudump-update-golden"
     )
-
-
-def _names(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
 def _unfit(own: Record, base: Record, reason: str) -> GoldenError:

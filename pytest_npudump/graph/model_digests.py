@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.dump.records import key_name
 from pytest_npudump.errors import FormatError, NpudumpError
 from pytest_npudump.graph.model_files import MODEL_DEF, fields, partitions, varint
 from pytest_npudump.onnxmodels.graph import names_of
@@ -60,7 +60,7 @@ def model_lines(paths: Sequence[Path], known: str = "") -> str:
     for path in paths:
         with suppress(NpudumpError):
             digests[path] = model_digest(path) if path.suffix in _FORMATS else ""
-    names = {path: f"{FILE}{_word(path.name)}" for path in paths}
+    names = {path: f"{FILE}{key_name(path.name)}" for path in paths}
     if not all(map(digests.get, paths)) or len(set(names.values())) < len(names):
         return ""
     digests = {path: _short(_OF_FILE, digest.encode()) for path, digest in digests.items()}
@@ -73,9 +73,9 @@ def model_lines(paths: Sequence[Path], known: str = "") -> str:
         found: tuple[tuple[str, str], ...] = ()
         with suppress(NpudumpError, RecursionError):
             graph, found = _of_model(path, digest)
-        model = f"{FILE}model={_word(path.stem)}" if len(digests) > 1 else ""
+        model = f"{FILE}model={key_name(path.stem)}" if len(digests) > 1 else ""
         files.append(f"{names[path]} {digest} {graph}{TYPED * (graph != NONE)}\n")
-        operators += [f"{_word(name)}{model} {words}\n" for name, words in found]
+        operators += [f"{key_name(name)}{model} {words}\n" for name, words in found]
     return "".join(line for line in (*files, *operators) if line[:-1].isprintable())
 
 
@@ -93,15 +93,11 @@ def parameter_block(
     for layer, form, shape, data in arrays:
         layers[layer or name].append(_weight(form.encode(), shape, data))
     every = _short(_OF_FILE, *(one.exact for found in layers.values() for one in found))
-    lines = [f"{FILE}{_word(name)}{PARAMETERS} {every} {_short(_OF_GRAPH, b'')}\n"]
+    lines = [f"{FILE}{key_name(name)}{PARAMETERS} {every} {_short(_OF_GRAPH, b'')}\n"]
     contents = {layer: _Content(weights=tuple(found)) for layer, found in layers.items()}
-    of = model and f"{FILE}model={_word(model)}"
-    lines += [f"{_word(layer)}{of} {_operator_words(content)}\n" for layer, content in contents.items()]
+    of = model and f"{FILE}model={key_name(model)}"
+    lines += [f"{key_name(layer)}{of} {_operator_words(content)}\n" for layer, content in contents.items()]
     return "".join(line for line in lines if line[:-1].isprintable())
-
-
-def _word(name: str) -> str:
-    return TensorKey(name, "", 0).name_text
 
 
 def _short(size: int, *parts: Buffer) -> str:
@@ -154,8 +150,8 @@ class _Content(NamedTuple):
 
 def _words(name: str, content: _Content) -> str:
     """Return what a line has of an operator behind its name."""
-    digests, kind = _operator_words(content), _word(content.kind)
-    kind = f"{TYPED}{kind}" if kind and kind != implied_type(_word(name)) else ""
+    digests, kind = _operator_words(content), key_name(content.kind)
+    kind = f"{TYPED}{kind}" if kind and kind != implied_type(key_name(name)) else ""
     return " ".join(filter(None, (kind, digests if digests != NONE else "")))
 
 

@@ -164,7 +164,7 @@ def repeats_of(extra: Mapping[str, Any], path: Path) -> Repeats | None:
 def _repeats(found: dict[str, Any]) -> Repeats | None:
     runs, named, compared = (found.get(key) for key in ("runs", "not_deterministic", "compared"))
     known = not found.keys() - {"runs", "not_deterministic", "compared"}
-    if known and _counts(runs) and (compared is None or _counts(compared)) and _texts(named or []):
+    if known and _counts(runs) and (compared is None or _counts(compared)) and are_texts(named or []):
         return Repeats(int(runs or 1), tuple(named or ()), compared)
     return None
 
@@ -190,7 +190,7 @@ def _calibration(found: dict[str, Any]) -> Calibration | None:
     number = (
         isinstance(factor, int | float) and not isinstance(factor, bool) and 1 <= factor <= LARGEST_FACTOR
     )
-    if _counts(members) and number and _texts(varied):
+    if _counts(members) and number and are_texts(varied):
         return Calibration(members, float(factor), tuple(varied))
     return None
 
@@ -199,7 +199,8 @@ def _counts(value: object) -> bool:
     return type(value) is int and value > 0
 
 
-def _texts(value: object) -> bool:
+def are_texts(value: object) -> bool:
+    """Return whether a value of a head is a list of texts."""
     return isinstance(value, list) and all(isinstance(word, str) for word in value)
 
 

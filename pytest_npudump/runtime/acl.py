@@ -165,6 +165,13 @@ class AclJson:
         """Return facts about the origin of what is dumped, as a golden records them: here none."""
         return {}
 
+    def hand_over(self: Any, program: str, models: tuple[Path, ...] = ()) -> None:
+        """Leave the dump to a program of its own process."""
+        self.release()
+        self._graphs.stop()
+        self.activity.programs += (program,)
+        self.activity.models += models
+
     def soc_name(self) -> str:
         """Return the name of the chip that computes the statistics; "" where it is not known."""
         return str(self.producer().get("soc", ""))

@@ -92,7 +92,7 @@ def with_runs_unpacked(path: Path) -> Path:
     here = [*folder.glob("dump*.tar")] if re.fullmatch(r"run\d+", folder.name) else []
     if not (files := [*here, *folder.glob("run[0-9]*/dump*.tar")]):
         return unpacked(path)
-    copy = _temporary() / folder.name
+    copy = temporary_folder() / folder.name
     shutil.copytree(folder, copy, symlinks=True, ignore=shutil.ignore_patterns("*.tar"))
     for file in files:
         _unpack(file, copy / file.relative_to(folder).with_suffix(""))
@@ -103,7 +103,7 @@ def _file_of(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}{_SUFFIX}")
 
 
-def _temporary() -> Path:
+def temporary_folder() -> Path:
     """Return a new folder that goes with the process."""
     folder = tempfile.mkdtemp(prefix="npudump-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -117,7 +117,7 @@ def _opened(file: Path) -> Path:
 
 @cache
 def _content(file: Path, *_version: int) -> Path:
-    _unpack(file, folder := _temporary() / file.stem)
+    _unpack(file, folder := temporary_folder() / file.stem)
     return folder
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.dump.records import key_name
 from pytest_npudump.errors import RuntimeUnavailableError, said
 from pytest_npudump.golden.origin import processor
 from pytest_npudump.graph.model_digests import parameter_block
@@ -168,7 +168,7 @@ def parameter_lines(name: str, model: Any, fed: Sequence[bytes | None] = (), key
         key: what keys of tensors call it, where there are several models.
     """
     known = [one for one in fed if one]
-    given = fed_line(TensorKey(name, "", 0).name_text, known) if fed and len(known) == len(fed) else ""
+    given = fed_line(key_name(name), known) if fed and len(known) == len(fed) else ""
     if hasattr(model, "parameters_and_names"):
         named = [*model.parameters_and_names()]
     elif hasattr(model, "named_parameters"):

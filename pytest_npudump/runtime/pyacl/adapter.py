@@ -146,13 +146,6 @@ class PyAclRuntime(VariedRuntime, AclJson):
             self._directory.watch(self.acl, self.activity.evidence, resumed=True)
         self._switch.release(config)
 
-    def hand_over(self, program: str, models: tuple[Path, ...] = ()) -> None:
-        """Leave the dump to a program of its own process."""
-        self.release()
-        self._graphs.stop()
-        self.activity.programs += (program,)
-        self.activity.models += models
-
     def _watch_graphs(self, config: Path, *, released: bool = False) -> None:
         """Watch graphs that torch_npu captures in this process, where that is used beside pyACL."""
         torch_npu = sys.modules.get("torch_npu")

@@ -472,13 +472,6 @@ class TorchNpuRuntime(VariedRuntime, AclJson):
         if overflow:
             self.activity.evidence.notes.append(MODE_UNKNOWN)
 
-    def hand_over(self, program: str, models: tuple[Path, ...] = ()) -> None:
-        """Leave the dump to a program of its own process."""
-        self.release()
-        self._graphs.stop()
-        self.activity.programs += (program,)
-        self.activity.models += models
-
     def keep_calls(self, wanted: Sequence[WantedOutput], limit: int) -> None:
         """Keep the calls that may give these outputs, from the next start on."""
         self._calls.want(wanted, limit)
