@@ -148,7 +148,7 @@ class Parts(NamedTuple):
 
 
 @unguarded(frozen=True, slots=True)
-class JoinedTensor(TensorRecord):
+class TensorOfParts(TensorRecord):
     """A tensor whose elements were joined.
 
     Attributes:
@@ -993,7 +993,7 @@ def _made(record: Record, key: TensorKey, parts: Parts) -> TensorRecord | None:
     if len(dtypes := dict.fromkeys(table.dtypes[row] for row in parts.rows)) > 1:
         raise RequestError(f"{key}: parts of different types: {', '.join(dtypes)}")
     kind = table.op_types[first].partition("[")[0]
-    found = JoinedTensor(key, kind, table.dtypes[first], _shape(table, parts), path=record.path)
+    found = TensorOfParts(key, kind, table.dtypes[first], _shape(table, parts), path=record.path)
     elements = elements_of(parts, record.tensors) if record.tensors else None
     if elements is not None:
         path = _folder() / f"{len([*_folder().iterdir()])}.bin"
@@ -1036,7 +1036,7 @@ def notes_on_ranks(pairs: Iterable[tuple[TensorKey, Pair]]) -> Iterator[str]:
     found: defaultdict[tuple[int, ...], dict[str, None]] = defaultdict(dict)
     for key, pair in pairs:
         both = pair.golden, pair.actual
-        joined = [(one.parts, one.held) for one in both if isinstance(one, JoinedTensor) and one.parts]
+        joined = [(one.parts, one.held) for one in both if isinstance(one, TensorOfParts) and one.parts]
         if len(joined) != 1 or _has_sums(joined[0][0]):
             continue
         parts, held = joined[0]

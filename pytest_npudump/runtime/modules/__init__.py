@@ -2,10 +2,10 @@
 
 ``capture`` has what one process does, without pytest, ``cells`` the same for MindSpore, ``seen`` statistics
 and files of tensors; ``engine`` what the workers of vLLM do; ``worker`` is for other processes that a test
-starts; ``adapter`` is the runtime of tests that dump nothing else. ``module_edges`` sees what feeds each
-module, ``parameters`` has digests of what models compute with, ``shards`` tells which part of a tensor a rank
-has, by the class of a layer, ``shard_digests`` has digests of the parameters of ranks, and ``strangers`` are
-modules that run while nothing watches them.
+starts; ``adapter`` is the runtime of tests that dump nothing else, and has digests of what models compute
+with. ``module_edges`` sees what feeds each module, ``shards`` tells which part of a tensor a rank has, by the
+class of a layer, ``shard_digests`` has digests of the parameters of ranks, and ``strangers`` are modules that
+run while nothing watches them.
 """
 
 from __future__ import annotations
