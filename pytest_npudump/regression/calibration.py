@@ -339,15 +339,19 @@ def unrecorded(first: Result, problem: str) -> Result:
 
 def _not_varied(case: Case, members: Sequence[Member], varied: tuple[str, ...]) -> Iterator[str]:
     """Name inputs that stayed as they were, and why."""
-    if varied == ("repeats",):
-        yield (
-            f"only repetitions were measured, as {_why_only_repeated(case)}: of a device that repeats "
-            f"exactly these bounds hold no noise"
-        )
-    if kept := sorted({name for member in members for name in member.unperturbed}):
-        yield f"not perturbed, as they hold no floating-point values: inputs {', '.join(kept)}"
-    if unreached := sorted({name for member in members for name in member.unreached}):
-        yield f"not perturbed, as they cannot be changed where they lie: inputs {', '.join(unreached)}"
+    kept = sorted({name for member in members for name in member.unperturbed})
+    unreached = sorted({name for member in members for name in member.unreached})
+    notes = (
+        f"only repetitions were measured, as {_why_only_repeated(case)}: of a device that repeats "
+        f"exactly these bounds hold no noise"
+        if varied == ("repeats",)
+        else "",
+        f"not perturbed, as they hold no floating-point values: inputs {', '.join(kept)}" if kept else "",
+        f"not perturbed, as they cannot be changed where they lie: inputs {', '.join(unreached)}"
+        if unreached
+        else "",
+    )
+    return filter(None, notes)
 
 
 def _why_only_repeated(case: Case) -> str:

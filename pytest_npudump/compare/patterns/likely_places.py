@@ -439,28 +439,20 @@ def _lines_words(place: LikelyPlace, axis: int, indices: Indices, layout: str) -
             begin=begin,
             end=end,
         )
-    if indices.stop == length:
-        words = said(
-            "the last {number} of {length} {lines}",
-            number=number,
-            length=length,
-            lines=name.lines_along,
-        )
-    elif begin == 0:
-        words = said(
-            "the first {number} of {length} {lines}",
-            number=number,
-            length=length,
-            lines=name.lines_along,
-        )
-    else:
-        words = said(
+    told = {"number": number, "length": length, "lines": name.lines_along}
+    words = (
+        said("the last {number} of {length} {lines}", **told)
+        if indices.stop == length
+        else said("the first {number} of {length} {lines}", **told)
+        if begin == 0
+        else said(
             "{lines} {begin} to {end} of {of}",
             lines=name.several_lines,
             begin=begin,
             end=end,
             of=name.of(length),
         )
+    )
     for tile in _TILES:
         if indices.start % tile == 0 and indices.stop == length and length % tile == len(indices):
             return said("{words} (tail of a {tile}-tile)", words=words, tile=tile)

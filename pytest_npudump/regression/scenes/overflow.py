@@ -158,20 +158,22 @@ def _with_models(dump: Dump, tree: Tree, activity: Activity) -> Dump:
 def _notes(
     found: Sequence[Overflow], new: Sequence[Overflow], known: Mapping[str, Sequence[str]]
 ) -> Iterator[str]:
-    if approved := [one.name for one in found if one not in new]:
-        yield (
-            f"CANN keeps only the first overflow of an execution: behind {', '.join(approved)}, which the "
-            f"golden lists, others may have overflowed unseen"
-        )
+    approved = [one.name for one in found if one not in new]
     overflowed = {one.name for one in found} | {one.layer for one in found if is_known(one, known)}
     absent = [name for name in known if name not in overflowed]
-    if absent:
-        yield f"the golden lists {', '.join(absent)}, which did not overflow this time"
-    if elsewhere := [one.name for one in new if one.layer in absent]:
-        yield (
-            f"{', '.join(elsewhere)}: the golden lists the operator without this capture, rank, device or "
-            f"model; it accepts an overflow only where it lists it"
-        )
+    elsewhere = [one.name for one in new if one.layer in absent]
+    notes = (
+        f"CANN keeps only the first overflow of an execution: behind {', '.join(approved)}, which the "
+        f"golden lists, others may have overflowed unseen"
+        if approved
+        else "",
+        f"the golden lists {', '.join(absent)}, which did not overflow this time" if absent else "",
+        f"{', '.join(elsewhere)}: the golden lists the operator without this capture, rank, device or "
+        f"model; it accepts an overflow only where it lists it"
+        if elsewhere
+        else "",
+    )
+    return filter(None, notes)
 
 
 def _record(
