@@ -229,8 +229,7 @@ class ReferenceModel:
 
 
 @lru_cache(maxsize=1)
-def _last_read(path: Path, digest: str) -> ReferenceModel:
-    del digest  # of the content that is read
+def _last_read(path: Path, _digest: str) -> ReferenceModel:
     return ReferenceModel.read(path)
 
 

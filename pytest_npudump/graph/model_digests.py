@@ -113,9 +113,8 @@ def _long(*parts: Buffer) -> bytes:
 
 
 @lru_cache(maxsize=16)
-def _of_model(path: Path, digest: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+def _of_model(path: Path, _digest: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return the digest of a model's graph, and each operator's name and the rest of its line."""
-    del digest  # of the content that is read
     if path.suffix == ".om":
         try:
             with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:

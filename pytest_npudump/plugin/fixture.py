@@ -43,9 +43,8 @@ class NpuDump:
     directory: Path
     devices: tuple[int, ...] = (0,)
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001 - the protocol of IPython
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:  # noqa: FBT001 - the protocol of IPython
         """Show the fixture by its name in an example of hypothesis."""
-        del cycle
         printer.text("npu_dump")
 
     def load_model(self, path: str | os.PathLike[str]) -> ModelSession:

@@ -97,9 +97,8 @@ def _predicted(kind: str, words: str, predict: Callable[[Flat, Wide], Wide]) -> 
     return PossibleChange(kind, words, explain)
 
 
-def _any_value(tensors: Tensors, flat: Flat, golden: Wide, actual: Wide) -> Explained:
+def _any_value(tensors: Tensors, _flat: Flat, golden: Wide, actual: Wide) -> Explained:
     """Explain any difference; an element that is 0 on both sides counts for nothing."""
-    del flat
     apart = tensors.apart(golden, actual)
     return Explained(np.where(apart, 0.0, actual - golden), apart, (golden != 0) | (actual != 0))
 
@@ -233,8 +232,7 @@ def unwritten(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleC
         small = (size > 0) & (size < _TINY * magnitude)
         return np.asarray(~np.isfinite(values) | small | (size > _HUGE * magnitude))
 
-    def explain(tensors: Tensors, flat: Flat, golden: Wide, actual: Wide) -> Explained:
-        del flat
+    def explain(tensors: Tensors, _flat: Flat, golden: Wide, actual: Wide) -> Explained:
         found = odd(actual) & ~odd(golden) & tensors.apart(golden, actual)
         return Explained(np.where(found, 0.0, actual - golden), found, np.ones(found.shape, bool))
 
@@ -511,7 +509,6 @@ def _hash_sum(values: NDArray[Any]) -> int | None:
     return int(np.add.reduce(codes))
 
 
-def _all_of_it(tensors: Tensors, flat: Flat, golden: Wide, actual: Wide) -> Explained:
+def _all_of_it(_tensors: Tensors, _flat: Flat, golden: Wide, actual: Wide) -> Explained:
     """Explain all: no value is new, and what is in question is only whether they make up the difference."""
-    del tensors, flat
     return Explained(np.zeros(golden.shape), np.ones(golden.shape, bool), golden != actual)

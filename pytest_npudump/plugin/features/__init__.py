@@ -100,9 +100,8 @@ def _is_expected(config: pytest.Config, settings: Settings) -> bool:
     return bool(EXPECT.of(settings)) or EXPECT.dest in _compat.overrides(config)
 
 
-def _is_shown(config: pytest.Config, settings: Settings) -> bool:
+def _is_shown(_config: pytest.Config, settings: Settings) -> bool:
     """Return whether there is an output folder, or a service runs this session that shows its summary."""
-    del config
     service = "true" in {os.environ.get("GITHUB_ACTIONS"), os.environ.get("GITLAB_CI")}
     return bool(service or settings.output)
 

@@ -21,9 +21,8 @@ _PLACE = 3
 _SHOWN = 3
 
 
-def feature(config: pytest.Config, settings: Settings) -> IdleRules | None:
+def feature(_config: pytest.Config, settings: Settings) -> IdleRules | None:
     """Return a finder of idle rules, where there may be any."""
-    del config
     return IdleRules() if settings.tolerances else None
 
 

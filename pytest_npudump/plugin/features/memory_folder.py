@@ -51,9 +51,8 @@ _GROUP_FILES = {
 """Limit and use of a control group's memory, by its controllers: of the second kind none are named."""
 
 
-def feature(config: pytest.Config, settings: Settings) -> DumpsInMemory | None:
+def feature(_config: pytest.Config, settings: Settings) -> DumpsInMemory | None:
     """Return the feature that has dumps in memory, unless they are kept."""
-    del config
     return None if settings.output or settings.keep_dumps == "all" else DumpsInMemory()
 
 

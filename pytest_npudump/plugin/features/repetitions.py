@@ -20,9 +20,8 @@ _COMPARES = pytest.StashKey[bool]()
 """True if a repetition is compared with an earlier one's recording."""
 
 
-def feature(config: pytest.Config, settings: Settings) -> Repetitions | None:
+def feature(_config: pytest.Config, settings: Settings) -> Repetitions | None:
     """Return the register of tests that have recorded, where a session records."""
-    del config
     return Repetitions(settings) if settings.approves else None
 
 

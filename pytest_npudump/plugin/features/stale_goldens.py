@@ -21,9 +21,8 @@ _PLACE = 2
 _COMMAND = "import sys; from pytest_npudump.cli import main; sys.exit(main(['golden', 'status', '--prune']))"
 
 
-def feature(config: pytest.Config, settings: Settings) -> StaleGoldens | None:
+def feature(config: pytest.Config, _settings: Settings) -> StaleGoldens | None:
     """Return the finder, where this process runs tests and reports."""
-    del settings
     return StaleGoldens() if reports_here(config) and not config.option.collectonly else None
 
 

@@ -322,12 +322,11 @@ def judge(case: Case, attempt: Attempt) -> Result:
     )
 
 
-def examine(case: Case, attempt: Attempt | None) -> Result:
+def examine(_case: Case, attempt: Attempt | None) -> Result:
     """Return the operator that was wrong last, which of hypothesis' examples is the smallest.
 
     Without one the status is ``passed``, which says nothing of whether any was checked.
     """
-    del case
     checks = OperatorChecks() if attempt is None else attempt.checks
     if not checks.failures:
         return Result(status.PASSED, None, tensors=checks.ended)

@@ -105,16 +105,14 @@ def find(option: str) -> str:
     return ""
 
 
-def load(option: str, device: int) -> Runtime:
+def load(option: str, _device: int) -> Runtime:
     """Load the runtime; what runs the models is imported by tests."""
     from pytest_npudump.runtime.modules.adapter import ModulesRuntime  # noqa: PLC0415 - only where chosen
 
-    del device
     find(option)
     return ModulesRuntime()
 
 
-def needs_process(scene: str) -> bool:
+def needs_process(_scene: str) -> bool:
     """Hooks come and go within a process."""
-    del scene
     return False
