@@ -29,7 +29,6 @@ FEWEST = 3
 """Members of a calibration below which leaving one out says nothing."""
 
 _SIZE = re.compile(r"(?P<whole>\d{1,18})(\.(?P<part>\d{1,18}))?\s*(?P<unit>[KMGT]i?B?|B)?\Z", re.IGNORECASE)
-_POWERS = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 def parse_size(text: str, flag: str = "npudump_dump_limit") -> int:
@@ -43,7 +42,7 @@ def parse_size(text: str, flag: str = "npudump_dump_limit") -> int:
         raise RequestError(
             said("{flag} is {value!r}, expected a size such as 512MiB or 4GiB", flag=flag, value=text)
         )
-    power = _POWERS[(match["unit"] or "")[:1].upper()]
+    power = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3, "T": 4}[(match["unit"] or "")[:1].upper()]
     part = match["part"] or ""
     return (int(match["whole"] + part) << 10 * power) // int(f"1{'0' * len(part)}")
 

@@ -33,13 +33,10 @@ _VERSION = re.compile(r"(\d+)\.(\d+)", re.ASCII)
 _WITH_REGEX = (2, 3)
 _PLAIN = re.compile(r"[A-Za-z0-9_./-]*/[A-Za-z0-9_./-]*")
 _NOT_LITERAL = re.compile(r"[^A-Za-z0-9-]")
-_NET_NAME = "net"
 _OF_CELLS = 2
 """``dump_mode`` for the operators of the cells that ``mindspore.set_dump`` names; ``kernels`` is not read."""
 _DEVICES = 16
 _COMMON = "common_dump_settings"
-_E2E = "e2e_dump_settings"
-_INPUT_OUTPUT = MappingProxyType({"all": 0, "input": 1, "output": 2})
 _CATEGORIES = MappingProxyType(
     {
         "Max": "max",
@@ -121,9 +118,9 @@ def data_dump_settings(run: RunRequest, *, version: tuple[int, int] = NEWEST) ->
     common = {
         "dump_mode": 1 if kernels else 0,
         "path": str(run.dump_path),
-        "net_name": _NET_NAME,
+        "net_name": "net",
         "iteration": request.dump_step or "all",
-        "input_output": _INPUT_OUTPUT[request.dump_mode],
+        "input_output": {"all": 0, "input": 1, "output": 2}[request.dump_mode],
         "kernels": kernels,
         "support_device": list(range(_DEVICES)),
         "op_debug_mode": 0,
@@ -135,7 +132,10 @@ def data_dump_settings(run: RunRequest, *, version: tuple[int, int] = NEWEST) ->
         wanted = request.dump_stats or tuple(_CATEGORIES)
         common.setdefault("statistic_category", [_CATEGORIES[name] for name in wanted])
     e2e = {"enable": True, "trans_flag": True}
-    return {_COMMON: common, _E2E: e2e | {key: value for key, value in own.items() if key in E2E_KEYS}}
+    return {
+        _COMMON: common,
+        "e2e_dump_settings": e2e | {key: value for key, value in own.items() if key in E2E_KEYS},
+    }
 
 
 def kernels_of(layers: Sequence[str], *, version: tuple[int, int]) -> list[str]:

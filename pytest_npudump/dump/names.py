@@ -96,11 +96,8 @@ _DUMPS = (
     ("exception", _CUSTOM),
     ("exception", _EXCEPTION),
 )
-_NPY = (("mindspore", _MINDSPORE), ("torchair", _TORCHAIR))
 _CORES = (("core", _CORE),)
 """CANN keeps the last 255 characters of a core's name, so that its begin may be lost."""
-
-_BRIEFS = (("exception", _BRIEF),)
 
 
 class DumpName(NamedTuple):
@@ -145,11 +142,11 @@ def parse_name(name: str) -> DumpName | None:
     """Parse ``name`` (without directories); None if it is no dump file's name."""
     grammars: Sequence[tuple[str, re.Pattern[str]]]
     if name.endswith(".npy"):
-        grammars = _NPY
+        grammars = (("mindspore", _MINDSPORE), ("torchair", _TORCHAIR))
     elif name.endswith(".core"):
         grammars = _CORES
     else:
-        grammars = _BRIEFS if name.startswith(("exception_info.", "display.")) else _DUMPS
+        grammars = (("exception", _BRIEF),) if name.startswith(("exception_info.", "display.")) else _DUMPS
     for kind, grammar in grammars:
         if (match := grammar.fullmatch(name)) is not None:
             return _named(kind, match)
@@ -254,7 +251,6 @@ def is_copy(path: Path) -> bool:
 
 _TIME = re.compile(r"\d{14}|\d{17}|gm_\d{20}_dump", re.ASCII)
 _SHORTEST_TIME = 13
-_GRAPH_MODULE = "gm_"
 _RANK = re.compile(r"(?:rank_?|worldsize\d+_global_rank)(\d+)", re.ASCII)
 _STEP = re.compile(r"step_?(\d+)", re.ASCII)
 _DEVICE = re.compile(r"device_?(\d+)", re.ASCII)
@@ -329,7 +325,7 @@ def read_place(parts: Sequence[str]) -> Place:
     place = place._replace(run=tuple(run), step=place.step if place.step >= 0 else last_int)
     if place.rank >= 0 and not any(_TIME.fullmatch(part) for part in head) and len(tail) > 1:
         return _mindspore(place, tail)
-    if head and head[-1].startswith(_GRAPH_MODULE) and len(tail) == 1 and tail[0].isdecimal():
+    if head and head[-1].startswith("gm_") and len(tail) == 1 and tail[0].isdecimal():
         return place._replace(step=int(tail[0]))
     return _acl(place, tail)
 

@@ -189,7 +189,6 @@ def _shared(one: Iterable[str], other: Iterable[str]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
-_TAGS = (0x0A, 0x1A)
 _CHUNK = 1 << 20
 _HEAD = 3
 _MORE = 0x80
@@ -229,7 +228,7 @@ def _strings(data: mmap.mmap, lengths: Collection[int]) -> Iterator[str]:
     wanted[[length for length in lengths if length < _LONGEST]] = True
     for start in range(0, len(data), _CHUNK):
         chunk = np.frombuffer(data[start : start + _CHUNK + _HEAD - 1].ljust(_HEAD, b"\0"), dtype=np.uint8)
-        for tag in _TAGS:
+        for tag in (0x0A, 0x1A):
             for at, length in _candidates(chunk, tag, wanted):
                 raw = data[start + at : start + at + length]
                 with suppress(UnicodeDecodeError):
@@ -248,8 +247,6 @@ def _candidates(chunk: np.ndarray, tag: int, wanted: np.ndarray) -> Iterator[tup
 
 
 _RANKS = "rank_[0-9]*"
-_ORDERS = f"{_RANKS}/execution_order/ms_execution_order_graph_*.csv"
-_GRAPHS = f"{_RANKS}/graphs/ms_output_trace_code_graph_*.pb"
 _TITLE = "NodeExecutionOrder-FullNameWithScope"
 _NUMBER = re.compile(r"-op\d+\Z", re.ASCII)
 
@@ -272,7 +269,7 @@ def mindspore_raw_names(wanted: Collection[str], root: Path) -> dict[str, tuple[
         if (number := _NUMBER.search(name)) is not None:
             found[name] |= {scope + number[0] for scope in scopes.get(name[: number.start()], ())}
     missing = {name for name in wanted if not found.get(name)}
-    for graph in sorted(root.glob(_GRAPHS)) if missing else ():
+    for graph in sorted(root.glob(f"{_RANKS}/graphs/ms_output_trace_code_graph_*.pb")) if missing else ():
         with suppress(DumpError):
             for name, names in find_raw_names(missing, graph).items():
                 found[name].update(names)
@@ -280,7 +277,7 @@ def mindspore_raw_names(wanted: Collection[str], root: Path) -> dict[str, tuple[
 
 
 def _listed(root: Path) -> Iterator[str]:
-    for path in sorted(root.glob(_ORDERS)):
+    for path in sorted(root.glob(f"{_RANKS}/execution_order/ms_execution_order_graph_*.csv")):
         try:
             lines = read_small(path).decode("utf-8", "surrogateescape").splitlines()
         except FormatError:

@@ -19,7 +19,6 @@ from pytest_npudump.record.noise import CALIBRATION, REPEATS
 from pytest_npudump.record.record import MODELS, POINTERS, REASON, RECORDED, SHARDS, Record
 from pytest_npudump.record.rows import differing_keys, render_projections
 
-_CPUINFO = Path("/proc/cpuinfo")
 _SECONDS = 10
 """That git may take to name a commit."""
 _FLAGS = ("flags", "Features")
@@ -92,7 +91,7 @@ def extensions(cpuinfo: str) -> str:
 
 def _cpuinfo() -> str:
     try:
-        return _CPUINFO.read_text("utf-8", "replace")
+        return Path("/proc/cpuinfo").read_text("utf-8", "replace")
     except OSError:
         return ""
 

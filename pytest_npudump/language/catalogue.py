@@ -14,7 +14,6 @@ from types import MappingProxyType
 
 from pytest_npudump.errors import NpudumpError
 
-_FOLDER = Path(__file__).parent / "catalogues"
 _STRINGS = ("msgid", "msgid_plural", "msgstr", "msgstr[0]")
 _FORMAT = re.compile(r"\{(\w+)[:!][^{}]*\}")
 
@@ -30,7 +29,7 @@ def catalogue(language: str) -> Mapping[str, str]:
     Raises:
         CatalogueError: the file is not there or no catalogue.
     """
-    path = _FOLDER / f"{language}.po"
+    path = Path(__file__).parent / "catalogues" / f"{language}.po"
     try:
         content = path.read_text("utf-8")
         return MappingProxyType({**_as_carried(content, path.name), **parse(content, path.name)})

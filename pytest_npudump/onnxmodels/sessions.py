@@ -57,7 +57,6 @@ if TYPE_CHECKING:
 
 
 ERRORS_ONLY = 3
-_PROVIDERS = ("CPUExecutionProvider",)
 LIMIT = 2**31 - 1
 """Bytes of the largest protobuf message, which is what onnxruntime is given."""
 _BYTES = 4
@@ -65,7 +64,6 @@ _FLOAT, _FLOAT16, _HALVES = 1, 10, frozenset({10, 16})
 """``FLOAT``, ``FLOAT16``, and that with ``BFLOAT16``, of ``TensorProto.DataType``."""
 _TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_datatype", "output_dtype", "stash_type"})
 """Attributes of ONNX operators whose value is a data type."""
-_EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
 _HALF = "tensor(float16)"
 
 
@@ -112,7 +110,7 @@ def plain_session(source: Path | bytes) -> Any:
 def open_session(source: str | bytes, options: Any, name: str) -> Any:
     """Return a session of a file's path, or of a model's bytes, that messages call ``name``."""
     try:
-        session = onnxruntime().InferenceSession(source, options, providers=list(_PROVIDERS))
+        session = onnxruntime().InferenceSession(source, options, providers=["CPUExecutionProvider"])
         _ = [port.name for port in (*session.get_inputs(), *session.get_outputs())]  # not UTF-8: an error
     except Exception as error:
         raise ModelError(f"onnxruntime cannot load {name}: {error}") from error
@@ -262,7 +260,9 @@ def exposed_session(
     options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     if isinstance(source, Path):
-        options.add_session_config_entry(_EXTERNAL_DATA_FOLDER, str(source.resolve().parent))
+        options.add_session_config_entry(
+            "session.model_external_initializers_file_folder_path", str(source.resolve().parent)
+        )
     name = named(source)
     if optimised or not holds_halves(model):
         return open_session(_content(model, tensors), options, name)

@@ -44,7 +44,6 @@ _APPROVES = {
 }
 """Effect of a run, by the mode of ``--npudump-update-golden``."""
 _RUNNER = "npudump-runner"
-_SPEAKER = "npudump-speaker"
 _MESSAGES = "messages"
 _CHECKED = pytest.StashKey[bool]()
 """True if tolerances for all tests were checked."""
@@ -116,7 +115,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if chosen(settings.lang) != ENGLISH:
         from pytest_npudump.plugin.terminal import Speaker  # noqa: PLC0415 - for another language
 
-        config.pluginmanager.register(Speaker(settings.lang), _SPEAKER)
+        config.pluginmanager.register(Speaker(settings.lang), "npudump-speaker")
     if config.getoption("help"):
         shorten_help(config)
     if settings.runtime == "emulator":

@@ -326,9 +326,6 @@ def _changes(comparison: Comparison, changes: Sequence[Verdict], following: int)
     return (said("{words}, first {key}; {way_out}", words=words, key=changes[0].key, way_out=way_out),)
 
 
-_EXACT = "exact"
-
-
 def changes_of(comparison: Comparison, golden: Record) -> tuple[tuple[Verdict, ...], int]:
     """Return the passed tensors that are not identical to the golden's, by judging with zero tolerance.
 
@@ -342,7 +339,7 @@ def changes_of(comparison: Comparison, golden: Record) -> tuple[tuple[Verdict, .
     """
     if not comparison.changed:
         return (), 0
-    judged = judge_tables(comparison.golden, comparison.actual, Tolerances(_EXACT))
+    judged = judge_tables(comparison.golden, comparison.actual, Tolerances("exact"))
     passing = {verdict.key for verdict in comparison.verdicts() if verdict.changed}
     changed = tuple(verdict for verdict in judged.failing if verdict.key in passing)
     strays = comparison.within_noise | comparison.unsteady & comparison.differing

@@ -235,7 +235,6 @@ def _framed(parts: Sequence[str], ends: tuple[str, str], words: str) -> str:
     )
 
 
-_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PALETTE = b"".join(bytes(cell_colour(level)) for level in range(256))
 
 
@@ -246,7 +245,7 @@ def map_png(picture: Picture) -> bytes:
     header = struct.pack(">IIBBBBB", width, picture.rows, 8, 3, 0, 0, 0)  # 8 bits, by palette
     pixels = zlib.compress(b"".join(b"\0" + row for row in rows), 9)
     chunks = ((b"IHDR", header), (b"PLTE", _PALETTE), (b"IDAT", pixels), (b"IEND", b""))
-    return _SIGNATURE + b"".join(_chunk(kind, data) for kind, data in chunks)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in chunks)
 
 
 def map_uri(picture: Picture) -> str:

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     Run = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
-_CLASS = "NPUGraph"
 _LIBRARIES = ("torch", "torch_npu", "torchair", "contextlib", "threading", "pytest_npudump")
 """Modules whose frames are not where the user's code captures or replays a graph."""
 
@@ -169,7 +168,7 @@ class CapturedGraphs:
 
 def _lowest_class(torch_npu: Any) -> Any:
     """Return the class that runs captures and replays; None in a torch_npu without graphs."""
-    graph = getattr(getattr(torch_npu, "npu", None), _CLASS, None)
+    graph = getattr(getattr(torch_npu, "npu", None), "NPUGraph", None)
     classes = reversed(getattr(graph, "__mro__", ()))
     return next((found for found in classes if "replay" in vars(found)), None)
 
@@ -282,8 +281,6 @@ _COPIES = frozenset(
 )
 _FILLS = frozenset({"zero_", "zero", "fill_", "fill", "uniform_", "normal_", "random_", "bernoulli_"})
 _HOLDERS = frozenset({"set_", "resize_", "resize_as_", "record_stream", "_unsafe_view", "_reshape_copy"})
-_FACTORIES = ("new_", "empty")
-_LIKE = "_like"
 _COMMUNICATION = frozenset({"c10d", "_c10d_functional", "c10d_functional"})
 
 
@@ -356,7 +353,7 @@ class DispatchedOperators(LowestMode):
         if schema is None or function.namespace in _COMMUNICATION:
             return False
         name = name_of(function)
-        if name in _FILLS | _HOLDERS or name.startswith(_FACTORIES) or name.endswith(_LIKE):
+        if name in _FILLS | _HOLDERS or name.startswith(("new_", "empty")) or name.endswith("_like"):
             return False
         views = [value.alias_info for value in schema.returns if value.alias_info is not None]
         return all(alias.is_write for alias in views)

@@ -40,7 +40,6 @@ _NO_MARKS = (
 )
 _NONE = "not compared, as no tensor of this dump has it but the golden does"
 _UNTOLD = "not compared, as the golden has it and the device computes none"
-_LOST = "the golden has projections, the dump has none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ def compare_projections(pairs: Pairs, tolerances: Tolerances) -> ProjectionFindi
     some, lost = bool(pairs.actual.tells(PROJECTIONS).any()), here & ~there
     computed = some & ((pairs.actual.digits[pairs.there] == 0) | pairs.actual.summed)
     reasons |= {
-        row: Reason(PROJECTIONS, "known", None, None, _LOST)
+        row: Reason(PROJECTIONS, "known", None, None, "the golden has projections, the dump has none")
         for row in np.flatnonzero(lost & computed).tolist()
     }
     remarks = _remarks(

@@ -40,7 +40,6 @@ _PLACE = ".place"
 _PRIVATE = 0o077
 _NEW = 60
 """Seconds in which a folder that nobody has locked is not taken for one left behind."""
-_MOUNTS = Path("/proc/self/mountinfo")
 _MEMORY = Path("/proc/meminfo")
 _GROUPS = Path("/sys/fs/cgroup")
 _OWN_GROUPS = Path("/proc/self/cgroup")
@@ -207,7 +206,7 @@ def _private_folders() -> Iterator[Path]:
 def _is_tmpfs(path: Path) -> bool:
     """Return whether a folder is a tmpfs of its own that everybody may write to but nobody rename in."""
     try:
-        mounts = [line.split() for line in _MOUNTS.read_text().splitlines()]
+        mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
         found = path.lstat()
     except OSError:
         return False

@@ -276,7 +276,6 @@ _SWITCH = "ASCEND_DUMP_SCENE"
 ANOTHER = "another exception dump"
 """Source of a dump in the working directory that no variable sends there: torch_npu's own acl.json."""
 _FOLDER = "data-dump"
-_BELOW = Path("extra-info", _FOLDER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +320,7 @@ def find_dumps(attempt: Attempt, environ: Mapping[str, str]) -> Iterator[Found]:
     configs = (path.stat().st_mtime_ns for path in attempt.directory.glob("*.json"))
     since = min(configs, default=0)  # when the first was written
     for variable, base in _bases(environ):
-        root = base / _BELOW
+        root = base / "extra-info" / _FOLDER
         if root.is_dir() and not root.is_relative_to(attempt.directory.resolve()):
             yield Found(root, _since(find_files(root), root, since), outside=variable)
 

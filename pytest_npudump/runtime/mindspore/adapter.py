@@ -47,7 +47,6 @@ _ACL_VARIABLE = "MS_ACL_DUMP_CFG_PATH"
 _WAY_OUT = "run it in a process of its own: isolation='process' in the marker"
 
 
-_METADATA = "rank_[0-9]*/.dump_metadata"
 _KERNELS = "rank_[0-9]*/execution_order/ms_execution_order_graph_*.csv"
 _RUNS = "rank_[0-9]*/execution_order/ms_global_execution_order_graph_*.csv"
 _NO_GRAPH = said(
@@ -92,7 +91,7 @@ class MindSporeActivity:
     @property
     def initialised(self) -> bool:
         """Return whether MindSpore has read the configuration, with its first operator or graph."""
-        return any(self._left(_METADATA))
+        return any(self._left("rank_[0-9]*/.dump_metadata"))
 
     @property
     def executions(self) -> int:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     Place = tuple[int, int, int]
     """A module, which of its calls, and which of the tensors that it returned."""
 
-_UNSEEN = (-1, -1, -1)
 _MOST = 64
 """Most calls of one module that are told apart."""
 
@@ -126,7 +125,7 @@ class Dataflow(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
     def _of(self, tensor: Any) -> set[Place]:
         known = self._known(tensor)
         if known is None:
-            return set() if id(tensor) in self._constants else {_UNSEEN}
+            return set() if id(tensor) in self._constants else {(-1, -1, -1)}
         return known
 
     def _known(self, tensor: Any) -> set[Place] | None:

@@ -34,15 +34,6 @@ if TYPE_CHECKING:
     from pytest_npudump.runtime.base import Evidence
 
 
-_LOADS = (
-    "load_from_file",
-    "load_from_mem",
-    "load_from_file_with_mem",
-    "load_from_mem_with_mem",
-    "load_with_config",
-)
-_RUNS = ("execute", "execute_async", "execute_v2")
-_OPERATORS = ("execute", "execute_v2", "execute_with_handle")
 _WAITS = ("synchronize_stream", "synchronize_stream_with_timeout", "synchronize_device")
 """Calls that report the failure of work put on a stream."""
 _STILL_RUNNING = 507046
@@ -96,9 +87,19 @@ class ObservedCalls:
             (mdl, ("set_dump",), self._set_dump),
             (mdl, ("finalize_dump",), self._finalize_dump),
             (mdl, ("dump_reg_callback",), self._register),
-            (mdl, _LOADS, self._load),
-            (mdl, _RUNS, self._run),
-            (op, _OPERATORS, self._run_operator),
+            (
+                mdl,
+                (
+                    "load_from_file",
+                    "load_from_mem",
+                    "load_from_file_with_mem",
+                    "load_from_mem_with_mem",
+                    "load_with_config",
+                ),
+                self._load,
+            ),
+            (mdl, ("execute", "execute_async", "execute_v2"), self._run),
+            (op, ("execute", "execute_v2", "execute_with_handle"), self._run_operator),
             (op, ("create_handle",), self._create_handle),
             (rt, _WAITS, self._failed),
         ):
@@ -274,8 +275,6 @@ def _refuse(error: OSError) -> None:
     raise error
 
 
-_SYNCHRONOUS = ("execute", "execute_v2")
-_ASYNC = "execute_async"
 _STREAM = 3
 """Position of the stream among the arguments of ``acl.mdl.execute_async``."""
 
@@ -300,9 +299,9 @@ class VariedModels(PerturbedCalls):
         return super().wanted or self.varying.variation.looks
 
     def _replace_calls(self) -> None:
-        for name in _SYNCHRONOUS:
+        for name in ("execute", "execute_v2"):
             self._replaced.put(self._acl.mdl, name, self._run)
-        self._replaced.put(self._acl.mdl, _ASYNC, self._run_on_stream)
+        self._replaced.put(self._acl.mdl, "execute_async", self._run_on_stream)
 
     def _run(self, original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         if len(arguments) <= 1:

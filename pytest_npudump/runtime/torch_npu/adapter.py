@@ -175,9 +175,6 @@ def _is_used(torch_npu: Any, device: int) -> bool:
     return bool(torch_npu.npu.memory_reserved(device))
 
 
-_INITIALISE = "_npu_initDump"
-_FINALISE = "_npu_finalizeDump"
-_OPTIONS = "_npu_setOption"
 _SWITCH = "mdldumpswitch"
 _TORCHAIR = "_torchair"
 """The module of TorchAir that is C++, and switches its dump on there."""
@@ -196,9 +193,9 @@ class DumpOfTest:
 
     def watch(self, torch_npu: Any) -> None:
         """Look at every call from now on."""
-        self._replace(torch_npu._C, _INITIALISE, lambda _: self._switch(on=True))  # noqa: SLF001 - its C++
-        self._replace(torch_npu._C, _FINALISE, lambda _: self._switch(on=False))  # noqa: SLF001 - the same
-        self._replace(torch_npu._C, _OPTIONS, self._see_options)  # noqa: SLF001 - the same
+        self._replace(torch_npu._C, "_npu_initDump", lambda _: self._switch(on=True))  # noqa: SLF001 - its C++
+        self._replace(torch_npu._C, "_npu_finalizeDump", lambda _: self._switch(on=False))  # noqa: SLF001 - the same
+        self._replace(torch_npu._C, "_npu_setOption", self._see_options)  # noqa: SLF001 - the same
 
     def stop(self) -> bool:
         """Put the calls back; return whether the dump has to be ended, or may have to be."""
