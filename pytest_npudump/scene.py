@@ -68,25 +68,39 @@ def _overflow_problems(request: DumpRequest) -> list[str]:
 
 
 def _watcher_problems(request: DumpRequest) -> list[str]:
-    problems = []
-    for name in ("layers", "watcher_nodes"):
-        globs = [item for item in getattr(request, name) if is_glob(item)]
-        if globs:
-            problems.append(f"{name}: {globs[0]!r} is a glob; CANN's watcher takes exact operator names only")
-    if not request.watcher_nodes:
-        problems.append(
-            "watcher_nodes: scene='watcher' needs it: the operators whose outputs must not change"
-        )
-    elif request.layers and not set(request.layers) - set(request.watcher_nodes):
-        problems.append(
-            "layers: each of them is in watcher_nodes, and CANN dumps no other output after a watched "
-            "operator; name others, or leave layers out for every operator"
-        )
-    if request.dump_mode != "output":
-        problems.append("dump_mode: scene='watcher' dumps outputs only (CANN refuses it otherwise, EP0005)")
-    if request.dump_data == "stats":
-        problems.append("dump_data: scene='watcher' compares tensors element by element; leave it out")
-    return problems
+    globs = {
+        name: [item for item in getattr(request, name) if is_glob(item)]
+        for name in ("layers", "watcher_nodes")
+    }
+    problems = (
+        *(
+            (
+                held,
+                f"{name}: {next(iter(held), '')!r} is a glob; CANN's watcher takes exact operator names only",
+            )
+            for name, held in globs.items()
+        ),
+        (
+            not request.watcher_nodes,
+            "watcher_nodes: scene='watcher' needs it: the operators whose outputs must not change",
+        ),
+        (
+            request.watcher_nodes and request.layers and not set(request.layers) - set(request.watcher_nodes),
+            (
+                "layers: each of them is in watcher_nodes, and CANN dumps no other output after a watched "
+                "operator; name others, or leave layers out for every operator"
+            ),
+        ),
+        (
+            request.dump_mode != "output",
+            "dump_mode: scene='watcher' dumps outputs only (CANN refuses it otherwise, EP0005)",
+        ),
+        (
+            request.dump_data == "stats",
+            "dump_data: scene='watcher' compares tensors element by element; leave it out",
+        ),
+    )
+    return [words for there, words in problems if there]
 
 
 def _watcher_acl_json(request: DumpRequest) -> dict[str, Any]:

@@ -35,22 +35,24 @@ def summary_line(results: Sequence[Mapping[str, Any]], *, approval: str = "", pa
         for word, number in counts.items()
         if word != PASSED
     ]
-    parts = [_(", ").join([tests, *others])]
     compared, expected = (sum(result.get(name, 0) for result in results) for name in ("compared", "expected"))
-    if expected:
-        words = ngettext(
+    against = [result["reference"] for result in results if result.get("reference")]
+    layers = [sum(found[name] for found in against) for name in ("compared", "layers")]
+    failing = next((result for result in results if result.get("first")), None)
+    parts = (
+        _(", ").join([tests, *others]),
+        ngettext(
             "{compared} of {expected} tensor compared", "{compared} of {expected} tensors compared", expected
+        ).format(compared=compared, expected=expected)
+        if expected
+        else "",
+        _("{compared} of {layers} layers compared with a reference").format(
+            compared=layers[0], layers=layers[1]
         )
-        parts.append(words.format(compared=compared, expected=expected))
-    if against := [result["reference"] for result in results if result.get("reference")]:
-        layers = [sum(found[name] for found in against) for name in ("compared", "layers")]
-        parts.append(
-            _("{compared} of {layers} layers compared with a reference").format(
-                compared=layers[0], layers=layers[1]
-            )
-        )
-    if failing := next((result for result in results if result.get("first")), None):
-        parts.append(_("first mismatch {first}").format(first=_short(failing, "first")))
+        if against
+        else "",
+        _("first mismatch {first}").format(first=_short(failing, "first")) if failing else "",
+    )
     runtimes = sorted({str(result["runtime"]) for result in results if result.get("runtime")})
     end = (
         _("; this run updates goldens ({approval})").format(approval=approval) if approval and passed else ""
@@ -58,7 +60,7 @@ def summary_line(results: Sequence[Mapping[str, Any]], *, approval: str = "", pa
     if page and passed < len(results):
         end += _("; see {page}").format(page=page)
     return _("npudump: {parts} ({runtimes}){end}").format(
-        parts=_("; ").join(parts), runtimes="/".join(runtimes) or _("nothing ran"), end=end
+        parts=_("; ").join(filter(None, parts)), runtimes="/".join(runtimes) or _("nothing ran"), end=end
     )
 
 

@@ -243,32 +243,36 @@ def _lines(found: _Status, *, verbose: bool) -> Iterator[str]:
 
 
 def _summary(found: _Status) -> str:
-    bad = len({one.path for one in found.broken})
-    count = len(found.files)
-    words = _("{left} of {count} files valid")
-    told = [words.format(left=count - bad, count=count)]
-    if found.census is not None:
-        known = found.census
-        words = ngettext("{used} golden in use", "{used} goldens in use", len(known.used))
-        told.append(words.format(used=len(known.used)))
-        told.append(_("{stale} stale").format(stale=len(known.stale)))
-        if known.unjudged:
-            told.append(_("{count} unknown").format(count=len(known.unjudged)))
-    if rules := len(found.rules):
-        told.append(
-            ngettext("{count} rule matches nothing", "{count} rules match nothing", rules).format(count=rules)
-        )
-    if waiting := len(found.waiting or ()):
-        words = ngettext("{count} run pending review", "{count} runs pending review", waiting)
-        told.append(words.format(count=waiting))
-    if absent := sum(not one.stored for one in found.states):
-        words = ngettext(
-            "{count} golden tensor not in the store", "{count} golden tensors not in the store", absent
-        )
-        told.append(words.format(count=absent))
-    if found.unknown:
-        told.append(_("the rest is unknown"))
-    return _("; ").join(told)
+    bad, count, known = len({one.path for one in found.broken}), len(found.files), found.census
+    used, stale, unjudged = map(len, (known.used, known.stale, known.unjudged) if known else ((), (), ()))
+    rules, waiting = len(found.rules), len(found.waiting or ())
+    absent = sum(not one.stored for one in found.states)
+    told = (
+        (True, _("{left} of {count} files valid").format(left=count - bad, count=count)),
+        (known, ngettext("{used} golden in use", "{used} goldens in use", used).format(used=used)),
+        (known, _("{stale} stale").format(stale=stale)),
+        (unjudged, _("{count} unknown").format(count=unjudged)),
+        (
+            rules,
+            ngettext("{count} rule matches nothing", "{count} rules match nothing", rules).format(
+                count=rules
+            ),
+        ),
+        (
+            waiting,
+            ngettext("{count} run pending review", "{count} runs pending review", waiting).format(
+                count=waiting
+            ),
+        ),
+        (
+            absent,
+            ngettext(
+                "{count} golden tensor not in the store", "{count} golden tensors not in the store", absent
+            ).format(count=absent),
+        ),
+        (found.unknown, _("the rest is unknown")),
+    )
+    return _("; ").join(words for there, words in told if there)
 
 
 def _prune(arguments: argparse.Namespace) -> int:
