@@ -439,11 +439,12 @@ def _lines_words(place: LikelyPlace, axis: int, indices: Indices, layout: str) -
             begin=begin,
             end=end,
         )
-    told = {"number": number, "length": length, "lines": name.lines_along}
     words = (
-        said("the last {number} of {length} {lines}", **told)
+        said("the last {number} of {length} {lines}", number=number, length=length, lines=name.lines_along)
         if indices.stop == length
-        else said("the first {number} of {length} {lines}", **told)
+        else said(
+            "the first {number} of {length} {lines}", number=number, length=length, lines=name.lines_along
+        )
         if begin == 0
         else said(
             "{lines} {begin} to {end} of {of}",
