@@ -206,6 +206,11 @@ class GoldenMissingError(GoldenError):
     """The test has no golden file yet."""
 
 
+def in_one_line(words: object) -> str:
+    """Return what an error says, whatever lines it has, in one."""
+    return " ".join(str(words).split())
+
+
 def hint(value: str, choices: Iterable[str]) -> str:
     """Return the end of a refusal of an unknown choice: the nearest one, else all."""
     known = [*choices]

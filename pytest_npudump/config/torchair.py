@@ -25,7 +25,7 @@ from pytest_npudump.config.acl_keys import step_reasons
 from pytest_npudump.config.cann import STATISTICS
 from pytest_npudump.config.json_file import StrictJsonError, json_refusal, parse
 from pytest_npudump.config.rule_table import MOST_REASONS, CheckerVerdict, Refusal, few, one_of, shown
-from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
+from pytest_npudump.errors import ConfigError, RuntimeUnavailableError, in_one_line
 
 GRAPHS = "torchair"
 """The folder of the graphs, beside the configuration of the dump."""
@@ -192,10 +192,9 @@ def _new_config() -> Any:
     try:
         return importlib.import_module("torchair").CompilerConfig()
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
-        words = " ".join(str(error).split())
         raise RuntimeUnavailableError(
-            f"torchair.CompilerConfig() cannot be made: {words}; give npu_dump.torchair_config() the "
-            f"configuration that the test compiles its model with"
+            f"torchair.CompilerConfig() cannot be made: {in_one_line(error)}; give "
+            f"npu_dump.torchair_config() the configuration that the test compiles its model with"
         ) from error
 
 
@@ -229,8 +228,7 @@ def _set(options: Any, name: str, value: object) -> None:
     try:
         setattr(options, name, value)
     except (ValueError, TypeError, OSError) as error:
-        words = " ".join(str(error).split())
-        raise ConfigError(f"TorchAir refuses dump_config.{name} = {value!r}: {words}") from error
+        raise ConfigError(f"TorchAir refuses dump_config.{name} = {value!r}: {in_one_line(error)}") from error
     if (kept := _value(getattr(options, name))) != _as_told(value):
         raise RuntimeUnavailableError(
             f"TorchAir's dump_config.{name} is {kept!r} after it was set to {value!r}, a version not known"

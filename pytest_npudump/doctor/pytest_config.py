@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_npudump.errors import ConfigError
+from pytest_npudump.errors import ConfigError, in_one_line
 from pytest_npudump.storage.regular_file import read_regular, with_argument_files
 
 if TYPE_CHECKING:
@@ -69,9 +69,9 @@ def _section(file: Path, major: int) -> Mapping[str, Any] | None:
         # Both have the same functions; before Python 3.11 pytest itself needs tomli.
         root = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli").loads(text)
     except (OSError, ValueError, iniconfig.ParseError) as error:
-        words = " ".join(str(error).split())
         raise ConfigError(
-            f"{file}: pytest's configuration cannot be read: {words}; mend it, or name --dump-dir outside"
+            f"{file}: pytest's configuration cannot be read: {in_one_line(error)}; mend it, or name --dump-dir "
+            f"outside"
         ) from error
     tables = _TABLES_OF_TOML.get(file.name, _TABLES_OF_PYPROJECT)
     if file.name == "pyproject.toml" and major >= _FIRST_WITH_TOML:

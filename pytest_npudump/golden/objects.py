@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import numpy as np
 
-from pytest_npudump.errors import MissingExtraError, RequestError, StoreError
+from pytest_npudump.errors import MissingExtraError, RequestError, StoreError, in_one_line
 from pytest_npudump.storage.atomic import sweep, write_whole
 from pytest_npudump.storage.regular_file import open_regular
 
@@ -350,4 +350,4 @@ class ObjectStore:
 
 
 def _words(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    return in_one_line(error) or type(error).__name__

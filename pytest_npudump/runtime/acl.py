@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_npudump.config.acl_json import asks_for_statistics, dump_section, write_acl_json
 from pytest_npudump.config.cann import collecting_words
-from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
+from pytest_npudump.errors import ConfigError, RuntimeUnavailableError, in_one_line
 from pytest_npudump.runtime.base import Evidence, RunActivity
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class AclError(RuntimeUnavailableError):
     def of(cls, acl: Any, call: str, code: int) -> AclError:
         """Return the error for ``code``, with ACL's own text."""
         text = acl.get_recent_err_msg() if hasattr(acl, "get_recent_err_msg") else None
-        return cls(call, code, " ".join(str(text).split()) if text else "")
+        return cls(call, code, in_one_line(text) if text else "")
 
 
 def check(acl: Any, call: str, code: int) -> None:

@@ -19,7 +19,7 @@ from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
 
-from pytest_npudump.errors import RuntimeUnavailableError, joined, mapped
+from pytest_npudump.errors import RuntimeUnavailableError, in_one_line, joined, mapped
 from pytest_npudump.settings import NPU, NPU_OR_SKIP
 
 if TYPE_CHECKING:
@@ -116,8 +116,9 @@ def imported(name: str, option: str, hint: str = "") -> Any:
     try:
         return importlib.import_module(name)
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
-        words = " ".join(str(error).split())
-        raise RuntimeUnavailableError(f"{option}: {name} cannot be imported: {words}{hint}") from error
+        raise RuntimeUnavailableError(
+            f"{option}: {name} cannot be imported: {in_one_line(error)}{hint}"
+        ) from error
 
 
 def provider_of(name: str) -> Provider:

@@ -28,7 +28,7 @@ import numpy as np
 
 from pytest_npudump.config.acl_json import dump_section, write_acl_json
 from pytest_npudump.config.data_dump import check_request, data_dump_settings, version_of, write_data_dump
-from pytest_npudump.errors import FormatError, RuntimeUnavailableError, said
+from pytest_npudump.errors import FormatError, RuntimeUnavailableError, in_one_line, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.runtime.acl import variable_facts
 from pytest_npudump.runtime.base import Evidence, ModelSession
@@ -183,8 +183,9 @@ def synchronize(mindspore: Any) -> None:
     try:
         wait()
     except RuntimeError as error:
-        words = " ".join(str(error).split())
-        raise RuntimeUnavailableError(f"an operator failed while the dump was on: {words}") from error
+        raise RuntimeUnavailableError(
+            f"an operator failed while the dump was on: {in_one_line(error)}"
+        ) from error
 
 
 @dataclass(slots=True)
@@ -292,9 +293,8 @@ class MindSporeRuntime(VariedRuntime):
             try:
                 self.mindspore.set_device(self.target, self.device)
             except (RuntimeError, AttributeError, ValueError) as error:
-                words = " ".join(str(error).split())
                 raise RuntimeUnavailableError(
-                    f"device {self.device}: mindspore.set_device refuses it: {words}"
+                    f"device {self.device}: mindspore.set_device refuses it: {in_one_line(error)}"
                 ) from error
         self._device_set = True
         chosen = _ACL_VARIABLE if operators else _VARIABLE
@@ -383,8 +383,7 @@ class MindIRSession(ModelSession):
         try:
             graph = mindspore.nn.GraphCell(mindspore.load(str(path)))
         except (RuntimeError, ValueError, TypeError) as error:
-            words = " ".join(str(error).split())
-            raise RuntimeUnavailableError(f"MindSpore cannot load {path}: {words}") from error
+            raise RuntimeUnavailableError(f"MindSpore cannot load {path}: {in_one_line(error)}") from error
         return cls(mindspore, graph, path)
 
     def run(self, *arrays: np.ndarray) -> list[np.ndarray]:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.errors import RuntimeUnavailableError
+from pytest_npudump.errors import RuntimeUnavailableError, in_one_line
 from pytest_npudump.runtime.acl import REPEAT_INITIALIZE, SUCCESS, AclError
 from pytest_npudump.runtime.pyacl.model import numpy_dtype, read, upload
 from pytest_npudump.runtime.replaced import PerturbedCalls, Replaced, Unreached
@@ -350,7 +350,7 @@ class _Buffer:
             count = self._size // dtype.itemsize
             data = read(self._acl, self._address, count * dtype.itemsize) if count else b""
         except (AclError, RuntimeUnavailableError) as error:
-            raise Unreached(" ".join(str(error).split())) from None
+            raise Unreached(in_one_line(error)) from None
         return np.frombuffer(data, dtype)
 
     def write(self, values: np.ndarray) -> None:

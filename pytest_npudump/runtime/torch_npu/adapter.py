@@ -36,7 +36,7 @@ import numpy as np
 from pytest_npudump.config.acl_json import refuse_operator_overflow
 from pytest_npudump.config.cann import rules_version
 from pytest_npudump.config.check import check_file
-from pytest_npudump.errors import ConfigError, RuntimeUnavailableError, said
+from pytest_npudump.errors import ConfigError, RuntimeUnavailableError, in_one_line, said
 from pytest_npudump.runtime.acl import (
     DUMP_NOT_RUN,
     ENDED_BY_TEST,
@@ -436,8 +436,7 @@ class TorchNpuRuntime(VariedRuntime, AclJson):
         try:
             in_inf_nan_mode = self.torch_npu.npu.utils.is_support_inf_nan()
         except (AttributeError, RuntimeError) as error:
-            words = " ".join(str(error).split())
-            evidence.notes.append(f"{MODE_UNKNOWN}: {words}")
+            evidence.notes.append(f"{MODE_UNKNOWN}: {in_one_line(error)}")
             return
         if in_inf_nan_mode and _INF_NAN not in evidence.blind:
             evidence.blind.append(_INF_NAN)
