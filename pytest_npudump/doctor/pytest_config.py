@@ -70,8 +70,8 @@ def _section(file: Path, major: int) -> Mapping[str, Any] | None:
         root = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli").loads(text)
     except (OSError, ValueError, iniconfig.ParseError) as error:
         raise ConfigError(
-            f"{file}: pytest's configuration cannot be read: {in_one_line(error)}; mend it, or name --dump-dir "
-            f"outside"
+            f"{file}: pytest's configuration cannot be read: {in_one_line(error)}; mend it, or name "
+            f"--dump-dir outside"
         ) from error
     tables = _TABLES_OF_TOML.get(file.name, _TABLES_OF_PYPROJECT)
     if file.name == "pyproject.toml" and major >= _FIRST_WITH_TOML:
