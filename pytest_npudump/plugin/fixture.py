@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from pytest_npudump.runtime.modules.capture import Capture
     from pytest_npudump.runtime.modules.engine import EngineCapture
 
+__tracebackhide__ = True  # in each of its functions: a failure is shown where the test calls
+
 
 @dataclass(frozen=True, slots=True)
 class NpuDump:
@@ -60,7 +62,6 @@ class NpuDump:
         Raises:
             RuntimeUnavailableError: the runtime cannot load it; the message has its code and reason.
         """
-        __tracebackhide__ = True
         test, file = self._test, self.directory / Path(path)
         files = test.case.runtime.activity.evidence.files
         looked = files.look(file)
@@ -103,7 +104,6 @@ class NpuDump:
         Raises:
             RequestError: it is no such model, has no module of a name, or it takes ``scene='modules'``.
         """
-        __tracebackhide__ = True
         asked = {"golden": golden, "tensors": tensors, "name": name}
         asked |= {"operators": True} if operators else {}
         found: Capture = self._watch(model, layers, inputs=inputs, **asked)
@@ -139,7 +139,6 @@ class NpuDump:
             RuntimeUnavailableError: workers cannot be called, or refuse.
             RequestError: the test's layers are no modules.
         """
-        __tracebackhide__ = True
         more = {"force": force or {}, "timeout": timeout}
         found: EngineCapture = self._watch(llm, layers, inputs=inputs, golden=True, **more)
         return found
@@ -147,7 +146,6 @@ class NpuDump:
     def _watch(self, model: Any, layers: Sequence[str] | None, *, inputs: bool, **asked: Any) -> Any:
         from pytest_npudump.plugin.modules import watch  # noqa: PLC0415 - where there is torch
 
-        __tracebackhide__ = True
         asked |= {"inputs": True} if inputs else {}
         if layers is not None:
             asked["layers"] = (layers,) if isinstance(layers, str) else tuple(layers)
@@ -179,7 +177,6 @@ class NpuDump:
         Raises:
             ModuleMismatchError: a tensor differs, is missing, or nothing can be compared.
         """
-        __tracebackhide__ = True
         from pytest_npudump.plugin.modules import same  # noqa: PLC0415 - as above
         from pytest_npudump.regression.case import names_of  # noqa: PLC0415 - as above
 
@@ -211,7 +208,6 @@ class NpuDump:
             ModuleMismatchError: the device is at fault; it names the first module.
             RequestError: no tensor is in all three, in one shape, or they are in no such order.
         """
-        __tracebackhide__ = True
         from pytest_npudump.plugin.modules import judged_ratios  # noqa: PLC0415 - as above
         from pytest_npudump.regression.case import names_of  # noqa: PLC0415 - as above
 
@@ -290,7 +286,6 @@ class NpuDump:
             RequestError: the arguments do not fit each other, or the scene is another.
             RuntimeUnavailableError: the device refuses the operator, or that fails there.
         """
-        __tracebackhide__ = True
         case = self._test.case
         if case.request.scene != "check_op":
             raise RequestError(
@@ -387,7 +382,6 @@ class NpuDump:
             ConfigError: ``acl_json`` is in use by another run, is no acl.json, or cannot be replaced.
             RequestError: an argument is none that is allowed, or the dump holds another run already.
         """
-        __tracebackhide__ = True
         self._refuse_without_acl_json("run()")
         words, target = command_of(command), self.directory / Path(acl_json)
         files = tuple(self.directory / Path(model) for model in models)

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+__tracebackhide__ = True  # in each of its functions: a failure is shown where the test calls
+
 
 @dataclass(slots=True)
 class PyAclRuntime(VariedRuntime, AclJson):
@@ -167,7 +169,6 @@ class PyAclRuntime(VariedRuntime, AclJson):
         Raises:
             AclError: ACL cannot be initialised, or cannot load the model.
         """
-        __tracebackhide__ = True
         self._use_device()
         dump = self._switch.number if self._switch.on else 0
         model = PyAclModel.load(self.acl, path, on_run=partial(self._count, dump))
@@ -181,12 +182,10 @@ class PyAclRuntime(VariedRuntime, AclJson):
             RequestError: a type or an attribute is none that ACL takes.
             AclError: ACL refuses, or the operator fails on the device.
         """
-        __tracebackhide__ = True
         self._use_device()
         return run_single_operator(self.acl, call, compiled=self.name != "emulator")
 
     def _use_device(self) -> None:
-        __tracebackhide__ = True
         self._switch.initialise()
         check(self.acl, f"acl.rt.set_device({self.device})", self.acl.rt.set_device(self.device))
         self._switch.device_set = True
@@ -291,7 +290,6 @@ class DumpSwitch:
         Raises:
             AclError: ACL cannot be initialised, or refuses the configuration.
         """
-        __tracebackhide__ = True
         if (code := self._init()) == SUCCESS:
             self.initialised_here = True
         elif code != REPEAT_INITIALIZE:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     Space = tuple[np.dtype[Any], tuple[int, ...]]
 
+__tracebackhide__ = True  # in each of its functions: a failure is shown where the test calls
+
 
 @dataclass(slots=True)
 class PyAclModel(ModelSession):
@@ -62,7 +64,6 @@ class PyAclModel(ModelSession):
         Raises:
             AclError: ACL cannot load the model.
         """
-        __tracebackhide__ = True
         call = f"acl.mdl.load_from_file({str(path)!r})"
         model_id = value(acl, call, acl.mdl.load_from_file(str(path)))
         desc = acl.mdl.create_desc()
@@ -91,7 +92,6 @@ class PyAclModel(ModelSession):
             RequestError: an array does not fit its input.
             AclError: a call of ACL failed.
         """
-        __tracebackhide__ = True
         if self._closed:
             raise RequestError(f"the model {self.path} is closed; run it inside its with block")
         inputs = self._check_inputs(arrays)
@@ -102,7 +102,6 @@ class PyAclModel(ModelSession):
         return results
 
     def _check_inputs(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        __tracebackhide__ = True
         if len(arrays) != len(self._inputs):
             names = ", ".join(tensor.name for tensor in self._inputs)
             raise RequestError(
@@ -113,7 +112,6 @@ class PyAclModel(ModelSession):
         ]
 
     def _execute(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        __tracebackhide__ = True
         acl = self.acl
         with ExitStack() as stack:
             source = self._dataset(stack)
@@ -135,7 +133,6 @@ class PyAclModel(ModelSession):
         return owned(stack, self.acl.mdl.create_dataset(), self.acl.mdl.destroy_dataset)
 
     def _download(self, index: int, buffer: int) -> np.ndarray:
-        __tracebackhide__ = True
         acl = self.acl
         dims = value(acl, "acl.mdl.get_cur_output_dims()", acl.mdl.get_cur_output_dims(self._desc, index))
         dtype = self._outputs[index].dtype
@@ -211,7 +208,6 @@ class ModelTensor:
         Raises:
             RequestError: it would have to be converted.
         """
-        __tracebackhide__ = True
         array = np.asarray(array)
         fits = len(array.shape) == len(self.shape) and all(
             want in (-1, got) for want, got in zip(self.shape, array.shape, strict=True)
@@ -231,7 +227,6 @@ def describe(acl: Any, desc: int, io: str) -> tuple[ModelTensor, ...]:
         AclError: ACL does not describe one.
         RuntimeUnavailableError: numpy cannot hold one.
     """
-    __tracebackhide__ = True
     mdl = acl.mdl
     count = getattr(mdl, f"get_num_{io}s")(desc)
     tensors = []
@@ -258,7 +253,6 @@ _FORMAT_ND = 2
 
 def allocate(acl: Any, stack: ExitStack, size: int) -> int:
     """Return the address of ``size`` bytes on the device; raise AclError where there are none."""
-    __tracebackhide__ = True
     found = acl.rt.malloc(max(size, 1), _MALLOC_HUGE_FIRST)
     return owned(stack, value(acl, f"acl.rt.malloc({size})", found), acl.rt.free)
 
@@ -271,7 +265,6 @@ def owned(stack: ExitStack, handle: int, destroy: Callable[[int], object]) -> in
 
 def upload(acl: Any, address: int, array: np.ndarray) -> None:
     """Copy a contiguous array to the device; raise AclError where that fails."""
-    __tracebackhide__ = True
     if array.nbytes:
         data = array.tobytes()
         source = acl.util.bytes_to_ptr(data)
@@ -281,7 +274,6 @@ def upload(acl: Any, address: int, array: np.ndarray) -> None:
 
 def read(acl: Any, address: int, size: int) -> bytes:
     """Return ``size`` bytes of the device; raise AclError where they cannot be copied."""
-    __tracebackhide__ = True
     host = value(acl, f"acl.rt.malloc_host({size})", acl.rt.malloc_host(size))
     try:
         code = acl.rt.memcpy(host, size, address, size, _DEVICE_TO_HOST)
@@ -293,7 +285,6 @@ def read(acl: Any, address: int, size: int) -> bytes:
 
 def append(acl: Any, stack: ExitStack, dataset: int, address: int, size: int) -> int:
     """Return a new data buffer over ``size`` bytes at ``address``, added to a dataset."""
-    __tracebackhide__ = True
     buffer = owned(stack, acl.create_data_buffer(address, size), acl.destroy_data_buffer)
     value(acl, "acl.mdl.add_dataset_buffer()", acl.mdl.add_dataset_buffer(dataset, buffer))
     return buffer
@@ -334,7 +325,6 @@ def run_single_operator(acl: Any, call: OperatorCall, *, compiled: bool) -> list
         RequestError: a type or an attribute is none that ACL takes.
         AclError: a call of ACL failed; where the operator is not compiled it says how that is done.
     """
-    __tracebackhide__ = True
     ports: list[Space] = [(array.dtype, array.shape) for array in call.inputs]
     with ExitStack() as stack:
         created = value(acl, "acl.rt.create_stream()", acl.rt.create_stream())
@@ -418,7 +408,6 @@ _KINDS = {bool: "bool", int: "int", float: "float", str: "string"}
 
 
 def _check_execution(acl: Any, call: OperatorCall, code: int, *, compiled: bool) -> None:
-    __tracebackhide__ = True
     if code == SUCCESS:
         return
     error = AclError.of(acl, f"acl.op.execute_v2({call.operator!r})", code)
