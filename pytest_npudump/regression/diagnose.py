@@ -232,7 +232,7 @@ def _nearest(layers: Sequence[str], models: Iterable[Path]) -> tuple[int, list[s
     files = dict.fromkeys(file for path in models for file in (path, path.with_suffix(".onnx")))
     known: dict[str, None] = {}
     for file in files:
-        if file.suffix == ".onnx" and file.is_file():
+        if layers and file.suffix == ".onnx" and file.is_file():
             from pytest_npudump.onnxmodels.sessions import prepare  # noqa: PLC0415 - for an empty dump
 
             with suppress(NpudumpError):
