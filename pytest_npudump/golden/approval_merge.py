@@ -97,7 +97,7 @@ def merge(path: Path, base: str, ours: str, theirs: str) -> Merged:
     """
     try:
         merged = _in_part(path, _Sides(base, ours, theirs))
-    except ValueError:
+    except (ValueError, GoldenError):
         merged = None  # what is wrong is told of the whole files
     if merged is not None:
         return merged
@@ -148,9 +148,9 @@ def _in_part(path: Path, texts: _Sides[str]) -> Merged | None:
     table = blocks[_TABLE].begins
     if not all(_in_order(name, blocks[name].begins, table) for name in names[1:]):
         return None
-    wanted = dict.fromkeys(
-        key for name in names if name not in {EDGES, MODELS} for key in blocks[name].others
-    )
+    changed = {key for name in names if name not in {EDGES, MODELS} for key in blocks[name].others}
+    layers = blocks.get(EDGES, _NO_LINES).others  # which stand in the order of their tensors
+    wanted = dict.fromkeys(key for key in table if key in changed or _layer(key) in layers)
     small = heads.map(lambda head: [head])
     for name in names:
         lines = blocks[name]

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.approval_merge import Conflict, joined as joined_value, joined_order, merge
@@ -182,6 +182,42 @@ def test_digests_behind_edges_are_joined_operator_by_operator() -> None:
         assert found.conflicts == ("conv",)
         marked = "<<<<<<< ours\n  conv < | - vvvvvv\n=======\n  conv < | - tttttt\n>>>>>>> theirs\n"
         assert f"{marked}  fc < conv | AAAA wwwwww\n" in found.text
+
+
+FACTS = st.fixed_dictionaries({layer: st.tuples(*[st.sampled_from("vw")] * 2) for layer in BASE})
+
+
+@example(  # among the rows that change, out stands in front of relu, whose digests alone change
+    base=dict.fromkeys(BASE, ("w", "w")),
+    ours=dict.fromkeys(BASE, ("w", "w")) | {"relu": ("w", "v"), "out": ("v", "v")},
+    theirs=dict.fromkeys(BASE, ("w", "w")),
+)
+@given(FACTS, FACTS, FACTS)
+def test_no_digest_is_lost_whichever_rows_change(
+    base: dict[str, tuple[str, str]], ours: dict[str, tuple[str, str]], theirs: dict[str, tuple[str, str]]
+) -> None:
+    def text(facts: dict[str, tuple[str, str]]) -> str:
+        edges = "".join(f"  {layer} < image | =Relu AAAA {facts[layer][1] * 6}\n" for layer in BASE)
+        values: dict[str, float] = {layer: "vw".index(facts[layer][0]) for layer in BASE}
+        return golden(values, blocks=f"edges: |\n{edges}models: |\n  #m.onnx AAAAAAAAAAAAAAAA graph1\n")
+
+    found = merge(PATH, text(base), text(ours), text(theirs))
+    assert found.conflicts == ()  # of two values, a side that differs from the base is the other's
+    both = {
+        layer: tuple(
+            right if left == before else left
+            for before, left, right in zip(base[layer], ours[layer], theirs[layer], strict=True)
+        )
+        for layer in BASE
+    }
+    assert found.text == text(both)
+
+
+def test_a_file_that_cannot_be_read_is_told_with_its_own_line() -> None:
+    lines = golden(BASE).splitlines(keepends=True)
+    lines[7] = lines[7].replace(" 3 3 3 ", " 3 x 3 ")
+    with pytest.raises(GoldenError, match=r"test_a\.yaml, line 8: "):
+        merge(PATH, golden(BASE), golden(BASE | {"conv": 9}), "".join(lines))
 
 
 def test_projections_go_with_the_statistics_they_are_of() -> None:
