@@ -302,6 +302,7 @@ class Dump:
         raw_names: whether the layers' names are raw (from headers) rather than sanitised (from file names).
         overflow: files of overflow records, which hold no tensor of the model.
         fed: lines of a golden for what models were given, as far as it passed through host memory.
+        outputs: the same for their outputs that are not among the records.
     """
 
     root: Path
@@ -311,3 +312,4 @@ class Dump:
     raw_names: bool = False
     overflow: tuple[Path, ...] = ()
     fed: str = ""
+    outputs: str = ""

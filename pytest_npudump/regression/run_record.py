@@ -38,6 +38,7 @@ from pytest_npudump.record.record import (
     EMPTY,
     JUDGED,
     MODELS,
+    OUTPUTS,
     REASON,
     SHARDS,
     UNWRITTEN,
@@ -45,6 +46,7 @@ from pytest_npudump.record.record import (
     entries_of,
     left_out_of,
 )
+from pytest_npudump.record.rows import by_name
 from pytest_npudump.record.run_folder import capture_of
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.dataflow import edges_to_keep, models_to_keep, same_layers
@@ -198,6 +200,12 @@ def record_of_run(case: Case, golden: Record | None, dump: Dump, table: StatsTab
     # What parameters are takes time, and only a failure asks for it.
     if golden is None or (MODELS in golden.blocks and not case.runtime.activity.evidence.parameters):
         blocks = {**blocks, **models_to_keep(case, golden, dump)}
+    if golden is None:
+        blocks = {**blocks, **outputs_to_keep(case, dump)}
+    elif OUTPUTS in golden.blocks and dump.outputs:
+        steady = by_name(golden.blocks[OUTPUTS])
+        lines = (line for name, line in by_name(dump.outputs).items() if name in steady)
+        blocks = {**blocks, OUTPUTS: "".join(f"{line}\n" for line in lines)}
     return Record(
         case.goldens.test,
         case.goldens.facts(case.runtime.producer()),
@@ -400,11 +408,11 @@ def record(
     measured = measured.with_calibration_of(golden, table)
     producer = case.runtime.producer()
     lost = case.goldens.lost_by_update(golden) + replaced_words(case.goldens, golden, producer)
-    blocks = {MODELS: first.run.models} if first.run.models else {}
+    blocks = {MODELS: first.run.models} if first.run.models else dict[str, str]()
     unwritten = unwritten_of(first.run.records, producer)
     if first.run.dump is not None:
         edges, unread = edges_to_keep(case, golden, first.run.dump, table)
-        blocks, lost = {**edges, **blocks}, lost + unread
+        blocks, lost = {**edges, **blocks, **outputs_to_keep(case, first.run.dump)}, lost + unread
     try:
         known = dict(measured.head)
         empty = empty_operators(case, first.run.dump) if first.run.dump is not None else None
@@ -432,10 +440,19 @@ def record(
     return replace(result, part=first.part, run=first.run)
 
 
-def _random_notes(case: Case, dump: Dump) -> tuple[str, ...]:
+def outputs_to_keep(case: Case, dump: Dump) -> dict[str, str]:
+    """Return the block of outputs of models that the test does not have dumped; none of models that draw."""
+    return {OUTPUTS: dump.outputs} if dump.outputs and not _drawing(case, dump) else {}
+
+
+def _drawing(case: Case, dump: Dump) -> tuple[str, ...]:
     from pytest_npudump.onnxmodels.sessions import random_layers  # noqa: PLC0415 - a run that is recorded
 
-    drawing = random_layers(dump, case.runtime.activity.models)
+    return random_layers(dump, case.runtime.activity.models)
+
+
+def _random_notes(case: Case, dump: Dump) -> tuple[str, ...]:
+    drawing = _drawing(case, dump)
     if not drawing:
         return ()
     note = said(
@@ -453,10 +470,7 @@ def drawing_alike(case: Case, dump: Dump) -> tuple[str, ...]:
     """
     if case.isolated or case.runtime.name == "modules":
         return ()
-    from pytest_npudump.onnxmodels.sessions import random_layers  # noqa: PLC0415 - the same
-
-    layers = random_layers(dump, case.runtime.activity.models)
-    return tuple(name for name in layers if EAGER not in name.rpartition("(")[2])
+    return tuple(name for name in _drawing(case, dump) if EAGER not in name.rpartition("(")[2])
 
 
 def needs_processes(case: Case, dump: Dump) -> str:
