@@ -307,3 +307,33 @@ def test_an_acceptance_takes_outputs_outside_of_layers_along(project: Project) -
     project.run("--npudump-output=out", failed=1, shows=f"*{NOTE} (*x)*")
     assert main(["golden", "accept", "--results", "out"]) == 0
     project.run(passed=1, hides="outputs outside layers=")
+
+
+@pytest.mark.parametrize("data", ["stats", "tensor"])
+def test_inputs_fed_in_another_order_are_told(project: Project, data: str) -> None:
+    nodes = [
+        helper.make_node("Add", ["a", "b"], ["s"], name="add"),
+        helper.make_node("Mul", ["s", "c"], ["y"], name="mul"),
+    ]
+    onnx_file(project.path / "small.onnx", nodes, {name: [4] for name in "abc"}, {"y": [4]}, {})
+    project.test_file(
+        """
+        import os
+
+        @pytest.mark.npu_dump(acl_json={"dump_data": os.environ["DATA"]})
+        def test_three(npu_dump):
+            values = np.random.default_rng(1).standard_normal((3, 4)).astype(np.float32)
+            with npu_dump.load_model("small.onnx") as model:
+                model.run(*values[[int(one) for one in os.environ.get("ORDER", "012")]])
+        """
+    )
+    project.patch.setenv("DATA", data)
+    project.run("--npudump-update-golden", passed=1)
+    project.patch.setenv("ORDER", "120")
+    shows = [
+        "npudump: inputs changed places: a:output.0 is the golden's b:output.0; first mismatch: a:output.0 *",
+        "first: *an input of the graph: the test feeds it the values of another input*",
+    ]
+    project.run(failed=1, shows=shows)
+    project.patch.setenv("ORDER", "112")
+    project.run(failed=1, shows="npudump: model small: inputs changed; first mismatch: a:output.0 *")
