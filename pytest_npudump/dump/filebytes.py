@@ -171,7 +171,7 @@ def raw_bytes(payload: Payload) -> np.ndarray:
     Raises:
         FormatError: the file cannot be read or no longer has the bytes.
     """
-    if 0 < payload.nbytes == len(payload.data):
+    if payload.nbytes == len(payload.data) and (payload.nbytes or payload.kind == "none"):
         return np.frombuffer(payload.data, np.uint8)
     with open_raw(payload.path) as file:
         return file.map(payload.offset, payload.nbytes, "the tensor")

@@ -227,7 +227,8 @@ class Payload:
         path: the file.
         offset: first byte of the data.
         nbytes: bytes of data that belong to the shape (not counting alignment behind it).
-        kind: ``raw`` (device bytes), ``npy``, or ``strided``: raw, in another order than C's.
+        kind: ``raw`` (device bytes), ``npy``, or ``strided``: raw, in another order than C's; ``none``: of no
+            elements, in no file.
         axes: size and stride of each axis, in elements, where it is strided.
         data: the bytes themselves, where they are so few that they were read with the header; else none.
     """

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.compare.stats.tables import describe_not_finite
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.config.cann import STATISTICS, default_statistics
-from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord, sanitise
+from pytest_npudump.dump.records import Dump, Payload, Stats, TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.selection import (
     absent_layers,
     asked_statistics,
@@ -29,7 +29,7 @@ from pytest_npudump.dump.selection import (
     with_raw_names,
 )
 from pytest_npudump.dump.stats.compact_projections import as_printed
-from pytest_npudump.dump.table import StatsTable, layer_of, shape_text
+from pytest_npudump.dump.table import StatsTable, layer_of, sanitised_key, shape_of, shape_text
 from pytest_npudump.errors import DumpError, EmptyDumpError, GoldenError, said
 from pytest_npudump.golden.variants import replaced_words
 from pytest_npudump.language.text import first_of, number_of
@@ -58,7 +58,7 @@ from pytest_npudump.runtime.base import RecordingRuntime
 from pytest_npudump.runtime.concurrency import loads_without_order, runs_without_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
     from pytest_npudump.compare.judge import Terms
     from pytest_npudump.emulator.dumps.recorder import DumpedExecution
@@ -113,7 +113,7 @@ def collect(case: Case, attempt: Attempt, golden: Record | None) -> Dump:
         )
     if case.settings.update_golden:
         return with_raw_names(selected, _resolved(case, golden, selected))
-    return selected
+    return with_empty(case, selected, golden)
 
 
 def by_rank(dump: Dump) -> dict[str, Dump]:
@@ -301,8 +301,10 @@ def empty_operators(case: Case, dump: Dump) -> dict[str, list[str]] | None:
     return {name: shapes for name, shapes in found.items() if _layer(name) in wanted}
 
 
-def _in_part(capture: str, executions: Iterable[DumpedExecution]) -> dict[str, list[str]]:
+def _in_part(capture: str, executions: Sequence[DumpedExecution]) -> dict[str, list[str]]:
     """Return the operators of one dump, told apart as the reader of dumps tells tensors apart."""
+    if not any(execution.silent for execution in executions):
+        return {}
     places = [execution.place for execution in executions]
     models, devices = {place.model for place in places}, {place.device for place in places}
     loads: defaultdict[tuple[int, str], set[int]] = defaultdict(set)
@@ -326,6 +328,38 @@ def _in_part(capture: str, executions: Iterable[DumpedExecution]) -> dict[str, l
             )
             found[str(key).removesuffix(_SLOT)] = [shape_text(shape) for shape in shapes]
     return found
+
+
+def with_empty(case: Case, dump: Dump, golden: Record | None) -> Dump:
+    """Add outputs without elements, which left no file, where the golden has others, so that they mismatch.
+
+    Args:
+        case: the test.
+        dump: of a run.
+        golden: whose types they have; None for nothing to add.
+    """
+    told = (empty_operators(case, dump) or {}) if golden is not None else {}
+    if golden is None or not told:
+        return dump
+    records, table = [*dump.records], golden.table
+    places = {sanitised_key(key): row for row, key in enumerate(table.keys)}
+    shapes = {f"{name}:output.{slot}": one for name, some in told.items() for slot, one in enumerate(some)}
+    known = {str(record.key.sanitised) for record in records}
+    for row, shape in sorted(
+        (places[key], shape) for text, shape in shapes.items() if (key := sanitised_key(text)) in places
+    ):
+        own = TensorKey.parse(table.keys[row])
+        if str(own.sanitised) in known:
+            continue
+        payload = (
+            Payload(dump.root, 0, 0, "none") if any(one.payload is not None for one in records) else None
+        )
+        made = TensorRecord(
+            own, "", table.dtypes[row], shape_of(shape), dump.root, size=0, stats=Stats(0), payload=payload
+        )
+        behind = (at for at, one in enumerate(records) if places.get(str(one.key.sanitised), -1) > row)
+        records.insert(next(behind, len(records)), made)
+    return replace(dump, records=tuple(records))
 
 
 def _layer(name: str) -> str:

@@ -109,7 +109,8 @@ def planned(dump: Dump, plan: Plan) -> list[TensorRecord]:
 
 def delete_others(dump: Dump, plan: Plan) -> None:
     """Delete the files of all layers that a run was not to dump: some dump more than they are asked for."""
-    for path in {one.path for one in dump.records} - {one.path for one in planned(dump, plan)}:
+    others = {one.path for one in dump.records} - {one.path for one in planned(dump, plan)}
+    for path in others - {dump.root}:  # of what left no file
         path.unlink()
 
 
