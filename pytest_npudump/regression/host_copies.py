@@ -24,6 +24,7 @@ import numpy as np
 from pytest_npudump.dump.arrays.decode import DecodeError
 from pytest_npudump.dump.columns import UNTOLD, TensorTable
 from pytest_npudump.dump.records import ARGMAX, BESIDE_MASK, Dump, Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.stats.compact_projections import as_printed, texts
 from pytest_npudump.dump.stats.projections import project
 from pytest_npudump.dump.stats.tensor import tensor_stats
@@ -75,7 +76,7 @@ class HostCopies:
         steps: Sequence[tuple[int, int]],
         *,
         sums: bool = True,
-        outside: bool = False,
+        layers: Sequence[str] = (),
     ) -> None:
         """Look at what passes through a session from now on, if it tells what dumps call its tensors.
 
@@ -85,13 +86,16 @@ class HostCopies:
             part: tells which part of the test is under way.
             steps: intervals of the executions that are dumped; none for all.
             sums: whether projections are wanted, which a dump of tensors has.
-            outside: whether outputs may have no row.
+            layers: those that the test names; outputs of others have no row.
         """
         if not isinstance(session, PortedSession):
             return
         seen: dict[str, dict[int, list[_Passed]]] = {}
         given, numbers = session.input_ports, count()
         ports = (*given, *session.output_ports)
+        outputs = {port for port in session.output_ports if port is not None}
+        named = layers_meant(layers, (layer for layer, _ in outputs)) if layers else ()
+        outside = {port for port in outputs if port[0] not in named} if layers else ()
         self.sessions.append((stem, seen, None))
 
         def look(inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
@@ -107,7 +111,7 @@ class HostCopies:
                         array,
                         sums=sums,
                         peaks=place >= len(given),
-                        whole=outside and place >= len(given),
+                        whole=port in outside,
                     )
                 ]
 

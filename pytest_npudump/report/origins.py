@@ -265,6 +265,8 @@ def _changed_places(result: Result) -> tuple[TensorKey, TensorKey] | None:
         moved = {replace(key, turn=0): held.get((place(key), *now.get(str(key), ()))) for key in given}
         here, there = next(iter(moved.items()))
         exchanged = {*moved.values()} == moved.keys() and all(key != other for key, other in moved.items())
+        if place is _execution:  # of other inputs, statistics alone may be equal
+            exchanged &= all(now[str(key)][-1] for key in given)
         if there is not None and exchanged:
             return here, there
     return None
@@ -280,8 +282,9 @@ def _execution(key: TensorKey) -> TensorKey:
 
 def _values(table: StatsTable, row: int) -> tuple[Any, ...]:
     sums = table.projections if table.projections is not None and table.tells(PROJECTIONS)[row] else None
-    told = () if sums is None else [f"{one + 0.0:.{DIGITS}g}" for one in sums[row].tolist()]  # as in goldens
-    return table.dtypes[row], table.shapes[row], *table.statistics(row), *told
+    # As goldens have them.
+    told = () if sums is None else tuple(f"{one + 0.0:.{DIGITS}g}" for one in sums[row].tolist())
+    return table.dtypes[row], table.shapes[row], *table.statistics(row), told
 
 
 def _model_changes(models: ModelChange, most: int | None, *, counts: bool) -> Iterator[str]:

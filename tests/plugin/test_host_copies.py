@@ -337,3 +337,16 @@ def test_inputs_fed_in_another_order_are_told(project: Project, data: str) -> No
     project.run(failed=1, shows=shows)
     project.patch.setenv("ORDER", "112")
     project.run(failed=1, shows="npudump: model small: inputs changed; first mismatch: a:output.0 *")
+
+
+@pytest.mark.each(
+    ("layers", "told"),
+    [([], ""), (["other"], "block/last:output.1"), (["block/*"], ""), (["block_last"], "")],
+)
+def test_an_output_that_layers_name_is_not_outside_of_them(layers: list[str], told: str) -> None:
+    """It may have no row all the same, as where a device has fused it."""
+    session, copies = Session(), HostCopies()
+    copies.watch(session, "net", lambda: "", (), layers=layers)
+    session.look([np.ones(3, np.float32)], [np.ones(4, np.float32), np.ones(2, np.float32)])
+    found = copies.completed(Dump(root=Path(), records=())).outputs
+    assert found.partition(" ")[0] == told
