@@ -341,21 +341,24 @@ def with_empty(case: Case, dump: Dump, golden: Record | None) -> Dump:
     told = (empty_operators(case, dump) or {}) if golden is not None else {}
     if golden is None or not told:
         return dump
-    records, table = [*dump.records], golden.table
-    places = {sanitised_key(key): row for row, key in enumerate(table.keys)}
-    shapes = {f"{name}:output.{slot}": one for name, some in told.items() for slot, one in enumerate(some)}
+    shapes = {
+        sanitised_key(f"{name}:output.{slot}"): shape
+        for name, some in told.items()
+        for slot, shape in enumerate(some)
+    }
+    table, places = golden.table, {sanitised_key(key): row for row, key in enumerate(golden.table.keys)}
+    if shapes.keys().isdisjoint(places):
+        return dump
+    records = [*dump.records]
     known = {str(record.key.sanitised) for record in records}
-    for row, shape in sorted(
-        (places[key], shape) for text, shape in shapes.items() if (key := sanitised_key(text)) in places
-    ):
-        own = TensorKey.parse(table.keys[row])
-        if str(own.sanitised) in known:
+    held = any(record.payload is not None for record in records)
+    payload = Payload(dump.root, 0, 0, "none") if held else None
+    for key, row in places.items():
+        if key in known or key not in shapes:
             continue
-        payload = (
-            Payload(dump.root, 0, 0, "none") if any(one.payload is not None for one in records) else None
-        )
+        own, shape = TensorKey.parse(table.keys[row]), shape_of(shapes[key])
         made = TensorRecord(
-            own, "", table.dtypes[row], shape_of(shape), dump.root, size=0, stats=Stats(0), payload=payload
+            own, "", table.dtypes[row], shape, dump.root, size=0, stats=Stats(0), payload=payload
         )
         behind = (at for at, one in enumerate(records) if places.get(str(one.key.sanitised), -1) > row)
         records.insert(next(behind, len(records)), made)
