@@ -9,6 +9,7 @@ import math
 import mmap
 import os
 import threading
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -171,7 +172,7 @@ def raw_bytes(payload: Payload) -> np.ndarray:
     Raises:
         FormatError: the file cannot be read or no longer has the bytes.
     """
-    if 0 < payload.nbytes == len(payload.data):
+    if payload.nbytes == len(payload.data) and (payload.nbytes or payload.kind == "none"):
         return np.frombuffer(payload.data, np.uint8)
     with open_raw(payload.path) as file:
         return file.map(payload.offset, payload.nbytes, "the tensor")
@@ -330,23 +331,26 @@ def _pieces(flat: np.ndarray, limit: int) -> Iterator[np.ndarray]:
         release(held)
 
 
-def file_pieces(path: Path, offset: int, nbytes: int, limit: int) -> Iterator[np.ndarray]:
+def file_pieces(
+    path: Path, offset: int, nbytes: int, limit: int, file: RawFile | None = None
+) -> Iterator[np.ndarray]:
     """The ``nbytes`` at ``offset``, as uint8 of shape (n,), n at most ``limit``; each overwrites the last.
 
     Statistics of files of 1 MiB take 0.7 to 0.8 of the time that they take with mapped ones; and threads that
-    map and unmap pages hold up each other, for they share one address space.
+    map and unmap pages hold up each other, for they share one address space. ``file`` is that file, where
+    it is open.
 
     Raises:
         FormatError: the file cannot be read, or does not have the bytes.
     """
-    with open_raw(path) as file:
-        file.check(offset, nbytes, "the tensor")
+    with open_raw(path) if file is None else nullcontext(file) as opened:
+        opened.check(offset, nbytes, "the tensor")
         buffers = _LOCAL.idle.pop() if _LOCAL.idle else Buffers()
         try:
             buffer = buffers.octets("pieces", min(limit, nbytes))
             for start in range(0, nbytes, limit):
                 piece = buffer[: min(limit, nbytes - start)]
-                file.read_into(offset + start, piece, "the tensor")
+                opened.read_into(offset + start, piece, "the tensor")
                 yield piece
         finally:
             _LOCAL.idle[:1] = [buffers]

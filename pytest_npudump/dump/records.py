@@ -228,7 +228,8 @@ class Payload:
         path: the file.
         offset: first byte of the data.
         nbytes: bytes of data that belong to the shape (not counting alignment behind it).
-        kind: ``raw`` (device bytes), ``npy``, or ``strided``: raw, in another order than C's.
+        kind: ``raw`` (device bytes), ``npy``, or ``strided``: raw, in another order than C's; ``none``: of no
+            elements, in no file.
         axes: size and stride of each axis, in elements, where it is strided.
         data: the bytes themselves, where they are so few that they were read with the header; else none.
     """
@@ -303,6 +304,7 @@ class Dump:
         raw_names: whether the layers' names are raw (from headers) rather than sanitised (from file names).
         overflow: files of overflow records, which hold no tensor of the model.
         fed: lines of a golden for what models were given, as far as it passed through host memory.
+        outputs: the same for their outputs that are not among the records.
     """
 
     root: Path
@@ -312,3 +314,4 @@ class Dump:
     raw_names: bool = False
     overflow: tuple[Path, ...] = ()
     fed: str = ""
+    outputs: str = ""

@@ -187,6 +187,9 @@ class CalledOperator:
         """Return whether its arguments are finite."""
         return all(bool(np.isfinite(one.astype(np.float64)).all()) for one in self.call.floats())
 
+    def beyond(self, *_: Array) -> None:
+        """Return None: no bound of elements is known."""
+
     def excuse(self, actual: Array, expected: Array, apart: float) -> str:
         """Return why a healthy operator may give a result that is far off; "" where none may."""
         operator, whole = self.call.operator.rstrip("_"), expected.dtype.kind != "f"

@@ -50,7 +50,7 @@ from pytest_npudump.explain.reference_model import (
     piece_of,
     tensors_of,
 )
-from pytest_npudump.explain.rounding import EXACT_INPUTS, ROUNDED, rounded_to
+from pytest_npudump.explain.rounding import EXACT_INPUTS, ROUNDED, largest_of, rounded_to, smallest_of
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.graph import draws_random, every_tensor
@@ -68,6 +68,9 @@ if TYPE_CHECKING:
 
 _MATRIX = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 """Operators of the matrix unit."""
+_MAGNITUDES = "magnitudes"
+_STEPS = {"float32": 0.0, "float16": 2.0**-9, "bfloat16": 2.0**-6, "float32 on a device": 2.0**-9}
+"""Relative rounding of operands and results by the type, where that is known; a device may take HF32."""
 _TIES = frozenset({"ArgMax", "ArgMin", "TopK", "NonMaxSuppression", "Unique"})
 """Operators that may take either of equal values."""
 _SELECTING = frozenset(
@@ -175,6 +178,37 @@ class DumpedOperator:
         floats = (array for array in self.feeds.values() if array.dtype.kind == "f")
         return all(bool(np.isfinite(array).all()) for array in floats)
 
+    def beyond(self, actual: Array, expected: Array) -> int | None:
+        """Count elements that are farther off than any order of sums explains; None where that is not known.
+
+        A sum of n products is off by n roundings of the sum of their magnitudes, at most. Nothing is known of
+        how a device sums in small types, and of convolutions by transforms.
+        """
+        step, products = _STEPS.get(self.dtype if self.plain else f"{self.dtype} on a device"), self._products
+        if step is None or not products:
+            return None
+        found = self._run(self._session(_MAGNITUDES), sizes=True)[self.tensor].astype(np.float64)
+        limit = (2.0**-22 * products + step) * found
+        limit += smallest_of(self.dtype)
+        with np.errstate(invalid="ignore"):
+            off = np.abs(actual - expected) > limit
+        return int(np.count_nonzero(off & (np.abs(expected) <= largest_of(self.dtype))))
+
+    @property
+    def _products(self) -> int:
+        """Number of products in each sum of an operator of the matrix unit; 0 of others, or where unknown."""
+        kind, names = self.node.operator.op_type, self.model.written(self.node).input
+        given = {name: array.shape for name, array in self.feeds.items()}
+        held = ((name, self.model.held.get(name)) for name in names)
+        given |= {name: tuple(one[2].dims) for name, one in held if one and hasattr(one[2], "dims")}
+        if self.node.types != {kind} or kind not in _MATRIX or not given.keys() >= {*names[:2]}:
+            return 0
+        first, second = (given[name] for name in names[:2])
+        if kind in {"MatMul", "Gemm"}:  # of a matrix that is transposed it is one of the two
+            return max(first[-2:], default=0) if kind == "Gemm" else first[-1] + 1
+        taken = math.prod(second[1:] if kind == "Conv" else (second[0], *second[2:])) + 1
+        return taken if self.plain else 0
+
     def excuse(self, actual: Array, expected: Array, apart: float) -> str:
         """Return why a healthy operator may give wrong integers; "" where none may."""
         if not math.isnan(apart):
@@ -232,17 +266,23 @@ class DumpedOperator:
     def _tensors(self) -> dict[str, Tensor]:
         return tensors_of(self.feeds)
 
-    def _run(self, session: Any, seed: int | None = None) -> dict[str, Array]:
-        """Compute the outputs that are numbers; a seed moves floats by about a unit in the last place."""
-        feeds = Varying(Variation(seed=seed)).feeds(self._tensors, 0)
+    def _run(self, session: Any, seed: int | None = None, *, sizes: bool = False) -> dict[str, Array]:
+        """Compute the outputs that are numbers; a seed moves floats by about a unit in the last place.
+
+        With ``sizes`` of the magnitudes of the inputs.
+        """
+        given = (
+            tensors_of({name: np.abs(one) for name, one in self.feeds.items()}) if sizes else self._tensors
+        )
+        feeds = Varying(Variation(seed=seed)).feeds(given, 0)
         for name, tensor in feeds.items():
-            given = self._tensors[name].data
-            if tensor.data is not given and given.dtype.kind == "f" and (mask := masked(given)).any():
-                tensor.data[mask] = given[mask]  # a constant, which no operator rounds
+            own = given[name].data
+            if tensor.data is not own and own.dtype.kind == "f" and (mask := masked(own)).any():
+                tensor.data[mask] = own[mask]  # a constant, which no operator rounds
         return arrays_of(sessions.run(session, feeds, self.node.operator.outputs))
 
     def _session(self, dtype: str) -> Any:
-        """Return a session of the operator, its weights rounded to a type of the device or as written."""
+        """Return a session of the operator: weights as written, rounded to a type, or their magnitudes."""
         given = ((name, one.dtype.name, tuple(one.shape)) for name, one in self._tensors.items())
         kept, key = self.model.pieces, (self.name, dtype, *given)
         if key not in kept:
@@ -257,8 +297,12 @@ class DumpedOperator:
 
     def _piece(self, dtype: str) -> Any:
         proto = piece_of(self.model, [self.node], self._tensors)
-        if dtype in ROUNDED and self.node.operator.op_type not in EXACT_INPUTS:
+        rounds = dtype in ROUNDED and self.node.operator.op_type not in EXACT_INPUTS
+        if rounds or dtype == _MAGNITUDES:
             helper = onnx().numpy_helper
+            for attribute in proto.graph.node[-1].attribute if dtype == _MAGNITUDES else ():
+                if attribute.f < 0:
+                    attribute.f = -attribute.f
             for tensor in every_tensor(proto):
                 if tensor.data_type not in _FLOATS:
                     continue
@@ -266,7 +310,8 @@ class DumpedOperator:
                     array = helper.to_array(tensor, str(self.model.path.parent))
                 except (OSError, ValueError) as error:
                     raise ModelError(f"the weight {tensor.name!r} cannot be read: {error}") from error
-                tensor.CopyFrom(helper.from_array(rounded_to(array, dtype), tensor.name))
+                array = rounded_to(array, dtype) if rounds else np.abs(array)
+                tensor.CopyFrom(helper.from_array(array, tensor.name))
         return proto
 
 

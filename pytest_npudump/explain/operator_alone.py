@@ -20,14 +20,13 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import ml_dtypes
 import numpy as np
 
 from pytest_npudump.compare.stats.numbers import masks
 from pytest_npudump.compare.tolerances.presets import ROUNDED_ALONE
 from pytest_npudump.dump.table import squeezed
 from pytest_npudump.errors import NpudumpError, joined, said
-from pytest_npudump.explain.rounding import largest_of, rounded_to
+from pytest_npudump.explain.rounding import largest_of, rounded_to, smallest_of
 from pytest_npudump.language.text import first_of
 from pytest_npudump.runtime.aten.recompute import NotRecomputedError
 
@@ -130,12 +129,14 @@ class Alone:
         apart: relative L2 distance of the output from what its inputs give; NaN where it was not measured.
         allowed: the distance beyond which it is convicted; NaN where none applies.
         why: why it is unknown, or what convicts it other than the distance; "" for none.
+        bounded: whether each element is known to be as exact as sums are.
     """
 
     verdict: str
     apart: float = math.nan
     allowed: float = math.nan
     why: str = ""
+    bounded: bool = False
 
     def unless(self, why: str) -> Alone:
         """Return the verdict, unknown where there is a reason against a conviction."""
@@ -187,6 +188,9 @@ class Recomputable(Protocol):
     def finite(self) -> bool:
         """Return whether its inputs are finite: devices treat NaN and infinities differently."""
 
+    def beyond(self, actual: Array, expected: Array) -> int | None:
+        """Count elements farther off than any order of sums explains; None where that is not known."""
+
     def excuse(self, actual: Array, expected: Array, apart: float) -> str:
         """Return why a healthy operator may give a wrong output; "" where none may."""
 
@@ -229,12 +233,17 @@ def judge_alone(
                 forms = operator.floats(actual, expected, bounds)
                 apart = min(distance(one, form.astype(np.float64), largest) for one, form in forms)
                 alone = _by_distance(apart, bounds, operator)
+            beyond = operator.beyond(actual, expected) if alone.verdict == ACQUITTED and apart else None
+            alone = replace(alone, bounded=beyond == 0)
             if operator.selects() and 0 < apart < math.inf:
                 if alone.verdict == CONVICTED:
                     alone = replace(alone, allowed=0.0)
                 elif wrong_ones := _unequal(actual, expected, operator.dtype):
                     why = f"{wrong_ones} of {actual.size} values differ from the recomputed ones"
                     alone = Alone(CONVICTED, why=why)
+            elif beyond:
+                why = f"{beyond} of {actual.size} values are farther off than any order of sums explains"
+                alone = Alone(CONVICTED, why=why)
             elif changes is not None and alone.verdict != CONVICTED and 0 < apart < math.inf:
                 alone = _by_golden(alone, operator, expected, changes)
         if alone.verdict == CONVICTED:
@@ -322,7 +331,7 @@ def _unequal(actual: Array, expected: Array, dtype: str) -> int:
     """Count the elements that are not the expected ones, rounded to the type; below normal numbers any is."""
     with np.errstate(over="ignore", invalid="ignore"):
         held = rounded_to(expected.astype(np.float32), dtype).astype(np.float64)
-        smallest = float(ml_dtypes.finfo(dtype).smallest_normal)  # type: ignore[no-untyped-call]
+        smallest = smallest_of(dtype)
         saturated = (np.abs(held) > largest_of(dtype)) & (np.abs(actual) >= largest_of(dtype))
         saturated &= np.sign(held) == np.sign(actual)
         return int(np.count_nonzero((np.abs(actual - held) > smallest) & ~saturated))

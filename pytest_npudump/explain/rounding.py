@@ -202,6 +202,11 @@ def largest_of(dtype: str) -> float:
     return float(ml_dtypes.finfo(ROUNDED[dtype][0] if dtype in ROUNDED else dtype).max)  # type: ignore[no-untyped-call]
 
 
+def smallest_of(dtype: str) -> float:
+    """Return the smallest normal number of such a type."""
+    return float(ml_dtypes.finfo(ROUNDED[dtype][0] if dtype in ROUNDED else dtype).smallest_normal)  # type: ignore[no-untyped-call]
+
+
 def _computed_from_shapes(graph: Any) -> frozenset[str]:
     """Return tensors that are made of shapes and constants alone: no device rounds sizes to 16 bits."""
     constant = {tensor.name for tensor in graph.initializer}

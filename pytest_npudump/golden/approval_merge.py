@@ -31,6 +31,7 @@ from pytest_npudump.record.record import (
     LEFT_OUT,
     MODELS,
     OP_TYPES,
+    OUTPUTS,
     POINTERS,
     REASON,
     RECORDED,
@@ -148,7 +149,7 @@ def _in_part(path: Path, texts: _Sides[str]) -> Merged | None:
     table = blocks[_TABLE].begins
     if not all(_in_order(name, blocks[name].begins, table) for name in names[1:]):
         return None
-    changed = {key for name in names if name not in {EDGES, MODELS} for key in blocks[name].others}
+    changed = {key for name in names if name not in {EDGES, MODELS, OUTPUTS} for key in blocks[name].others}
     layers = blocks.get(EDGES, _NO_LINES).others  # which stand in the order of their tensors
     wanted = dict.fromkeys(key for key in table if key in changed or _layer(key) in layers)
     small = heads.map(lambda head: [head])
@@ -192,9 +193,9 @@ def _in_part(path: Path, texts: _Sides[str]) -> Merged | None:
 def _in_order(name: str, begins: Mapping[str, int], table: Iterable[str]) -> bool:
     """Return whether the lines of a block stand as its tensors do; edges of other layers stand behind.
 
-    Models have an order of their own.
+    Models have an order of their own, and outputs no row.
     """
-    if name == MODELS:
+    if name in {MODELS, OUTPUTS}:
         return True
     known = dict.fromkeys(map(_layer, table) if name == EDGES else table)
     rest = [each for each in begins if each not in known]
@@ -283,12 +284,13 @@ class _Merge:
         order = self._order()
         table = self._block(self._rows(order))
         names = _flat(order)
-        edges, models = _with_digests(dict(self._edges(names)), dict(self._models()))
+        edges, models = _with_digests(dict(self._edges(names)), dict(self._of_block(MODELS)))
         blocks = {
             _TABLE: table,
             PROJECTIONS: self._block(self._of_rows(names, lambda golden: render_projections(golden.table))),
             EDGES: self._block(edges.items()),
             MODELS: self._block(models.items()),
+            OUTPUTS: self._block(self._of_block(OUTPUTS)),
             POINTERS: self._block(self._of_rows(names, lambda golden: golden.blocks.get(POINTERS, ""))),
         }
         self.told = f"{head}{_TABLE}: |\n", {name: dict(lines) for name, lines in blocks.items()}
@@ -382,9 +384,9 @@ class _Merge:
             if gone.isdisjoint(map(_layer, (f"{layer}:", *map(key_of_port, told.split())))):
                 yield layer, line
 
-    def _models(self) -> Iterator[tuple[str, Any]]:
-        """Yield the lines of the files of models, then of operators."""
-        blocks = self._sides.map(lambda golden: by_name(golden.blocks.get(MODELS, "")))
+    def _of_block(self, block: str) -> Iterator[tuple[str, Any]]:
+        """Yield the lines of a block, those of files of models first."""
+        blocks = self._sides.map(lambda golden: by_name(golden.blocks.get(block, "")))
         for name in sorted({**blocks.ours, **blocks.theirs}, key=lambda name: name[0] != FILE):
             yield name, joined(*_at(blocks, name))
 

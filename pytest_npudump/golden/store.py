@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.errors import GoldenError, GoldenMissingError, MisplacedTensorsError, said
 from pytest_npudump.golden.tensors import read_metadata, save_tensors, tensors_digest
 from pytest_npudump.record.noise import CALIBRATION, are_texts
-from pytest_npudump.record.record import EDGES, MODELS, Record, rows_of
+from pytest_npudump.record.record import EDGES, MODELS, OUTPUTS, Record, rows_of
 from pytest_npudump.record.rows import differing_keys
 from pytest_npudump.record.text import parse, render
 from pytest_npudump.storage.atomic import locked, move_file, refuse_link, replace_file, stage_file
@@ -37,6 +37,7 @@ VARIANT = "variant"
 _BASE, _WITHOUT, _ADDED = "base", "without", "added"
 _NOTHING = "-"
 _START = ""
+_INHERITED = (EDGES, MODELS, OUTPUTS)
 
 
 def base_name(golden: Record) -> str:
@@ -69,9 +70,7 @@ def laid_over(own: Record, base: Record) -> Record:
     table = _slim(rows_of(tables, rows))
     extra = {name: value for name, value in own.extra.items() if name != VARIANT}
     digest = sha256(f"{own.digest} {base.digest}".encode()).hexdigest()
-    blocks = {
-        name: text for name in (EDGES, MODELS) if (text := own.blocks.get(name) or base.blocks.get(name))
-    }
+    blocks = {name: text for name in _INHERITED if (text := own.blocks.get(name) or base.blocks.get(name))}
     changed = {key: stamp for key, stamp in base.changed.items() if key not in places[1]} | {**own.changed}
     whole = replace(own, table=table, extra=extra, blocks=blocks, digest=digest, changed=changed)
     return replace(whole, base=base, own_digest=own.digest)
@@ -116,7 +115,7 @@ def _difference(golden: Record, base: Record) -> Record:
     told |= ({_WITHOUT: without} if without else {}) | ({_ADDED: added} if added else {})
     rows = [(0, row) for row, key in enumerate(golden.table.keys) if key in keys]
     table = _slim(rows_of((golden.table, golden.table), rows))
-    alike = {name for name in (EDGES, MODELS) if golden.blocks.get(name) == base.blocks.get(name)}
+    alike = {name for name in _INHERITED if golden.blocks.get(name) == base.blocks.get(name)}
     blocks = {name: text for name, text in golden.blocks.items() if name not in alike}
     return replace(golden, table=table, extra={VARIANT: told, **golden.extra}, blocks=blocks)
 

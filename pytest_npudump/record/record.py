@@ -38,9 +38,11 @@ OP_TYPES = "op_types"
 """Key of a block with the operator type of each row, or ``-``: of records of runs, not of goldens."""
 EDGES = "edges"
 """Key of a block with which tensors feed which operators."""
+OUTPUTS = "outputs"
+"""Key of a block with rows of outputs of models that the test does not have dumped, for a note."""
 POINTERS = "stored_tensors"
 """Key of a block with the tensors that lie in a store, of goldens that keep some there."""
-BLOCKS = (PROJECTIONS, EDGES, MODELS, OP_TYPES, POINTERS)
+BLOCKS = (PROJECTIONS, EDGES, MODELS, OUTPUTS, OP_TYPES, POINTERS)
 """Keys of blocks of lines that may stand behind the table, in this order."""
 
 

@@ -48,6 +48,7 @@ COLUMNS = ("tensor", "dtype", "shape", "max", "min", "avg", "l2norm", "nan", "-i
 _COUNTS = COLUMNS[-3:]
 _OPTIONAL = ("count", "digits", "digest", "noise", "sums")
 _CHOSEN = [one for length in range(len(_OPTIONAL) + 1) for one in combinations(_OPTIONAL, length)]
+_OF_OUTPUTS = (*COLUMNS, "sums")
 LAYOUTS = frozenset(
     [(*COLUMNS, *one) for one in _CHOSEN] + [(*COLUMNS[:-3], *one) for one in _CHOSEN if "sums" in one]
 )
@@ -245,6 +246,20 @@ def parse_rows(block: str, columns: Sequence[str], digits: int) -> StatsTable:
     )
     told = enumerate(cells.get("sums", []))
     return _with_peaks(table, {row: cell.partition("@")[2] for row, cell in told if "@" in cell})
+
+
+def render_outputs(table: StatsTable) -> str:
+    """Return the block with rows of tensors, with statistics as printed."""
+    return "".join(f"{line}\n" for line in render_rows(table, _OF_OUTPUTS))
+
+
+def parse_outputs(block: str) -> StatsTable:
+    """Read the rows of such a block.
+
+    Raises:
+        RowError: as :func:`parse_rows`.
+    """
+    return parse_rows(block, _OF_OUTPUTS, _MIN_DIGITS)
 
 
 def _split(block: str, width: int) -> list[list[str]]:

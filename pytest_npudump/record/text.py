@@ -22,7 +22,7 @@ from pytest_npudump.record.model_lines import (
     with_digests,
     without_digests,
 )
-from pytest_npudump.record.record import BLOCKS, EDGES, MODELS, POINTERS, Record
+from pytest_npudump.record.record import BLOCKS, EDGES, MODELS, OUTPUTS, POINTERS, Record
 from pytest_npudump.record.rows import (
     RowError,
     by_name,
@@ -231,6 +231,7 @@ def _golden(data: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> Re
         checks: dict[str, Callable[[str], object]] = {
             EDGES: check_edge_lines,
             MODELS: partial(check_model_lines, joint=joint),
+            OUTPUTS: rows.parse_outputs,
             POINTERS: read_pointers,
         }
         for name, check in checks.items():

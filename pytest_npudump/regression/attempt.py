@@ -311,7 +311,8 @@ class Attempt:
         if self.request.scene == "model":
             sums = "tensor" not in {self.dump_data, self.request.dump_data}
             when = steps(self.request.dump_step or "")
-            self.copies.watch(session, file.stem, lambda: self.part, when, sums=sums)
+            layers = self.request.layers
+            self.copies.watch(session, file.stem, lambda: self.part, when, sums=sums, layers=layers)
 
     @property
     def judged_by_test(self) -> bool:

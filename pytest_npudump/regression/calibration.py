@@ -28,6 +28,7 @@ from pytest_npudump.record.noise import (
     Calibrated,
     Calibration,
 )
+from pytest_npudump.record.rows import by_name, parse_outputs, short
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.judgement import with_reference
 from pytest_npudump.regression.measured_noise import Measured, further_runs, once, repeated
@@ -67,6 +68,7 @@ class Member:
         unperturbed: inputs of models that were not perturbed, as they hold no floating-point values.
         unreached: inputs that were not for another reason, in words.
         fed_otherwise: inputs of models to which the test gave other values than in the first run.
+        outputs: as :attr:`~pytest_npudump.dump.records.Dump.outputs`.
     """
 
     variation: Variation
@@ -74,6 +76,7 @@ class Member:
     unperturbed: tuple[str, ...] = ()
     unreached: tuple[str, ...] = ()
     fed_otherwise: frozenset[str] = frozenset()
+    outputs: str = ""
 
 
 def vary(case: Case, member: int | None) -> None:
@@ -95,6 +98,23 @@ def vary(case: Case, member: int | None) -> None:
 def fed(case: Case) -> tuple[TensorRecord, ...]:
     """Return the recorded inputs of models of the run that has ended."""
     return tuple(case.runtime.varying.fed) if isinstance(case.runtime, VaryingRuntime) else ()
+
+
+def with_steady_outputs(case: Case, first: Result, again: str) -> Result:
+    """Leave out of a run what an equal run gave other values of, among outputs that have no row.
+
+    Args:
+        case: the test.
+        first: of the run.
+        again: such outputs of the other run.
+    """
+    dump = first.run.dump
+    if dump is None or not dump.outputs:
+        return first
+    found = judge_tables(parse_outputs(dump.outputs), parse_outputs(again), case.tolerances)
+    strays = {short(str(verdict.key)) for verdict in found.failing}
+    lines = (line for name, line in by_name(dump.outputs).items() if name not in strays)
+    return first.with_run(dump=replace(dump, outputs="".join(f"{line}\n" for line in lines)))
 
 
 def fed_otherwise(
@@ -188,7 +208,7 @@ def measure(case: Case, first: Result, attempt: Attempt, member: int) -> Member 
         GoldenError: the golden cannot be read.
     """
     golden = golden_to_start_from(case)
-    table = _table(case, first, attempt, golden)
+    table, outputs = _table(case, first, attempt, golden)
     before = StatsTable.from_records(first.run.records)
     bounds = first.numerics.bounds if first.numerics is not None else ""
     tolerances = case.tolerances.under(bounds) if bounds else case.tolerances
@@ -204,13 +224,13 @@ def measure(case: Case, first: Result, attempt: Attempt, member: int) -> Member 
     differing = fed_otherwise if variation.plain else _begun_otherwise
     unlike = differing(first.run.fed, fed(case), tolerances)
     if member == 1 or not isinstance(case.runtime, VaryingRuntime):
-        return Member(variation, strayed, fed_otherwise=unlike)
+        return Member(variation, strayed, fed_otherwise=unlike, outputs=outputs)
     left = case.runtime.varying
     unperturbed, unreached = tuple(sorted(left.unperturbed)), tuple(sorted(left.unreached))
-    return Member(variation, strayed, unperturbed, unreached, unlike)
+    return Member(variation, strayed, unperturbed, unreached, unlike, outputs)
 
 
-def _table(case: Case, first: Result, attempt: Attempt, golden: Record | None) -> StatsTable:
+def _table(case: Case, first: Result, attempt: Attempt, golden: Record | None) -> tuple[StatsTable, str]:
     if undumped := case.runtime.activity.evidence.undumped:
         raise DumpError(f"not all that it ran is in its dump: {'; '.join(undumped)}")
     dump = without_unwritten(case, collect(case, attempt, golden), golden)
@@ -223,7 +243,7 @@ def _table(case: Case, first: Result, attempt: Attempt, golden: Record | None) -
         comparison = judge_tables(golden.table, table, case.tolerances)
         if comparison.count(EXTRA):
             table = StatsTable.from_records(told_by_raw_names(case, golden, dump).records)
-    return table
+    return table, dump.outputs
 
 
 def _variation(case: Case, member: int) -> Variation:
@@ -269,6 +289,9 @@ def conclude(case: Case, first: Result, members: Sequence[Member]) -> Result:
         members: all others.
     """
     alike = [member.strayed for member in members if member.variation.plain]
+    for member in members:
+        if member.variation.plain:
+            first = with_steady_outputs(case, first, member.outputs)
     if problem := _fed_otherwise(first, members):
         return unrecorded(first, f"not calibrated: {problem}" if case.settings.calibrate else problem)
     if not case.settings.calibrate:

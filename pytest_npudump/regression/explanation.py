@@ -44,7 +44,7 @@ from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, onnx_models
 from pytest_npudump.regression.dataflow import edges_of_device
 from pytest_npudump.regression.result import Escalation, Finding, Result, ThirdRun
-from pytest_npudump.regression.run_record import drawing_alike
+from pytest_npudump.regression.run_record import drawing_alike, with_empty
 from pytest_npudump.regression.second_run import (
     delete_others,
     disagreements,
@@ -123,6 +123,7 @@ def _joined(second: Escalation, third: Escalation) -> Escalation:
 
 def _explained(case: Case, first: Result, plan: Plan, attempt: Attempt, calls: KeptRun | None) -> Escalation:
     dump = read_again(attempt, first, case.steps_of("reading the second dump"))
+    dump = with_empty(case, dump, first.run.golden)
     records, _ = matched(dump, plan, first)
     delete_others(dump, plan)
     golden = first.run.golden if first.run.golden is not None else case.goldens.read_if_any()

@@ -5,27 +5,32 @@ memory, so that their projections cost no tensor in the dump. Where each row of 
 is by far the largest, as of a class that is all but certain, its place is known as well: projections do not
 tell it from one in 200 others. They go to the row that the dump has of the
 tensor: of an input its ``Data``, of an output the operator that writes it. A tensor that the test does not
-have dumped has no row, and none is made for it: a test that selects layers is judged by these alone.
+have dumped has no row: outputs of a model of which a test selects layers stand beside its rows, for a note.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pytest_npudump.dump.arrays.decode import DecodeError
 from pytest_npudump.dump.columns import UNTOLD, TensorTable
-from pytest_npudump.dump.records import ARGMAX, BESIDE_MASK, Dump, Stats, TensorKey, TensorRecord, sanitise
-from pytest_npudump.dump.stats.compact_projections import texts
+from pytest_npudump.dump.records import ARGMAX, BESIDE_MASK, Dump, Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.selection import layers_meant
+from pytest_npudump.dump.stats.compact_projections import as_printed, texts
 from pytest_npudump.dump.stats.projections import project
+from pytest_npudump.dump.stats.tensor import tensor_stats
+from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.record.model_lines import fed_line
+from pytest_npudump.record.rows import render_outputs
 from pytest_npudump.runtime.base import ModelSession, Port, PortedSession
 
 _BY_FAR = 0.5
@@ -47,6 +52,7 @@ class _Passed:
     shape: tuple[int, ...]
     sums: tuple[float, ...]
     peaks: str
+    stats: Stats | None = None
 
 
 @dataclass(slots=True)
@@ -70,6 +76,7 @@ class HostCopies:
         steps: Sequence[tuple[int, int]],
         *,
         sums: bool = True,
+        layers: Sequence[str] = (),
     ) -> None:
         """Look at what passes through a session from now on, if it tells what dumps call its tensors.
 
@@ -79,12 +86,16 @@ class HostCopies:
             part: tells which part of the test is under way.
             steps: intervals of the executions that are dumped; none for all.
             sums: whether projections are wanted, which a dump of tensors has.
+            layers: those that the test names; outputs of others have no row.
         """
         if not isinstance(session, PortedSession):
             return
         seen: dict[str, dict[int, list[_Passed]]] = {}
         given, numbers = session.input_ports, count()
         ports = (*given, *session.output_ports)
+        outputs = {port for port in session.output_ports if port is not None}
+        named = layers_meant(layers, (layer for layer, _ in outputs)) if layers else ()
+        outside = {port for port in outputs if port[0] not in named} if layers else ()
         self.sessions.append((stem, seen, None))
 
         def look(inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
@@ -95,7 +106,13 @@ class HostCopies:
                 seen.setdefault(part(), {})[number] = [
                     one
                     for place, (port, array) in enumerate(pairs)
-                    for one in _passed(port, array, sums=sums, peaks=place >= len(given))
+                    for one in _passed(
+                        port,
+                        array,
+                        sums=sums,
+                        peaks=place >= len(given),
+                        whole=port in outside,
+                    )
                 ]
 
         session.look = look
@@ -121,7 +138,7 @@ class HostCopies:
 
     def completed(self, dump: Dump) -> Dump:
         """Return a dump with what is known of what passed, in those of its rows that have none."""
-        keys = dict(self._keys())
+        keys = {name: one for names, one in self._keys() for name in names}
         records, found = dump.records, dict[int, _Passed]()
         names = ((TensorKey(stem, "", 0).name_text, digests) for stem, digests in self.fed.items())
         dump = replace(dump, fed="".join(fed_line(*one) for one in names if all(one[1])))
@@ -132,10 +149,23 @@ class HostCopies:
             one = keys.get(text)
             if one is not None and (records[row].dtype, records[row].shape) == (one.dtype, one.shape):
                 found[row] = one
+        dump = replace(dump, outputs=self._outside({*texts}))
         return replace(dump, records=_with(records, found)) if found else dump
 
-    def _keys(self) -> Iterator[tuple[str, _Passed]]:
-        """Yield the host copies under each key that their row may have."""
+    def _outside(self, known: AbstractSet[str]) -> str:
+        """Return the rows of outputs that the dump lacks, under the first key that they may have."""
+        several = len({stem for stem, *_ in self.sessions}) > 1
+        records = {}
+        for names, one in self._keys():
+            if one.stats is not None and known.isdisjoint(names):
+                key = TensorKey.parse(names[several])
+                records[key] = TensorRecord(
+                    key, "", one.dtype, one.shape, Path(), stats=one.stats, digest=one.peaks
+                )
+        return render_outputs(StatsTable.from_records(as_printed([*records.values()]))) if records else ""
+
+    def _keys(self) -> Iterator[tuple[list[str], _Passed]]:
+        """Yield the host copies, each behind all keys that its row may have."""
         loads: defaultdict[tuple[str, str], int] = defaultdict(int)
         for stem, parts, own in self.sessions:
             for part, executions in parts.items():
@@ -144,12 +174,9 @@ class HostCopies:
                 for number, tensors in executions.items():
                     for one in tensors:
                         layer, slot = one.port
-                        for name in {layer, sanitise(layer)}:
-                            key = TensorKey(
-                                name, "output", slot, step=number - first, load=load, capture=part
-                            )
-                            yield str(key), one
-                            yield str(replace(key, model=stem)), one
+                        key = TensorKey(layer, "output", slot, step=number - first, load=load, capture=part)
+                        every = key, replace(key, model=stem)
+                        yield [*map(str, every), *(str(each.sanitised) for each in every)], one
 
 
 def _digest(inputs: Sequence[np.ndarray]) -> bytes:
@@ -163,12 +190,16 @@ def _digest(inputs: Sequence[np.ndarray]) -> bytes:
     return digest.digest()
 
 
-def _passed(port: Port, array: np.ndarray, *, sums: bool, peaks: bool) -> Iterator[_Passed]:
+def _passed(
+    port: Port, array: np.ndarray, *, sums: bool, peaks: bool, whole: bool = False
+) -> Iterator[_Passed]:
     if port is None or not array.size or not (sums or peaks):
         return
     with suppress(DecodeError, TypeError, ValueError):  # a type whose values are no numbers
-        found = project(array) if sums else ()
-        yield _Passed(port, array.dtype.name, array.shape, found, _peaks(array) if peaks else "")
+        found = project(array) if sums or whole else ()
+        told = replace(tensor_stats(array), projections=found) if whole else None
+        found = found if sums else ()
+        yield _Passed(port, array.dtype.name, array.shape, found, _peaks(array) if peaks else "", told)
 
 
 def _peaks(array: np.ndarray) -> str:

@@ -26,7 +26,8 @@ from pytest_npudump.golden.variants import foreign, unsaid
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, layer_at
 from pytest_npudump.record.model_lines import FILE, NOTHING, ModelChange, change_of_models, types_between
-from pytest_npudump.record.record import EMPTY, MODELS, Record, left_out_of, shards_of
+from pytest_npudump.record.record import EMPTY, MODELS, OUTPUTS, Record, left_out_of, shards_of
+from pytest_npudump.record.rows import parse_outputs
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, known_edges
 from pytest_npudump.regression.dataflow import edges_kept, edges_of, sources_of
@@ -161,7 +162,8 @@ def judge_run(
         models = _named_changes(models, golden, run, comparison, edges_after(comparison.actual)[0])
     sources, unread = sources_of(golden, comparison, edges_after, models)
     why = (terms.why,) if terms.why else ()
-    notes = (why, run.notes, uncompared, unsaid(golden), notes_on(golden, run.extra.get(EMPTY)))
+    beside = _outside_layers(terms, golden, run)
+    notes = (why, run.notes, beside, uncompared, unsaid(golden), notes_on(golden, run.extra.get(EMPTY)))
     return Result(
         verdict,
         golden.path,
@@ -177,6 +179,32 @@ def judge_run(
         models=models,
         weights=next(iter(weights), ""),
     )
+
+
+def _outside_layers(terms: Terms, golden: Record, run: Record) -> tuple[str, ...]:
+    """Report outputs of models outside of the layers that the test names, where they are out of tolerance."""
+    blocks = [side.blocks.get(OUTPUTS, "") for side in (golden, run)]
+    if not all(blocks) or blocks[0] == blocks[1]:
+        return ()
+    one, other = (
+        replace(side, table=parse_outputs(block), extra={}, blocks={}, tensors=())
+        for side, block in zip((golden, run), blocks, strict=True)
+    )
+    found = judge(one, other, replace(terms, layers=(), names=None))
+    told = first_of(f"{one.key} ({_how_far(one)})" for one in found.failing if one.status != EXTRA)
+    note = said("outputs outside layers= are out of tolerance; they do not fail the test: {told}", told=told)
+    return (note,) * bool(told)
+
+
+def _how_far(verdict: Verdict) -> str:
+    """Return how far a tensor is out of tolerance, or what else differs."""
+    ratios = [
+        abs(reason.difference) / reason.allowed
+        for reason in verdict.reasons
+        if reason.difference is not None and reason.allowed
+    ]
+    other = verdict.reasons[0].statistic if verdict.reasons else verdict.status
+    return f"{max(ratios):.3g}x" if len(ratios) == len(verdict.reasons) > 0 else other
 
 
 _REWIRED = said("the model's graph changed: connections, types or versions of operators")

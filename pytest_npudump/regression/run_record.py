@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.compare.stats.tables import describe_not_finite
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.config.cann import STATISTICS, default_statistics
-from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord, sanitise
+from pytest_npudump.dump.records import Dump, Payload, Stats, TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.selection import (
     absent_layers,
     asked_statistics,
@@ -29,7 +29,7 @@ from pytest_npudump.dump.selection import (
     with_raw_names,
 )
 from pytest_npudump.dump.stats.compact_projections import as_printed
-from pytest_npudump.dump.table import StatsTable, layer_of, shape_text
+from pytest_npudump.dump.table import StatsTable, layer_of, sanitised_key, shape_of, shape_text
 from pytest_npudump.errors import DumpError, EmptyDumpError, GoldenError, said
 from pytest_npudump.golden.variants import replaced_words
 from pytest_npudump.language.text import first_of, number_of
@@ -38,6 +38,7 @@ from pytest_npudump.record.record import (
     EMPTY,
     JUDGED,
     MODELS,
+    OUTPUTS,
     REASON,
     SHARDS,
     UNWRITTEN,
@@ -45,6 +46,7 @@ from pytest_npudump.record.record import (
     entries_of,
     left_out_of,
 )
+from pytest_npudump.record.rows import by_name
 from pytest_npudump.record.run_folder import capture_of
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.dataflow import edges_to_keep, models_to_keep, same_layers
@@ -56,7 +58,7 @@ from pytest_npudump.runtime.base import RecordingRuntime
 from pytest_npudump.runtime.concurrency import loads_without_order, runs_without_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
     from pytest_npudump.compare.judge import Terms
     from pytest_npudump.emulator.dumps.recorder import DumpedExecution
@@ -111,7 +113,7 @@ def collect(case: Case, attempt: Attempt, golden: Record | None) -> Dump:
         )
     if case.settings.update_golden:
         return with_raw_names(selected, _resolved(case, golden, selected))
-    return selected
+    return with_empty(case, selected, golden)
 
 
 def by_rank(dump: Dump) -> dict[str, Dump]:
@@ -198,6 +200,12 @@ def record_of_run(case: Case, golden: Record | None, dump: Dump, table: StatsTab
     # What parameters are takes time, and only a failure asks for it.
     if golden is None or (MODELS in golden.blocks and not case.runtime.activity.evidence.parameters):
         blocks = {**blocks, **models_to_keep(case, golden, dump)}
+    if golden is None:
+        blocks = {**blocks, **outputs_to_keep(case, dump)}
+    elif OUTPUTS in golden.blocks and dump.outputs:
+        steady = by_name(golden.blocks[OUTPUTS])
+        lines = (line for name, line in by_name(dump.outputs).items() if name in steady)
+        blocks = {**blocks, OUTPUTS: "".join(f"{line}\n" for line in lines)}
     return Record(
         case.goldens.test,
         case.goldens.facts(case.runtime.producer()),
@@ -293,8 +301,10 @@ def empty_operators(case: Case, dump: Dump) -> dict[str, list[str]] | None:
     return {name: shapes for name, shapes in found.items() if _layer(name) in wanted}
 
 
-def _in_part(capture: str, executions: Iterable[DumpedExecution]) -> dict[str, list[str]]:
+def _in_part(capture: str, executions: Sequence[DumpedExecution]) -> dict[str, list[str]]:
     """Return the operators of one dump, told apart as the reader of dumps tells tensors apart."""
+    if not any(execution.silent for execution in executions):
+        return {}
     places = [execution.place for execution in executions]
     models, devices = {place.model for place in places}, {place.device for place in places}
     loads: defaultdict[tuple[int, str], set[int]] = defaultdict(set)
@@ -318,6 +328,41 @@ def _in_part(capture: str, executions: Iterable[DumpedExecution]) -> dict[str, l
             )
             found[str(key).removesuffix(_SLOT)] = [shape_text(shape) for shape in shapes]
     return found
+
+
+def with_empty(case: Case, dump: Dump, golden: Record | None) -> Dump:
+    """Add outputs without elements, which left no file, where the golden has others, so that they mismatch.
+
+    Args:
+        case: the test.
+        dump: of a run.
+        golden: whose types they have; None for nothing to add.
+    """
+    told = (empty_operators(case, dump) or {}) if golden is not None else {}
+    if golden is None or not told:
+        return dump
+    shapes = {
+        sanitised_key(f"{name}:output.{slot}"): shape
+        for name, some in told.items()
+        for slot, shape in enumerate(some)
+    }
+    table, places = golden.table, {sanitised_key(key): row for row, key in enumerate(golden.table.keys)}
+    if shapes.keys().isdisjoint(places):
+        return dump
+    records = [*dump.records]
+    known = {str(record.key.sanitised) for record in records}
+    held = any(record.payload is not None for record in records)
+    payload = Payload(dump.root, 0, 0, "none") if held else None
+    for key, row in places.items():
+        if key in known or key not in shapes:
+            continue
+        own, shape = TensorKey.parse(table.keys[row]), shape_of(shapes[key])
+        made = TensorRecord(
+            own, "", table.dtypes[row], shape, dump.root, size=0, stats=Stats(0), payload=payload
+        )
+        behind = (at for at, one in enumerate(records) if places.get(str(one.key.sanitised), -1) > row)
+        records.insert(next(behind, len(records)), made)
+    return replace(dump, records=tuple(records))
 
 
 def _layer(name: str) -> str:
@@ -400,11 +445,11 @@ def record(
     measured = measured.with_calibration_of(golden, table)
     producer = case.runtime.producer()
     lost = case.goldens.lost_by_update(golden) + replaced_words(case.goldens, golden, producer)
-    blocks = {MODELS: first.run.models} if first.run.models else {}
+    blocks = {MODELS: first.run.models} if first.run.models else dict[str, str]()
     unwritten = unwritten_of(first.run.records, producer)
     if first.run.dump is not None:
         edges, unread = edges_to_keep(case, golden, first.run.dump, table)
-        blocks, lost = {**edges, **blocks}, lost + unread
+        blocks, lost = {**edges, **blocks, **outputs_to_keep(case, first.run.dump)}, lost + unread
     try:
         known = dict(measured.head)
         empty = empty_operators(case, first.run.dump) if first.run.dump is not None else None
@@ -432,10 +477,19 @@ def record(
     return replace(result, part=first.part, run=first.run)
 
 
-def _random_notes(case: Case, dump: Dump) -> tuple[str, ...]:
+def outputs_to_keep(case: Case, dump: Dump) -> dict[str, str]:
+    """Return the block of outputs of models that the test does not have dumped; none of models that draw."""
+    return {OUTPUTS: dump.outputs} if dump.outputs and not _drawing(case, dump) else {}
+
+
+def _drawing(case: Case, dump: Dump) -> tuple[str, ...]:
     from pytest_npudump.onnxmodels.sessions import random_layers  # noqa: PLC0415 - a run that is recorded
 
-    drawing = random_layers(dump, case.runtime.activity.models)
+    return random_layers(dump, case.runtime.activity.models)
+
+
+def _random_notes(case: Case, dump: Dump) -> tuple[str, ...]:
+    drawing = _drawing(case, dump)
     if not drawing:
         return ()
     note = said(
@@ -453,10 +507,7 @@ def drawing_alike(case: Case, dump: Dump) -> tuple[str, ...]:
     """
     if case.isolated or case.runtime.name == "modules":
         return ()
-    from pytest_npudump.onnxmodels.sessions import random_layers  # noqa: PLC0415 - the same
-
-    layers = random_layers(dump, case.runtime.activity.models)
-    return tuple(name for name in layers if EAGER not in name.rpartition("(")[2])
+    return tuple(name for name in _drawing(case, dump) if EAGER not in name.rpartition("(")[2])
 
 
 def needs_processes(case: Case, dump: Dump) -> str:

@@ -23,7 +23,7 @@ from pytest_npudump.dump.tree.mindspore import under_first_keys
 from pytest_npudump.errors import DumpError, GoldenError, joined, said
 from pytest_npudump.golden.stored_tensors import KeptTensors
 from pytest_npudump.language.text import first_of
-from pytest_npudump.regression.calibration import fed, fed_otherwise, fed_words
+from pytest_npudump.regression.calibration import fed, fed_otherwise, fed_words, with_steady_outputs
 from pytest_npudump.regression.dataflow import named_layers
 from pytest_npudump.regression.judgement import left_out_notes, with_reference
 from pytest_npudump.regression.measured_noise import (
@@ -109,7 +109,8 @@ def planned(dump: Dump, plan: Plan) -> list[TensorRecord]:
 
 def delete_others(dump: Dump, plan: Plan) -> None:
     """Delete the files of all layers that a run was not to dump: some dump more than they are asked for."""
-    for path in {one.path for one in dump.records} - {one.path for one in planned(dump, plan)}:
+    others = {one.path for one in dump.records} - {one.path for one in planned(dump, plan)}
+    for path in others - {dump.root}:  # of what left no file
         path.unlink()
 
 
@@ -174,6 +175,7 @@ def record_both(case: Case, first: Result, plan: Plan, attempt: Attempt) -> tupl
         layers = tuple(dict.fromkeys(record.key.layer for record in records.values()))
         again = Escalation((), layers, (), attempt.directory, "", plan.notes)
         delete_others(dump, plan)
+        first = with_steady_outputs(case, first, dump.outputs)
         keys = [record.key for record in records.values()]
         differing, _ = disagreements(case.tolerances, first, keys, records)
         differs = differing or measured.cells

@@ -234,7 +234,7 @@ def _matching(
     means = _("{words}; possible causes for {key}: {possible}, or another kernel in the recording")
     if first.own and not first.call and len(possible) > 1:
         means += _(" (reference= narrows it down)")
-    if first.key in begins and first.alone.apart > 0:
+    if first.key in begins and first.alone.apart > 0 and not first.alone.bounded:
         possible.append(mark("an error in small elements"))
     return means.format(words=words, key=first.key, possible=_(", ").join(map(_, possible)))
 

@@ -16,6 +16,7 @@ from pytest_npudump.compare.stats.verdict import (
 )
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.selection import layers_meant
+from pytest_npudump.dump.stats.signs import DIGITS
 from pytest_npudump.dump.table import PROJECTIONS, StatsTable, layer_of, sanitised_key
 from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import joined
@@ -222,19 +223,24 @@ def what_changed(result: Result, most: int | None = _SHOWN, *, counts: bool = Tr
         most: operators that are named; None for all.
         counts: whether to say of how many operators with weights some changed.
     """
-    changes = [*_model_changes(result.models, most, counts=counts)] if result.models is not None else []
+    pair, models = _changed_places(result), result.models
+    models = replace(models, fed=()) if models is not None and pair is not None else models
+    changes = [*_model_changes(models, most, counts=counts)] if models is not None else []
     if result.weights:
         changes.insert(0, spoken(result.weights))
-    if pair := _of_another_execution(result):
+    if pair is not None:
         words = _("inputs of executions changed places: {key} is the golden's {other}")
+        if pair[0].layer != pair[1].layer:
+            words = _("inputs changed places: {key} is the golden's {other}")
         changes.insert(0, words.format(key=pair[0], other=pair[1]))
     return joined(_("; "), changes)
 
 
-def _of_another_execution(result: Result) -> tuple[TensorKey, TensorKey] | None:
+def _changed_places(result: Result) -> tuple[TensorKey, TensorKey] | None:
     """Return the first mismatch and the golden's tensor that it equals, where inputs have changed places.
 
-    The inputs of the graph that mismatch are then the golden's of the same executions, in another order.
+    The inputs of the graph that mismatch are then the golden's of the same executions, in another order, or
+    of the same names in each execution.
     """
     comparison = result.comparison
     first = comparison.first if comparison is not None else None
@@ -252,26 +258,33 @@ def _of_another_execution(result: Result) -> tuple[TensorKey, TensorKey] | None:
         }
         for side in (comparison.golden, comparison.actual)
     )
-    held: dict[tuple[Any, ...], TensorKey] = {}
-    for key, values in ((TensorKey.parse(text), values) for text, values in before.items()):
-        held.setdefault((_input(key), *values), replace(key, turn=0))
-    moved = {replace(key, turn=0): held.get((_input(key), *now.get(str(key), ()))) for key in given}
-    here, there = next(iter(moved.items()))
-    exchanged = {*moved.values()} == moved.keys() and all(key != other for key, other in moved.items())
-    return (here, there) if there is not None and exchanged else None
+    for place in (_input, _execution):
+        held: dict[tuple[Any, ...], TensorKey] = {}
+        for key, values in ((TensorKey.parse(text), values) for text, values in before.items()):
+            held.setdefault((place(key), *values), replace(key, turn=0))
+        moved = {replace(key, turn=0): held.get((place(key), *now.get(str(key), ()))) for key in given}
+        here, there = next(iter(moved.items()))
+        exchanged = {*moved.values()} == moved.keys() and all(key != other for key, other in moved.items())
+        if place is _execution:  # of other inputs, statistics alone may be equal
+            exchanged &= all(now[str(key)][-1] for key in given)
+        if there is not None and exchanged:
+            return here, there
+    return None
 
 
 def _input(key: TensorKey) -> TensorKey:
     return replace(key.sanitised, step=0, turn=0, load=0, capture="")
 
 
+def _execution(key: TensorKey) -> TensorKey:
+    return replace(key, layer="", turn=0)
+
+
 def _values(table: StatsTable, row: int) -> tuple[Any, ...]:
-    sums = (
-        table.projections[row].tolist()
-        if table.projections is not None and table.tells(PROJECTIONS)[row]
-        else ()
-    )
-    return table.dtypes[row], table.shapes[row], *table.statistics(row), *sums
+    sums = table.projections if table.projections is not None and table.tells(PROJECTIONS)[row] else None
+    # As goldens have them.
+    told = () if sums is None else tuple(f"{one + 0.0:.{DIGITS}g}" for one in sums[row].tolist())
+    return table.dtypes[row], table.shapes[row], *table.statistics(row), told
 
 
 def _model_changes(models: ModelChange, most: int | None, *, counts: bool) -> Iterator[str]:
@@ -313,8 +326,11 @@ def one_sided(result: Result) -> str:
     """Describe why the first mismatch is fed otherwise or on one side only; "" where no more is known."""
     first = result.comparison.first if result.comparison is not None else None
     given = first is not None and (first.status, first.op_type) == (FAIL, GRAPH_INPUT)
-    if first is not None and given and _of_another_execution(result):
-        return _("an input of the graph: the test feeds it the values of another execution")
+    if first is not None and given and (pair := _changed_places(result)):
+        if pair[0].layer == pair[1].layer:
+            return _("an input of the graph: the test feeds it the values of another execution")
+        if result.models is None or not result.models.reconnected:
+            return _("an input of the graph: the test feeds it the values of another input")
     if first is not None and given and result.models is not None:
         fed = first.key.model in result.models.fed or (result.models.fed and not first.key.model)
         return _("an input of the graph: the test feeds it other values") if fed else ""
@@ -360,7 +376,7 @@ def model_line(result: Result, *, brief: bool, cause: bool, untold: bool = False
         )
         words = differs if values else _("its parameters are identical to the golden's")
     blamed = whole and values and not cause and not models.fed and not not_reproduced(result)
-    if blamed and not _of_another_execution(result):
+    if blamed and not _changed_places(result):
         means = _("{words}; a kernel, the driver or an input differs")
         if models.fed_alike:
             means = _("{words}; a kernel or the driver differs")

@@ -37,6 +37,7 @@ from pytest_npudump.record.record import (
     EMPTY,
     MODELS,
     OP_TYPES,
+    OUTPUTS,
     POINTERS,
     REASON,
     SHARDS,
@@ -330,7 +331,8 @@ def _successor(goldens: Goldens, record: Record, before: Record | None) -> Recor
         known |= {UNWRITTEN: entries} if entries else {}
         if not edges and same_layers(before.table, record.table):
             edges = before.blocks.get(EDGES, "")
-    blocks = {name: text for name, text in ((EDGES, edges), (MODELS, record.blocks.get(MODELS))) if text}
+    told = {EDGES: edges, **{name: record.blocks.get(name, "") for name in (MODELS, OUTPUTS)}}
+    blocks = {name: text for name, text in told.items() if text}
     return goldens.successor(before, record.table, record.facts, known, blocks)
 
 

@@ -50,10 +50,13 @@ WIDE = EXACT.astype(np.float32)
 class Computed(DumpedOperator):
     """Operator whose results are known: with weights as written, of the device's type, and moved inputs."""
 
+    _products = 0
+
     def _session(self, dtype: str) -> Any:
         return dtype
 
-    def _run(self, session: Any, seed: int | None = None) -> dict[str, Array]:
+    def _run(self, session: Any, seed: int | None = None, *, sizes: bool = False) -> dict[str, Array]:
+        assert not sizes
         written, of_type, moved = self.model
         return {"y": moved if seed is not None else of_type if session else written}
 
@@ -321,6 +324,67 @@ def test_values_of_a_top_k_are_not_taken_for_indices(tmp_path: Path) -> None:
     data, wrong = np.array([[2, 2, 1]]), np.array([[0, 1]])
     operator = DumpedOperator(model, model.nodes[0], "values", {"x": data}, wrong, "int64", "")
     assert judge_alone(operator).verdict == CONVICTED
+
+
+POWERS = (RNG.random((6, 200)) ** 12 * np.logspace(0, -9, 6)[:, None]).astype(np.float32)
+FILTERS = RNG.random((200, 40)).astype(np.float32)
+
+
+def _in_order(left: Array, right: Array, kind: Any = np.float32) -> Array:
+    """Add one product after the other."""
+    total = np.zeros((len(left), right.shape[1]), kind)
+    for column, row in zip(left.T.astype(kind), right.astype(kind), strict=True):
+        total = (total + np.outer(column, row)).astype(kind)
+    return total
+
+
+def _hf32(array: Array) -> Array:
+    return (array.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+@pytest.mark.each("op_type", ["MatMul", "Gemm", "Conv"])
+@pytest.mark.each(
+    ("left", "device", "plain", "verdict"),
+    [
+        (POWERS, lambda x: x @ FILTERS, True, ACQUITTED),
+        (POWERS, lambda x: _in_order(x, FILTERS), True, ACQUITTED),
+        (POWERS, lambda x: _in_order(x[:, ::-1], FILTERS[::-1]), True, ACQUITTED),
+        (POWERS, lambda x: _hf32(x) @ _hf32(FILTERS), False, UNKNOWN),
+        (POWERS, lambda x: np.where(x @ FILTERS < 1e-8, 0, x @ FILTERS), True, CONVICTED),
+        (POWERS, lambda x: np.where(x @ FILTERS < 1e-8, 0, x @ FILTERS), False, CONVICTED),
+        (POWERS, lambda x: (x @ FILTERS) * np.where(x @ FILTERS < 1e-8, 1.02, 1), True, CONVICTED),
+        # Sums that cancel are small, and no more exact than what they are of.
+        (LEFT[:6, :200], lambda x: _in_order(x, FILTERS - 0.5), True, ACQUITTED),
+        (
+            LEFT[:6, :200],
+            lambda x: np.where(abs(x @ (FILTERS - 0.5)) < 1e-6, 0, x @ (FILTERS - 0.5)),
+            True,
+            ACQUITTED,
+        ),
+    ],
+)
+def test_an_error_of_small_elements_is_seen_where_no_order_of_sums_explains_it(
+    op_type: str, left: Array, device: Any, verdict: str, tmp_path: Path, *, plain: bool
+) -> None:
+    """A device may compute convolutions by transforms, whose errors are those of large elements beside."""
+    x = left.astype(np.float32)
+    weights = FILTERS if left is POWERS else FILTERS - np.float32(0.5)
+    output, shape = device(x).astype(np.float32), [6, 200]
+    if op_type == "Conv":
+        weights, x, shape = weights.T.copy()[:, :, None], x[:, :, None], [6, 200, 1]
+        output = output[:, :, None]
+    node = helper.make_node(
+        op_type, ["x", "w"], ["y"], name="n", **({"alpha": 1.0} if op_type == "Gemm" else {})
+    )
+    path = onnx_file(tmp_path / "m.onnx", [node], {"x": shape}, {"y": list(output.shape)}, {"w": weights})
+    model = ReferenceModel.read(path)
+    operator = DumpedOperator(model, model.nodes[0], "y", {"x": x}, output, "float32", "", plain)
+    wanted = ACQUITTED if op_type == "Conv" and not plain and verdict == CONVICTED else verdict
+    found = judge_alone(operator)
+    assert found.verdict == wanted
+    assert ("any order of sums" in found.why) == (wanted == CONVICTED)
+    known = plain or op_type != "Conv"
+    assert found.bounded == (wanted == ACQUITTED and known and bool(found.apart))
 
 
 def test_other_shapes_and_types_that_were_not_measured_are_said_to_be_unknown() -> None:

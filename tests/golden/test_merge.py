@@ -159,6 +159,16 @@ def test_lines_of_models_are_joined_operator_by_operator() -> None:
     assert found.conflicts == ("conv",)
 
 
+def test_outputs_without_a_row_are_joined_line_by_line() -> None:
+    line = "  y{} float32 2 {} 1 1 - 0 0 0 -\n"
+    sides = [[(1, 5), (2, 5)], [(1, 6), (2, 5)], [(1, 5), (2, 7)], [(1, 6), (2, 7)]]
+    blocks = ["outputs: |\n" + "".join(line.format(*one) for one in side) for side in sides]
+    base, ours, theirs, both = (golden(BASE, blocks=block) for block in blocks)
+    assert joined(ours, theirs, base) == both
+    assert merge(PATH, base, ours, both.replace("y1 float32 2 6", "y1 float32 2 9")).conflicts == ("y1",)
+    assert joined(ours, golden(BASE | {"fc": 9}), golden(BASE)) == golden(BASE | {"fc": 9}, blocks=blocks[1])
+
+
 def test_digests_behind_edges_are_joined_operator_by_operator() -> None:
     edges = "edges: |\n  conv <{}\n  fc < conv{}\nmodels: |\n  #m.onnx AAAAAAAAAAAAAAAA graph1\n"
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from pytest_npudump.cli import main
 from pytest_npudump.compare.judge import AS_GIVEN, Terms, judge
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
@@ -227,3 +228,125 @@ def test_an_output_whose_largest_elements_may_turn_is_not_told(array: np.ndarray
     sessions = Session().copies(array, array).sessions
     told = [one.peaks for _, parts, _ in sessions for one in parts.get("", {}).get(0, ())]
     assert told in ([], [""] * 2)
+
+
+OUTSIDE = """
+    import os
+
+    X = np.random.default_rng(6).standard_normal((3, 16)).astype(np.float32)
+
+    @pytest.mark.npu_dump(layers=["act"], acl_json={"dump_data": os.environ["DATA"]})
+    def test_layer_before(npu_dump):
+        run(npu_dump, X)
+"""
+NOTE = "outputs outside layers= are out of tolerance; they do not fail the test: head/logits:output.0"
+
+
+@pytest.mark.parametrize("data", ["stats", "tensor"])
+def test_outputs_outside_of_layers_are_noted(project: Project, data: str) -> None:
+    """They are in the golden whatever is dumped; one out of tolerance is told and fails nothing."""
+    project.patch.setenv("DATA", data)
+    project.test_file(OUTSIDE)
+    logits(project, LOGITS)
+    project.run("--npudump-update-golden", passed=1)
+    [path] = project.path.rglob("test_layer_before.yaml")
+    assert [line.partition(" ")[0] for line in read_golden(path).blocks["outputs"].splitlines()] == [
+        "head/logits"
+    ]
+    project.run(passed=1, hides="outputs outside layers=")
+    shifted = np.roll(LOGITS, 1, axis=1)
+    for weights, far in ((LOGITS * 1.001, "x)"), (shifted, "x)"), (LOGITS[:, :-1], "shape)")):
+        logits(project, weights.astype(np.float32))
+        project.run(passed=1, shows=f"*{NOTE} (*{far}*")
+    logits(project, (LOGITS * (1 + 1e-7)).astype(np.float32))
+    project.run(passed=1, hides="outputs outside layers=")
+
+    text = path.read_text()  # of an earlier version
+    path.write_text(text[: text.index("outputs: |")])
+    logits(project, np.roll(LOGITS, 1, axis=1))
+    project.run(passed=1, hides="outputs outside layers=")
+    path.write_text(text.replace("  head/logits float32", "  head/logits float32 nothing"))
+    project.run(failed=1, shows="*nothing*")
+
+
+def test_outputs_that_a_run_does_not_repeat_are_not_in_the_golden(project: Project) -> None:
+    """Whoever names layers because later ones are random hears nothing of these, and of others all."""
+    for kind, kept in (("Identity", ["b"]), ("RandomNormalLike", [])):
+        nodes = [
+            helper.make_node("Relu", ["x"], ["a"], name="act"),
+            helper.make_node("Abs", ["a"], ["y"], name="b"),
+            helper.make_node("Neg", ["z"], ["o"], name="n"),
+            helper.make_node(kind, ["o"], ["r"], name="r"),
+        ]
+        inputs, outputs = ({name: [3, 16] for name in names} for names in ("xz", "yr"))
+        onnx_file(project.path / "small.onnx", nodes, inputs, outputs, {})
+        project.test_file(
+            """
+            X = np.ones((3, 16), np.float32)
+
+            @pytest.mark.npu_dump(layers=["act"])
+            def test_layer_before(npu_dump):
+                with npu_dump.load_model("small.onnx") as model:
+                    model.run(X, np.random.default_rng().standard_normal((3, 16)).astype(np.float32))
+            """
+        )
+        project.run("--npudump-update-golden", passed=1)
+        [path] = project.path.rglob("test_layer_before.yaml")
+        lines = read_golden(path).blocks.get("outputs", "").splitlines()
+        assert [line.partition(" ")[0] for line in lines] == kept
+        project.run(passed=1, hides="outputs outside layers=")
+
+
+def test_an_acceptance_takes_outputs_outside_of_layers_along(project: Project) -> None:
+    project.patch.setenv("DATA", "stats")
+    project.test_file(OUTSIDE)
+    logits(project, LOGITS)
+    project.run("--npudump-update-golden", passed=1)
+    logits(project, LOGITS * 2)
+    project.test_file(OUTSIDE.replace("run(npu_dump, X)", "run(npu_dump, X * 2)"))
+    project.run("--npudump-output=out", failed=1, shows=f"*{NOTE} (*x)*")
+    assert main(["golden", "accept", "--results", "out"]) == 0
+    project.run(passed=1, hides="outputs outside layers=")
+
+
+@pytest.mark.parametrize("data", ["stats", "tensor"])
+def test_inputs_fed_in_another_order_are_told(project: Project, data: str) -> None:
+    nodes = [
+        helper.make_node("Add", ["a", "b"], ["s"], name="add"),
+        helper.make_node("Mul", ["s", "c"], ["y"], name="mul"),
+    ]
+    onnx_file(project.path / "small.onnx", nodes, {name: [4] for name in "abc"}, {"y": [4]}, {})
+    project.test_file(
+        """
+        import os
+
+        @pytest.mark.npu_dump(acl_json={"dump_data": os.environ["DATA"]})
+        def test_three(npu_dump):
+            values = np.random.default_rng(1).standard_normal((3, 4)).astype(np.float32)
+            with npu_dump.load_model("small.onnx") as model:
+                model.run(*values[[int(one) for one in os.environ.get("ORDER", "012")]])
+        """
+    )
+    project.patch.setenv("DATA", data)
+    project.run("--npudump-update-golden", passed=1)
+    project.patch.setenv("ORDER", "120")
+    shows = [
+        "npudump: inputs changed places: a:output.0 is the golden's b:output.0; first mismatch: a:output.0 *",
+        "first: *an input of the graph: the test feeds it the values of another input*",
+    ]
+    project.run(failed=1, shows=shows)
+    project.patch.setenv("ORDER", "112")
+    project.run(failed=1, shows="npudump: model small: inputs changed; first mismatch: a:output.0 *")
+
+
+@pytest.mark.each(
+    ("layers", "told"),
+    [([], ""), (["other"], "block/last:output.1"), (["block/*"], ""), (["block_last"], "")],
+)
+def test_an_output_that_layers_name_is_not_outside_of_them(layers: list[str], told: str) -> None:
+    """It may have no row all the same, as where a device has fused it."""
+    session, copies = Session(), HostCopies()
+    copies.watch(session, "net", lambda: "", (), layers=layers)
+    session.look([np.ones(3, np.float32)], [np.ones(4, np.float32), np.ones(2, np.float32)])
+    found = copies.completed(Dump(root=Path(), records=())).outputs
+    assert found.partition(" ")[0] == told

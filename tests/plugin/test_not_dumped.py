@@ -216,3 +216,60 @@ def test_only_operators_that_were_asked_for_are_missed(inner: Project) -> None:
     for layers in ('"a/mul.1"', '"a/*.1"'):
         inner.test_file(VECTOR.format(marker=f"layers=[{layers}]"))
         inner.run(failed=1, shows="note:       operators not dumped by the emulator: 1, inside if (nested)")
+
+
+def detector(*, threshold: float = 0.5) -> onnx.ModelProto:
+    """NonMaxSuppression of boxes apart, of which two have scores above 0.5 and none above 0.9."""
+    nodes = [
+        helper.make_node("Sigmoid", ["logits"], ["scores"], name="scores"),
+        helper.make_node(
+            "NonMaxSuppression", ["boxes", "scores", "most", "iou", "least"], ["some"], name="nms"
+        ),
+        helper.make_node("Identity", ["some"], ["out"], name="out"),
+    ]
+    weights = {
+        "boxes": np.float32([[[0, 0, 1, 1], [2, 2, 3, 3], [4, 4, 5, 5]]]),
+        "most": np.array([3], np.int64),
+        "iou": np.float32([0.5]),
+        "least": np.float32([threshold]),
+    }
+    out = onnx.TensorProto.INT64, ["n", 3]
+    return onnx_model(nodes, {"logits": [1, 1, 3]}, {"out": out}, weights)
+
+
+DETECTING = """
+    import onnx
+    from unittest import mock
+    from pytest_npudump.emulator import onnx_model
+    from pytest_npudump.emulator.faults import distort
+
+    wrong = mock.patch.object(onnx_model, "distorted_model", lambda *_: onnx.load("wrong.onnx"))
+    with wrong, distort("small", "nms", factor=2) if {wrong} else mock.MagicMock():
+        with npu_dump.load_model("small.onnx") as model:
+            model.run(np.array([[[1, -1, 2]]], np.float32))
+"""
+
+
+@pytest.mark.parametrize("data", ["stats", "tensor"])
+def test_an_operator_that_returns_no_element_any_more_is_explained(project: Project, data: str) -> None:
+    """Its shape is a mismatch with a source, and it is recomputed: the model's doing, or not."""
+    onnx.save(detector(), project.path / "small.onnx")
+    onnx.save(detector(threshold=0.9), project.path / "wrong.onnx")
+    told, marker = "nms:output.0 shape 0x3, expected 2x3", f"acl_json={{'dump_data': '{data}'}}"
+    project.recorded(marker, body=DETECTING.format(wrong=False))
+    project.run(passed=1)
+    project.marked(marker, body=DETECTING.format(wrong=True))
+    again = "second run: reproduced; 4 layers dumped as tensors"
+    project.run(
+        failed=1,
+        shows=[
+            f"npudump: {told}",
+            "source: *nms:output.0; *",
+            again,
+            "recomputed: *nms:output.0 *its shape is [[]0, 3], recomputed [[]2, 3]*",
+        ],
+    )
+    onnx.save(detector(threshold=0.9), project.path / "small.onnx")
+    project.marked(marker, body=DETECTING.format(wrong=False))
+    matches = "recomputed: 2 operators match small.onnx on the same inputs: nms:output.0,*"
+    project.run(failed=1, shows=[f"npudump: nms: weights changed *{told}", again, matches])

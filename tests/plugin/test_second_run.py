@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 
 from tests.onnxmodels.models import onnx_file
 from tests.plugin.conftest import Project
@@ -399,3 +399,44 @@ def test_inputs_that_differ_in_each_run_need_a_seed_before_the_way_out(project: 
 """
     project.marked(body=overwritten)
     project.run(failed=1, shows="second run: NOT REPRODUCED *", hides="inputs: *other values in each run*")
+
+
+FLUSHING = """
+    import onnx
+    from unittest import mock
+    from pytest_npudump.emulator import onnx_model
+    from pytest_npudump.emulator.faults import distort
+
+    wrong = mock.patch.object(onnx_model, "distorted_model", lambda *_: onnx.load("wrong.onnx"))
+    power = (np.random.default_rng(3).random((6, 40)) * np.logspace(0, -7, 6)[:, None]).astype(np.float32)
+    with wrong, distort("small", "mel", factor=2) if {wrong} else mock.MagicMock():
+        with npu_dump.load_model("small.onnx") as model:
+            model.run(power)
+"""
+
+
+@pytest.mark.parametrize("data", ["stats", "tensor"])
+def test_a_kernel_that_flushes_small_values_is_convicted(project: Project, data: str) -> None:
+    """Its output is within tolerance, as a vector and in its extremes: a logarithm behind it is not."""
+    weights = np.random.default_rng(4).random((40, 8)).astype(np.float32)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"], name="mel"),
+        helper.make_node("Add", ["m", "least"], ["a"], name="floor"),
+        helper.make_node("Log", ["a"], ["y"], name="log"),
+    ]
+    wrong = [
+        helper.make_node("MatMul", ["x", "w"], ["raw"], name="raw"),
+        helper.make_node("Less", ["raw", "flushed"], ["small"], name="small"),
+        helper.make_node("Where", ["small", "zero", "raw"], ["m"], name="mel"),
+        *nodes[1:],
+    ]
+    held = {"w": weights, "least": np.float32(1e-9)}
+    flushed = {"flushed": np.float32(1e-5), "zero": np.float32(0)}
+    ports = {"x": [6, 40]}, {"y": [6, 8]}
+    onnx_file(project.path / "small.onnx", nodes, *ports, held)
+    onnx_file(project.path / "wrong.onnx", wrong, *ports, held | flushed)
+    marker = f"acl_json={{'dump_data': '{data}'}}"
+    project.recorded(marker, body=FLUSHING.format(wrong=False))
+    project.run(passed=1)
+    project.marked(marker, body=FLUSHING.format(wrong=True))
+    project.run(failed=1, shows="npudump: mel:output.0: kernel error*")

@@ -68,7 +68,7 @@ from pytest_npudump.dump.stats.projections import (
     project,
     raw_projector,
 )
-from pytest_npudump.dump.stats.signs import BLOCK
+from pytest_npudump.dump.stats.signs import BLOCK, NEAR
 from pytest_npudump.dump.stats.sums import Totals
 from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import FormatError
@@ -322,7 +322,6 @@ _MAPPED = 8 << 20
 
 _SMALL = frozenset({"float32", *_HALVES})
 """Types whose small tensors are taken together."""
-_SMALL_BYTES = 1 << 12
 _TOGETHER = 256
 """Small tensors that are looked at at once: as float64 they stay in a core's own cache, or nearly."""
 _ROWS_CACHED = 1 << 15
@@ -419,14 +418,14 @@ def payload_stats(
     if needed > payload.nbytes:
         raise too_short(payload, dtype, count, payload.nbytes)
     pieces = np.dtype(np.uint8) if is_packed(dtype) else numpy_dtype(dtype)
-    if file is not None and waiting is not None and dtype in _SMALL and 0 < needed <= _SMALL_BYTES:
+    if file is not None and waiting is not None and dtype in _SMALL and 0 < count <= NEAR:
         found = Stats()
         waiting.append((dtype, file.map(payload.offset, needed, "the tensor").view(pieces), found))
         if len(waiting) >= _TOGETHER:
             fill_small(waiting, projections=projections, acl=acl)
         return found
     running = Projected(raw_accumulator(dtype, count), raw_projector(dtype, count) if projections else None)
-    return _file_stats(payload.path, payload.offset, needed, pieces, running, acl=acl)
+    return _file_stats(payload.path, payload.offset, needed, pieces, running, acl=acl, file=file)
 
 
 def npy_stats(path: Path, header: NpyHeader, *, acl: bool = False, projections: bool = False) -> Stats:
@@ -455,7 +454,14 @@ def npy_stats(path: Path, header: NpyHeader, *, acl: bool = False, projections: 
 
 
 def _file_stats(
-    path: Path, offset: int, nbytes: int, dtype: np.dtype, running: Projected, *, acl: bool
+    path: Path,
+    offset: int,
+    nbytes: int,
+    dtype: np.dtype,
+    running: Projected,
+    *,
+    acl: bool,
+    file: RawFile | None = None,
 ) -> Stats:
     """The statistics of elements in a file, of ``dtype``, or uint8 where pieces are bytes.
 
@@ -464,10 +470,10 @@ def _file_stats(
     nan_first = False
     with np.errstate(all="ignore"):
         if nbytes > _MAPPED:
-            with open_raw(path) as file:
-                pieces = chunks(file.map(offset, nbytes, "the tensor").view(dtype))
+            with open_raw(path) as mapped:
+                pieces = chunks(mapped.map(offset, nbytes, "the tensor").view(dtype))
         else:
-            pieces = (octets.view(dtype) for octets in file_pieces(path, offset, nbytes, CHUNK_BYTES))
+            pieces = (octets.view(dtype) for octets in file_pieces(path, offset, nbytes, CHUNK_BYTES, file))
         for number, found in enumerate(pieces):
             piece = found if found.dtype.isnative else found.astype(dtype.newbyteorder("="))
             nan_first |= not number and piece.dtype.kind == "f" and math.isnan(float(piece[0]))
