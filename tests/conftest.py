@@ -468,13 +468,16 @@ def collects(warm: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def warm_torch() -> Iterator[Warm]:
-    """As ``warm``, with the real torch imported: ``NPUDUMP_TORCHAIR`` names a folder with it."""
+    """As ``warm``, with the real torch imported: ``NPUDUMP_TORCHAIR`` names a folder with it.
+
+    Its compiler is imported by the first operator that a mode of Python sees, and is longer to import.
+    """
     torch = os.environ.get("NPUDUMP_TORCHAIR", "")
     if not torch:
         pytest.skip("NPUDUMP_TORCHAIR names no folder with torch")
     variables = {"PYTHONWARNINGS": "ignore", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     variables["PYTHONPATH"] = os.pathsep.join([torch, str(TESTS.parent)])
-    with _warm("torch", **variables) as found:
+    with _warm("torch._dynamo", **variables) as found:
         yield found
 
 

@@ -71,7 +71,6 @@ ACL = Probe(works=True, why="2 devices answer", devices=2, soc="Ascend910B4")
 NO_ACL = Probe(works=False, why="no module 'acl'")
 NOT_INSTALLED = Probe(works=False, why="not installed")
 EMULATOR = Probe(works=True, why="onnxruntime 1.21.1, onnx 1.17.0")
-NO_EMULATOR = Probe(works=False, why="the emulator needs the package 'onnx', which is not installed")
 
 
 @dataclass

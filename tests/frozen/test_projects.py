@@ -194,7 +194,6 @@ X = np.arange(-4, 4, dtype=np.float32)
 npu_dump.check_op("Relu", X, reference=lambda x: np.maximum(x, 0))
 npu_dump.check_op("Add", X, X, reference=REFERENCE)
 """
-SAME_FAILURE = [model(change=1), "pytest -o npudump_escalate=off --npudump-output=."]
 
 
 def failing(

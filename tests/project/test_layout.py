@@ -80,7 +80,6 @@ def test_scripts_that_are_run_by_hand_import_what_is_there() -> None:
 def test_no_two_classes_have_one_name() -> None:
     places: dict[str, list[str]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                places.setdefault(node.name, []).append(path.relative_to(PACKAGE).as_posix())
+        for name in re.findall(r"^ *class (\w+)", path.read_text("utf-8"), re.MULTILINE):
+            places.setdefault(name, []).append(path.relative_to(PACKAGE).as_posix())
     assert not {name: found for name, found in places.items() if len(found) > 1}

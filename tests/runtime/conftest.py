@@ -305,8 +305,11 @@ def torch_npu(stand_in: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def real_client(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
-    """Return what runs a script on the real torch_npu, over a libascendcl that notes its calls."""
+def real_client(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What scripts print that run on the real torch_npu, over a libascendcl that notes its calls.
+
+    They run in one process: the client is long to import.
+    """
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler")
@@ -324,11 +327,9 @@ def real_client(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
         "ACL_CALLS": str(calls),
     }
-
-    def run(script: str) -> Any:
-        command = [sys.executable, "-W", "ignore", str(data / script), str(folder), str(calls)]
-        done = subprocess.run(command, capture_output=True, text=True, env=environ, cwd=data, check=False)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout.splitlines()[-1])
-
-    return run
+    scripts = ("real_graphs.py", "real_kept.py")
+    code = f"import runpy; [runpy.run_path(script) for script in {scripts}]"
+    command = [sys.executable, "-W", "ignore", "-c", code, str(folder), str(calls)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environ, cwd=data, check=False)
+    assert done.returncode == 0, done.stderr
+    return dict(zip(scripts, map(json.loads, done.stdout.splitlines()[-2:]), strict=True))

@@ -16,8 +16,8 @@ pytestmark = pytest.mark.skipif(not FOLDER, reason="NPUDUMP_TORCHAIR names no fo
 
 
 @pytest.fixture(scope="module")
-def found(real_client: Callable[[str], Any]) -> Any:
-    return real_client("real_graphs.py")
+def found(real_client: dict[str, Any]) -> Any:
+    return real_client["real_graphs.py"]
 
 
 WAYS = ("plain", "callables", "torchair")

@@ -159,7 +159,7 @@ def _check(
         differ = ~finite & ~((np.isnan(g) & np.isnan(a)) | (g == a))
         with np.errstate(invalid="ignore"):
             gap = np.where(finite, np.abs(a - g), 0)
-        far = [int(i) for i in np.argsort(-gap, kind="stable") if gap[i] > 0][:worst]
+        far = [int(i) for i in np.argsort(-gap, kind="stable")[:worst] if gap[i] > 0]
         places = ([int(i) for i in np.flatnonzero(differ)][:worst] + far)[:worst]
         indices = [tuple(int(i) for i in np.unravel_index(place, golden.shape)) for place in places]
         assert [element.index for element in d.worst] == indices

@@ -72,4 +72,4 @@ result = {
     "in place": compared(in_place, "aclnnInplaceMul", X * Y),
     "strided": compared(strided, "aclnnAdd", X + Y),
 }
-sys.stdout.write(json.dumps(result))
+sys.stdout.write(json.dumps(result) + "\n")

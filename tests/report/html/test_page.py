@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 VOID = {"meta", "img", "br", "input", "link", "wbr"}
-SVG = {"line", "rect", "path"}
 
 
 class Read(HTMLParser):

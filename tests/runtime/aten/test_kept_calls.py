@@ -63,8 +63,8 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def on_device(real_client: Callable[[str], Any]) -> Any:
-    return real_client("real_kept.py")
+def on_device(real_client: dict[str, Any]) -> Any:
+    return real_client["real_kept.py"]
 
 
 @pytest.mark.parametrize(
