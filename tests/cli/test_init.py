@@ -453,12 +453,12 @@ def test_a_framework_without_a_model_is_run(
     compile(text, "test_npudump_first.py", "exec")
 
 
-@pytest.mark.parametrize("outside", [False, True])
+@pytest.mark.parametrize("place", ["inside", "outside"])
 def test_a_model_that_is_named_is_tested_in_this_repository(
-    repository: Path, run: Run, run_pytest: Callable[..., str], outside: bool
+    repository: Path, run: Run, run_pytest: Callable[..., str], place: str
 ) -> None:
     model(repository / "larger.onnx", batch=64)
-    root = repository
+    root, outside = repository, place == "outside"
     if outside:
         root = repository / "project"
         root.mkdir()
