@@ -158,7 +158,7 @@ def _behind(result: Result, details: ReportFiles) -> list[str]:
     words = spoken(details.problem) or _("report:     {text}").format(text=place)
     command = hand_over(result, details)
     handed = [_("hand over:  {command}").format(command=command)] if command else []
-    lines = map(plain, [words, *handed, *ways_out(result)])
+    lines = map(plain, [words, *handed, *ways_out(result, "" if details.problem else details.text.name)])
     return [one for line in lines for one in hung(line, terminal_columns())]
 
 
@@ -463,20 +463,22 @@ def _layers(escalation: Escalation) -> str:
     return ngettext("{count} layer", "{count} layers", count).format(count=count)
 
 
-def ways_out(result: Result) -> list[str]:
-    """Return the command that creates or updates the golden, where one would."""
+def ways_out(result: Result, file: str = "") -> list[str]:
+    """Return what creates or updates the golden, or accepts another reference; ``file`` as for that."""
     command = typed("pytest", "--npudump-update-golden", *result.origin.arguments)
     if result.status == status.MISSING_GOLDEN:
         return [_("to create:  {command}").format(command=command)]
-    lines = [found] if (found := way_out(result)) else []
+    lines = [found] if (found := way_out(result, file)) else []
     known = any(map(can_be_approved, result.findings))
+    if result.status != status.FAILED or not (result.comparison is not None or known):
+        return lines
     if result.off_reference is not None or (result.reference is not None and not result.reference.good):
-        return lines  # which an update refuses
-    if result.status == status.FAILED and (result.comparison is not None or known):
-        words = _("to accept:  {command}")
-        if result.environment.get("runtime", ("", ""))[1] == "emulator":
-            words = _("to accept on the device: {command}")
-        if result.escalation is not None and result.escalation.fed:
-            words = _("to accept:  give the inputs a seed, then {command}")
-        lines.append(words.format(command=command))
-    return lines
+        if lines and (result.comparison is None or not result.comparison.ok):
+            lines.append(_("to accept:  then {command}").format(command=command))  # which refuses before
+        return lines
+    words = _("to accept:  {command}")
+    if result.environment.get("runtime", ("", ""))[1] == "emulator":
+        words = _("to accept on the device: {command}")
+    if result.escalation is not None and result.escalation.fed:
+        words = _("to accept:  give the inputs a seed, then {command}")
+    return [*lines, words.format(command=command)]
