@@ -244,7 +244,7 @@ class Reporter:
 
         with speaking(self.settings.lang):
             for _, line in sorted(self._lines, key=lambda placed: placed[0]):
-                self._print(terminalreporter, f"npudump: {spoken(line)}", note=True)
+                self._print(terminalreporter, f"npudump: {spoken(line)}")
             if self.tests:
                 from pytest_npudump.report.summary import PAGE, remarks, summary_line  # noqa: PLC0415 - the same
 
@@ -263,10 +263,10 @@ class Reporter:
                 self._print(terminalreporter, f"npudump: {self._ended()}", red=True)
             hook.pytest_npudump_summary(reporter=self, terminalreporter=terminalreporter)
 
-    def _print(self, terminalreporter: Any, line: str, *, note: bool = False, **markup: bool) -> None:
+    def _print(self, terminalreporter: Any, line: str, **markup: bool) -> None:
         from pytest_npudump.plugin.terminal import fitted  # noqa: PLC0415 - where there is something to say
 
-        for one in fitted(terminalreporter, line, note=note):
+        for one in fitted(terminalreporter, line):
             terminalreporter.write_line(one, **markup)
 
     def pytest_unconfigure(self) -> None:

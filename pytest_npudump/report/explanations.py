@@ -352,7 +352,7 @@ def reference_lines(
     sources: Sources | None = None,
     *,
     brief: bool = False,
-    columns: int | None = None,
+    names: LayerNames | None = None,
 ) -> list[str]:
     """Describe mismatches with the reference.
 
@@ -361,7 +361,7 @@ def reference_lines(
         rows: tensors to list; None for all of them.
         sources: of what differs, if they are known.
         brief: whether to say nothing but what differs.
-        columns: of the terminal; None for a file.
+        names: of the test's layers, as its terminal has them; None for a file.
     """
     if result is None or result.good or result.comparison is None:
         return []
@@ -386,7 +386,7 @@ def reference_lines(
         words = _("first:      {key}; {reason}").format(key=first.key, reason=reason)
         lines += [] if brief else [words]
         lines += source_lines(sources, brief=rows is not None)
-        names = LayerNames.of(found, columns)
+        names = names or LayerNames.of(found)
         laid = table([row(verdict) for verdict in failing[:rows]], _COLUMNS, names) if rows != 0 else []
         lines = [*(one for line in lines for one in names.lines(line)), *names.legend(), *laid]
     if rows and len(failing) > rows:

@@ -72,7 +72,7 @@ def test_golden_and_reference_may_each_fail_alone_and_both(converted: Project) -
     converted.golden.unlink()
     converted.model()
     converted.recorded(REFERENCE, change=0.01)
-    shows = ["golden: *; mismatches: *", "to accept:  in the marker, *", "to accept:  then pytest *"]
+    shows = ["golden: *; mismatches: *", "to accept:  in the marker, *", "then:       pytest *"]
     converted.run(DUMPS, failed=1, shows=shows, hides="to accept:  pytest*")
     kept = "".join(path.read_text() for path in converted.path.joinpath("results").rglob("*.jsonl"))
     assert "its layers mismatch the reference" in kept
