@@ -485,13 +485,14 @@ def ways_out(result: Result, file: str = "") -> list[str]:
     known = any(map(can_be_approved, result.findings))
     if result.status != status.FAILED or not (result.comparison is not None or known):
         return lines
-    if result.off_reference is not None or (result.reference is not None and not result.reference.good):
-        if lines and (result.comparison is None or not result.comparison.ok):
-            lines.append(_("then:       {command}").format(command=command))  # which refuses before
-        return lines
     words = _("to accept:  {command}")
-    if result.environment.get("runtime", ("", ""))[1] == "emulator":
+    if result.off_reference is not None or (result.reference is not None and not result.reference.good):
+        if not lines or (result.comparison is not None and result.comparison.ok):
+            return lines
+        words = _("then:       {command}")  # which refuses before
+    elif result.escalation is not None and result.escalation.fed:
+        lines.append(_("to accept:  give the inputs a seed"))
+        words = _("then:       {command}")
+    elif result.environment.get("runtime", ("", ""))[1] == "emulator":
         words = _("to accept on the device: {command}")
-    if result.escalation is not None and result.escalation.fed:
-        words = _("to accept:  give the inputs a seed, then {command}")
     return [*lines, words.format(command=command)]

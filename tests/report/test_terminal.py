@@ -534,7 +534,7 @@ def test_inputs_that_differ_in_each_run_are_told_with_the_way_out(failed: Callab
     told = text_of(failed(2, escalation=Escalation(other, ("a",), fed=("image",))))
     text = " ".join(" ".join(told).split())
     assert "inputs: the test feeds its model other values in each run: image; give these a seed" in text
-    assert "to accept: give the inputs a seed, then pytest --npudump-update-golden" in text
+    assert "to accept: give the inputs a seed then: pytest --npudump-update-golden" in text
 
 
 def test_worst_element_and_special_values_are_told_with_their_places(
