@@ -244,26 +244,27 @@ class Reporter:
 
         with speaking(self.settings.lang):
             for _, line in sorted(self._lines, key=lambda placed: placed[0]):
-                self._print(terminalreporter, f"npudump: {spoken(line)}")
+                self.write(terminalreporter, f"npudump: {spoken(line)}")
             if self.tests:
                 from pytest_npudump.report.summary import PAGE, remarks, summary_line  # noqa: PLC0415 - the same
 
                 for line in remarks(self.results):
-                    self._print(terminalreporter, f"npudump: {line}")
+                    self.write(terminalreporter, f"npudump: {line}")
                 line = summary_line(self.results, approval=self.settings.approval_flag, page=PAGE)
-                self._print(terminalreporter, line)
+                self.write(terminalreporter, line)
             elif self._skipped and not self._ended_in:
                 words = ngettext(
                     "nothing compared: {count} marked test skipped",
                     "nothing compared: {count} marked tests skipped",
                     self._skipped,
                 )
-                self._print(terminalreporter, f"npudump: {words.format(count=self._skipped)}")
+                self.write(terminalreporter, f"npudump: {words.format(count=self._skipped)}")
             if self._ended_in:
-                self._print(terminalreporter, f"npudump: {self._ended()}", red=True)
+                self.write(terminalreporter, f"npudump: {self._ended()}", red=True)
             hook.pytest_npudump_summary(reporter=self, terminalreporter=terminalreporter)
 
-    def _print(self, terminalreporter: Any, line: str, **markup: bool) -> None:
+    def write(self, terminalreporter: Any, line: str, **markup: bool) -> None:
+        """Print a line, as wide as the terminal is."""
         from pytest_npudump.plugin.terminal import fitted  # noqa: PLC0415 - where there is something to say
 
         for one in fitted(terminalreporter, line):

@@ -107,7 +107,7 @@ class Progress:
         if not self._shown:
             self._reporter.ensure_newline()
             self._shown = True
-        self._reporter.rewrite(text, erase=True)
+        self._reporter.rewrite(cut(text, terminal_columns() - 1), erase=True)
 
 
 def spoken_failure(

@@ -453,7 +453,7 @@ def way_out(result: Result, file: str = "") -> str:
         return _("to accept:  in the marker, the tolerances= that {file} gives").format(file="report.txt")
     rules, beyond = _accepting(found)
     if beyond:
-        words = _("to accept:  no tolerance is for {key}; list a fused layer in the file of map=")
+        words = _("to accept:  no tolerance covers {key}; list a fused layer in the file of map=")
         return words.format(key=first_of(beyond, 1))
     if file and len(rules) > _RULES:
         words = _("to accept:  in the marker, tolerances= with the {count} rules of {file}")

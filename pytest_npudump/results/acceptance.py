@@ -129,8 +129,7 @@ class Pending:
             return ()
         if self.golden is None:
             note = said(
-                "the first golden: {count} tensors of one run; {update} also records whether runs repeat",
-                count=len(self.record.table),
+                "the first golden is of a single run; {update} also records whether runs repeat",
                 update="--npudump-update-golden",
             )
             return (note,)

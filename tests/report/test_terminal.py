@@ -237,16 +237,16 @@ GRAPH = "the model's graph changed: connections, types or versions of operators;
         (
             ModelChange(("m.onnx",), read="all"),
             "net/layer_0",
-            "m.onnx differs, its weights and attributes do not",
+            "m.onnx: another file, same weights and attributes",
         ),
         (
             ModelChange(("m.om",), read="weights"),
             "net/layer_0",
-            "m.om differs; no change is known of its graph, ",
+            "m.om: another file; no change is known of graph, ",
         ),
         (
             ModelChange(("m.om",)),
-            "the model m.om is another file than the golden's (operators not compared); ",
+            "another model file than the golden's: m.om (operators not compared); ",
             "",
         ),
         (CHANGED, f"{WEIGHTS}; first mismatch: net/layer_0", ""),
