@@ -618,7 +618,13 @@ VERBS: Mapping[str, Verb] = {
     "init": Verb(
         "",
         (
-            _path("folder", "DIR", "repository; default: the current folder", nargs="?", default=Path()),
+            _path(
+                "place",
+                "DIR|MODEL",
+                "repository, or a model to test in this one; default: the current folder",
+                nargs="?",
+                default=Path(),
+            ),
             _flag("--dry-run", "show what would be written, and write nothing"),
         ),
     ),

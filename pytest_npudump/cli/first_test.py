@@ -85,6 +85,8 @@ _SECTION = "[pytest]"
 _SECTIONS = {"pyproject.toml": (INI_OPTIONS, "[tool.pytest]"), "setup.cfg": ("[tool:pytest]",)}
 _OWN_FILES = {"pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"}
 """Files of pytest alone, which are its configuration without a section, too."""
+MODELS = (".onnx", ".om")
+"""What names of models end in."""
 _LEFT_OUT = {"node_modules", "site-packages", "build", "dist", "golden"}
 _MOST = 20_000
 """Files that are looked at: a model is not searched for without end."""
@@ -121,15 +123,15 @@ class Survey:
     all_seen: bool
 
 
-def survey(root: Path) -> Survey:
-    """Look at a repository.
+def survey(root: Path, model: Path | None = None) -> Survey:
+    """Look at a repository, and at a model of it where one is named, which is then the only one.
 
     Raises:
         OSError: its configuration cannot be read.
         ConfigError: the same, of one that pytest cannot read either.
     """
     configuration, section, told = _configuration(root)
-    models, all_seen = _models(root)
+    models, all_seen = ((Path(os.path.relpath(model, root)),), True) if model else _models(root)
     names = ("torch_npu", "mindspore", "acl", "onnx", "onnxruntime")
     return Survey(
         root=root,
@@ -177,7 +179,7 @@ def _models(root: Path) -> tuple[tuple[Path, ...], bool]:
     for folder, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if name not in _LEFT_OUT and name[:1] != ".")
         seen += len(names)
-        paths = [Path(folder, name) for name in names if name.endswith((".onnx", ".om"))]
+        paths = [Path(folder, name) for name in names if name.endswith(MODELS)]
         found += [(path.suffix == ".om", path.stat().st_size, path) for path in paths if path.is_file()]
         if seen > _MOST:
             break

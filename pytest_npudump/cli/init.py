@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pytest_npudump import __version__
 from pytest_npudump.cli.common.output import emit
-from pytest_npudump.cli.first_test import FILE, Survey, first_test, survey, values_for, with_keys
+from pytest_npudump.cli.first_test import FILE, MODELS, Survey, first_test, survey, values_for, with_keys
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.text import padded, typed
 from pytest_npudump.storage.atomic import write_whole
@@ -22,13 +22,15 @@ def run(arguments: argparse.Namespace) -> int:
     """Write it, and report what was found, written and unknown; 0.
 
     Raises:
-        RequestError: the folder is none, or a file cannot be read or written.
+        RequestError: neither a folder nor a model is there, or a file cannot be read or written.
     """
-    root = arguments.folder.absolute()
+    place: Path = arguments.place
+    model = place if place.is_file() and place.suffix in MODELS else None
+    root = place.absolute() if model is None else Path.cwd()
     if not root.is_dir():
-        raise RequestError(f"{arguments.folder}: no such folder: name the folder of a repository")
+        raise RequestError(f"{place}: no such folder or model: name a repository's folder or a .onnx file")
     try:
-        found = survey(root)
+        found = survey(root, model)
     except (OSError, UnicodeDecodeError) as error:
         raise RequestError(f"{root}: cannot be looked at: {error}") from error
     planned = additions(found)

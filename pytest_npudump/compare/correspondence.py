@@ -920,7 +920,7 @@ def _lost(
         notes.append(said("on some ranks only, expected ranks unknown: {names}", names=first_of(untold)))
     if lost:
         names = first_of(f"{place.layer} (rank {rank})" for place, ranks in lost.items() for rank in ranks)
-        notes.append(said("missing on a rank of the run, and there on others: {names}", names=names))
+        notes.append(said("missing on some ranks of the run only: {names}", names=names))
     return lost, notes
 
 

@@ -457,10 +457,10 @@ class OperatorDump:
             ports = [port for port in self.edges.feeds.get(layer, (UNKNOWN,)) if port is not None]
             if UNKNOWN in ports or SEVERAL in ports:
                 if len(own) != len(names):  # where weights are among them, they may be computed on the device
-                    return {}, said("what feeds it in what ran is not known; graph= in the marker can tell")
+                    return {}, said("its inputs in the run are not known; set graph= in the marker")
             elif len(ports) != len(names):
                 words = said(
-                    "{ran} computed tensors feed it in what ran, and {expected} in {model}",
+                    "computed tensors that it reads: {ran} in the run, {expected} in {model}",
                     ran=len(ports),
                     expected=len(names),
                     model=model,
@@ -481,7 +481,7 @@ class OperatorDump:
         missing = ", ".join(map(repr, lacking[:3]))
         if others:
             return given, said(
-                "in what ran it is fed by {others}, which {model} does not have there",
+                "in the run it reads {others}, which {model} does not have there",
                 others=first_of(others),
                 model=model,
             )

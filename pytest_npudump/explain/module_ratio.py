@@ -175,7 +175,7 @@ def ratios(
     useless = [str(one.key) for one in found if one.whose == DTYPE]
     for some, why in (
         (lacking, said("a reference lacks them")),
-        (whole, said("they have no floats")),
+        (whole, said("they have no floating-point values")),
         (shaped, said("a reference has other shapes")),
         (useless, said("the rounded model is too far off the reference")),
     ):

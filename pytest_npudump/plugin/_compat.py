@@ -56,10 +56,10 @@ def run_phase(item: pytest.Item, when: str, **arguments: Any) -> pytest.TestRepo
     return call_and_report(item, when, log=False, **arguments)  # type: ignore[arg-type]
 
 
-def colour_columns(reporter: Any) -> int | None:
-    """Return the columns of the terminal of pytest's reporter if it has colours, else None."""
+def summary_columns(reporter: Any) -> tuple[int, bool]:
+    """Return the columns of the terminal of pytest's reporter, and whether it has colours."""
     writer = reporter._tw  # noqa: SLF001 - see the module's docstring
-    return writer.fullwidth if writer.hasmarkup else None
+    return writer.fullwidth, writer.hasmarkup
 
 
 def show_setup(item: pytest.Item) -> None:

@@ -142,7 +142,7 @@ def pytest_report_header(config: pytest.Config) -> list[str] | None:
         )
     with speaking(settings.lang):
         line = spoken(said("npudump: {flag}: {what}", flag=settings.approval_flag, what=what))
-        return fitted(config.pluginmanager.get_plugin("terminalreporter"), line, note=True)
+        return fitted(config.pluginmanager.get_plugin("terminalreporter"), line)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

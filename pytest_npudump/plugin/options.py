@@ -20,7 +20,7 @@ from pytest_npudump.errors import RequestError, hint, nearest, said
 from pytest_npudump.language import AUTO, LANGUAGES
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.features import feature_options
-from pytest_npudump.settings import ALL, CALIBRATE, OPTIONS, Option, Settings, settings_from
+from pytest_npudump.settings import BOUNDS, CALIBRATE, OPTIONS, Option, Settings, settings_from
 
 _CALIBRATE = "npudump_calibrate"
 _OURS = "--npudump-"
@@ -45,9 +45,9 @@ _GONE = {
 }
 """Replacements of former options, by name; their ini keys have gone, too."""
 _SWITCHES = {"require-npu", "skip-without-npu", "allow-update-in-ci", "allow-in-ci"}
-_LEFT_OUT = {("numerics", "auto"), ("device", "auto")}
-"""Options that have gone, and the value that holds without them; preset=default would override a file's."""
-_VALUES = {"recompute": {"off": "no-recompute"}}
+_OFF = {"false", "0", "no", "off"}
+_KNOWN = {"numerics": BOUNDS.__contains__, "device": str.isdecimal, "calibrate": lambda runs: runs != "0"}
+"""Options that have gone, and their values that are given in another place: without others the same holds."""
 
 
 class _Runtimes(tuple[str, ...]):
@@ -124,7 +124,7 @@ def _misspelt(word: str) -> str:
     if not name.startswith(_OURS) or name.removeprefix(_OURS) in names:
         return ""
     near, gone = nearest(name.removeprefix(_OURS), names, 0.8), _gone()
-    now = gone[near].format(value="VALUE") if near in gone else f"{_OURS}{near}"
+    now = _filled(gone[near], value) if near in gone else f"{_OURS}{near}"
     return said("there is no {given}: did you mean {near}?", given=name, near=now) if near else ""
 
 
@@ -253,7 +253,8 @@ def _refuse_gone(config: pytest.Config) -> None:
     for option in OPTIONS:
         if option.typed and not option.standing and option.dest in (keys := _compat.overrides(config)):
             value = keys[option.dest]
-            typed = f"{option.flag}={shlex.quote(value)}" if value and value != ALL else option.flag
+            takes = value in {*option.modes[1:], CALIBRATE} if option.modes else value
+            typed = f"{option.flag}={shlex.quote(value)}" if takes else option.flag
             raise RequestError(
                 said(
                     "{key} is no key for -o: give the option by its own name, {typed}",
@@ -274,11 +275,11 @@ def _refuse_gone(config: pytest.Config) -> None:
         flag, value = f"--npudump-{name}", config.getoption(_gone_dest(name), None)
         if value is not None:
             given = f"{flag}={value}" if value and name not in _SWITCHES else flag
-            raise RequestError(_told_gone(name, given, now, value))
-        if name in _GONE and (value := _text(config, _key(name))):
-            raise RequestError(
-                _told_gone(name, said("ini key {key}", key=_key(name)), " = ".join(_as_key(now)), value)
-            )
+            raise RequestError(_told_gone(name, given, now, "" if name in _SWITCHES else value))
+        if name in _GONE and (value := _text(config, key := _key(name))):
+            once = key in _compat.overrides(config)
+            given = f"-o {key}" if once else said("ini key {key}", key=key)
+            raise RequestError(_told_gone(name, given, now if once else " = ".join(_as_key(now)), value))
 
 
 def _as_key(typed: str) -> tuple[str, str]:
@@ -289,11 +290,29 @@ def _as_key(typed: str) -> tuple[str, str]:
 
 def _told_gone(name: str, given: str, now: str, value: str) -> str:
     """Name what is given in the place of a name that has gone."""
-    if (name, value) in _LEFT_OUT:
+    known = (lambda given: given.lower() not in _OFF) if name in _SWITCHES else _KNOWN.get(name)
+    if known is not None and not known(value):
         return said("there is no {given} any more: leave it out", given=given)
-    value = _VALUES.get(name, {}).get(value, value) or "VALUE"
-    typed = now.format(value=shlex.quote(value) if now.startswith("-") else value)
-    return said("there is no {given} any more: give {typed} instead", given=given, typed=typed)
+    return said("there is no {given} any more: give {typed} instead", given=given, typed=_filled(now, value))
+
+
+def _filled(now: str, value: str) -> str:
+    """Return what is given now, with a value that it takes: the given one, else a near one or the default."""
+    key, held = _as_key(now.replace(" = ", "="))
+    option = next(option for option in all_options() if option.dest == key)
+    if held == "on,{value}":
+        value = "no-recompute" if value == "off" else value
+    if "{value}" not in held:
+        return now
+    text = held.format(value=value)
+    try:
+        option.value(text)
+        takes = bool(value) and (not option.choices or text in _choices(option))
+    except RequestError:
+        takes = False
+    if not takes:
+        text = nearest(value, option.choices) or str(option.default) or option.metavar
+    return now.replace(held, shlex.quote(text) if now.startswith("-") else text)
 
 
 def _refuse_unknown(config: pytest.Config) -> None:

@@ -86,6 +86,7 @@ class Reporter:
         self._lines: list[tuple[int, str]] = []
         self._crashed: list[str] = []
         self._marked_failed = False
+        self._skipped = 0
         self._exited = False
         self._ended_in = ""
         self._printed = False
@@ -133,9 +134,9 @@ class Reporter:
         result: Mapping[str, Any] | None = told.get("npudump")
         if result is None and report.outcome == "passed":
             return  # as nearly all of a session's are
-        self._marked_failed = self._marked_failed or (
-            report.failed and any(name in report.keywords for name in MARKERS)
-        )
+        marked = any(name in report.keywords for name in MARKERS)
+        self._marked_failed = self._marked_failed or (report.failed and marked)
+        self._skipped += marked and report.skipped and result is None and not hasattr(report, "wasxfail")
         item: str = told.get(ITEM_OF_REPORT, report.nodeid)
         if report.failed and item in self.tests:
             self.tests[item] = self.tests[item]._replace(failed=True)
@@ -236,28 +237,37 @@ class Reporter:
         """Print the session's line, behind notes on tests that passed."""
         self._printed = True
         hook = self.config.hook
-        if not (self.tests or self._lines or self._ended_in or hook.pytest_npudump_summary.get_hookimpls()):
+        told = self.tests or self._lines or self._ended_in or self._skipped
+        if not (told or hook.pytest_npudump_summary.get_hookimpls()):
             return
-        from pytest_npudump.language.translation import speaking, spoken  # noqa: PLC0415 - where there is something
+        from pytest_npudump.language.translation import ngettext, speaking, spoken  # noqa: PLC0415 - where there is something
 
         with speaking(self.settings.lang):
             for _, line in sorted(self._lines, key=lambda placed: placed[0]):
-                self._print(terminalreporter, f"npudump: {spoken(line)}", note=True)
+                self.write(terminalreporter, f"npudump: {spoken(line)}")
             if self.tests:
                 from pytest_npudump.report.summary import PAGE, remarks, summary_line  # noqa: PLC0415 - the same
 
                 for line in remarks(self.results):
-                    self._print(terminalreporter, f"npudump: {line}")
+                    self.write(terminalreporter, f"npudump: {line}")
                 line = summary_line(self.results, approval=self.settings.approval_flag, page=PAGE)
-                self._print(terminalreporter, line)
+                self.write(terminalreporter, line)
+            elif self._skipped and not self._ended_in:
+                words = ngettext(
+                    "nothing compared: {count} marked test skipped",
+                    "nothing compared: {count} marked tests skipped",
+                    self._skipped,
+                )
+                self.write(terminalreporter, f"npudump: {words.format(count=self._skipped)}")
             if self._ended_in:
-                self._print(terminalreporter, f"npudump: {self._ended()}", red=True)
+                self.write(terminalreporter, f"npudump: {self._ended()}", red=True)
             hook.pytest_npudump_summary(reporter=self, terminalreporter=terminalreporter)
 
-    def _print(self, terminalreporter: Any, line: str, *, note: bool = False, **markup: bool) -> None:
+    def write(self, terminalreporter: Any, line: str, **markup: bool) -> None:
+        """Print a line, as wide as the terminal is."""
         from pytest_npudump.plugin.terminal import fitted  # noqa: PLC0415 - where there is something to say
 
-        for one in fitted(terminalreporter, line, note=note):
+        for one in fitted(terminalreporter, line):
             terminalreporter.write_line(one, **markup)
 
     def pytest_unconfigure(self) -> None:

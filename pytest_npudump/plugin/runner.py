@@ -115,7 +115,7 @@ class Runner:
         with speaking(self._settings.lang):
             lines = [*map(spoken, (self.runtime.announcement(), *([slow] if globs else [])))]
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
-        return [one for line in lines for one in fitted(reporter, line, note=True)]
+        return [one for line in lines for one in fitted(reporter, line)]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:

@@ -19,7 +19,7 @@ from pytest_npudump.errors import said
 from pytest_npudump.language import ENGLISH, chosen
 from pytest_npudump.language.text import cut, hung, inert, terminal_columns, width
 from pytest_npudump.language.translation import gettext as _, is_english, ngettext, speaking, spoken
-from pytest_npudump.plugin._compat import colour_columns
+from pytest_npudump.plugin._compat import summary_columns
 from pytest_npudump.regression.result import GOOD, Result, is_not_dumped, recorded_with_tensors
 from pytest_npudump.report.verdicts import plain
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from pytest_npudump.report.files import ReportFiles
 
 
-def fitted(reporter: Any, line: str, *, note: bool = False) -> list[str]:
+def fitted(reporter: Any, line: str) -> list[str]:
     """Return a line as pytest's terminal is to show it: several where that is narrow, one in a log.
 
-    A ``note`` without an absolute path is as wide as ``COLUMNS`` says there, too.
+    One without an absolute path is as wide as ``COLUMNS`` says there, too.
     """
-    wide = note and "COLUMNS" in os.environ and " /" not in line
+    wide = "COLUMNS" in os.environ and " /" not in line
     return hung(inert(line), terminal_columns() if wide or getattr(reporter, "isatty", False) else None)
 
 
@@ -107,7 +107,7 @@ class Progress:
         if not self._shown:
             self._reporter.ensure_newline()
             self._shown = True
-        self._reporter.rewrite(text, erase=True)
+        self._reporter.rewrite(cut(text, terminal_columns() - 1), erase=True)
 
 
 def spoken_failure(
@@ -213,9 +213,10 @@ _OURS = "npudump: "
 
 
 def cause_in_summary(report: pytest.CollectReport | pytest.TestReport, reporter: Any) -> None:
-    """Have the line of pytest's short summary begin with the cause, in one line however many that takes.
+    """Have the line of pytest's short summary begin with the cause, as long as there is room for.
 
-    In colours pytest takes its ``FAILED`` and the test to have no width: there it is cut here.
+    In colours pytest takes its ``FAILED`` and the test to have no width: there it is cut here, to the end of
+    the line of the terminal that a longer test ends in. Else pytest shows no cause behind a longer test.
 
     Args:
         report: of a failure that is ours.
@@ -228,17 +229,38 @@ def cause_in_summary(report: pytest.CollectReport | pytest.TestReport, reporter:
     for line in takewhile(lambda line: line.startswith(" " * len(_OURS)), others):
         blank = "" if _JOINED.search(first[-1:] + line.strip()[:1]) else " "
         first += blank + line.strip()
-    columns, of_ci = colour_columns(reporter), {"CI", "BUILD_NUMBER"} & os.environ.keys()  # as pytest decides
-    if columns is not None and not of_ci and reporter.verbosity < _WHOLE:
+    columns, coloured = summary_columns(reporter)
+    of_ci = {"CI", "BUILD_NUMBER"} & os.environ.keys()  # as pytest decides
+    if not of_ci and reporter.verbosity < _WHOLE and reporter.config.option.tbstyle != "line":
         room = columns - width(f"FAILED {reporter.config.cwd_relative_nodeid(report.nodeid)} - ")
-        cuts = (cut(first, most) for most in range(len(first), _LEAST, -1))  # some characters are two wide
-        first = next((one for one in cuts if width(one) <= room), cut(first, _LEAST))
+        named = bool(vars(report).get("npudump", {}).get("first"))
+        first = _shortened(first, room % columns if coloured else room, named=named)
     if crash is None:
         report.longrepr = _Failure(str(failure).splitlines(), _Failure([first], None))  # type: ignore[assignment]
     else:
         crash.message = first
 
 
+def _shortened(cause: str, room: int, *, named: bool) -> str:
+    """Return a cause that takes no more than its room: the longest form of one that names a layer, or cut."""
+    forms, shortest = [cause], cause
+    if named:
+        first = _CLAUSE.split(cause)[0]
+        name, *behind = _NAMED.split(_UPSTREAM.sub("", first), maxsplit=1)
+        what = _PHRASE.split(behind[-1])[0] if behind else ""
+        shortest = name + "".join(behind[:1]) + what
+        forms += [first, name + "".join(behind), shortest]
+        forms += [what] if what and room < width(name) + _WHAT else []
+    forms += [cut(shortest, most) for most in range(len(shortest), _LEAST - 1, -1)]  # some signs are two wide
+    return next((one for one in forms if width(one) <= room), forms[-1])
+
+
+_CLAUSE, _NAMED, _PHRASE = re.compile(r"; |；"), re.compile(r"(: |：)"), re.compile(r", |，| \(|（")
+"""What separates sentences of a cause, its layer and what is wrong there, and what is said of that."""
+_UPSTREAM = re.compile(r"^[^\s#]*/(?=[^\s/])")
+"""What a layer's name has before its last part."""
+_WHAT = 12
+"""Characters of what is wrong that are worth the name of the layer in front of them."""
 _WHOLE, _LEAST = 2, 4
 """The verbosity of whole lines in pytest's short summary, and the characters of a cause that is cut."""
 _JOINED = re.compile(r"[^\x00-\x7f]{2}|[^\x00-\x7f\w]")

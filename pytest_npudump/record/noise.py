@@ -276,7 +276,7 @@ class Calibrated:
             bounds: number of tensors of which a measured bound decides.
         """
         if not self.widens:
-            words = _("noise that is no change, tensors: {count} ({source})")
+            words = _("tensors with noise that is not a change: {count} ({source})")
             return words.format(count=len(self.noise), source=self.source)
         return _(
             "{bounds} of {count} tensors with noise have measured tolerances wider than the preset's "

@@ -52,9 +52,9 @@ def what_ran(activity: Activity) -> str:
     names = ", ".join(dict.fromkeys(path.name for path in activity.models))
     loaded = ""
     if names:
-        times = {0: said("no execution of it succeeded"), 1: said("ran once")}
+        times = {0: said("no execution succeeded"), 1: said("ran once")}
         run = times.get(activity.executions, said("ran {count} times", count=activity.executions))
-        loaded = said("{names} was loaded under the dump, and {run}", names=names, run=run)
+        loaded = said("loaded under the dump: {names}, {run}", names=names, run=run)
     programs = f"{' and '.join(activity.programs)} ran" if activity.programs else ""
     evidence = activity.evidence
     return joined("; ", filter(None, (loaded, programs, *evidence.shown, *evidence.failed)))
@@ -141,7 +141,7 @@ def _likely_cause(request: DumpRequest, activity: Activity, dump_path: Path) -> 
         (
             not activity.executions,
             said(
-                "{names} was loaded but never run to its end",
+                "no loaded model was run to its end ({names})",
                 names=", ".join(path.name for path in activity.models),
             ),
         ),

@@ -256,7 +256,7 @@ def _record(case: Case, golden: Record | None, dump: Dump, table: StatsTable) ->
     first = Result(status.PENDING, path, problems=(waiting,), tensors=count, run=Run(dump, models=models))
     if tensors and case.settings.calibrate:
         problem = said(
-            "not calibrated: {needing} a run of its own; record first, and calibrate behind that",
+            "not calibrated: {needing} a run of its own; record first, then calibrate",
             needing=needing,
         )
         return replace(first, status=status.ERROR, problems=(problem,))

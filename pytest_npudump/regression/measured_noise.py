@@ -13,6 +13,7 @@ import numpy as np
 from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable, sanitised_key
 from pytest_npudump.errors import joined, said
+from pytest_npudump.golden.store import KEY
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.noise import CALIBRATION, REPEATS, Calibration, Noise, Repeats, columns_text
 from pytest_npudump.record.record import JUDGED, LEFT_OUT, Record, entries_of
@@ -58,12 +59,25 @@ class Measured:
             return self
         if self.cells or not same_values(previous.table, table):
             note = said(
-                "the calibration of the previous golden was removed, as its values changed; measure again "
-                "with --npudump-update-golden=calibrate"
+                "the calibration of the previous golden was removed, as its values changed; {anew}",
+                anew=measured_anew(previous.extra),
             )
             return replace(self, notes=(*self.notes, note))
         head = {**self.head, CALIBRATION: previous.extra[CALIBRATION]}
         return replace(self, cells=previous.table.noise, head=head)
+
+
+def measured_anew(extra: Mapping[str, object]) -> str:
+    """Return how the noise that a golden of these keys had is measured anew.
+
+    A calibration alone needs a run that passes, which one whose noise is not known may not.
+    """
+    option = "--npudump-update-golden"
+    if CALIBRATION not in extra:
+        return said("measured anew by {option}", option=option)
+    if KEY in extra:  # a recording with golden tensors is not calibrated at once
+        return said("measured anew by {option}, then {option}=calibrate", option=option)
+    return said("measured anew by {option}", option=f"{option} {option}=calibrate")
 
 
 def same_values(one: StatsTable, other: StatsTable) -> bool:

@@ -184,7 +184,7 @@ def record_both(case: Case, first: Result, plan: Plan, attempt: Attempt) -> tupl
         if differing and not unlike:
             names = {str(record.key.sanitised): str(record.key) for record in first.run.records}
             problem = said(
-                "two runs of the test disagree in {keys}; make it deterministic first",
+                "two runs of the test differ in {keys}; make it deterministic first",
                 keys=first_of((names.get(key, key) for key in differing), _SHOWN),
             )
         return _recorded(case, first, (records, alike), again, measured=measured, problem=problem)

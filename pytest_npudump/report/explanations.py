@@ -6,8 +6,12 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, explain_first
-from pytest_npudump.dump.records import TensorKey
+import numpy as np
+
+from pytest_npudump.compare.stats.alignment import ABSENT
+from pytest_npudump.compare.stats.allowances import deviations
+from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, aligned_keys, explain_first
+from pytest_npudump.compare.tensors.element_verdict import ELEMENTS
 from pytest_npudump.explain.operator_alone import (
     ACQUITTED,
     CONVICTED,
@@ -39,8 +43,10 @@ from pytest_npudump.report.verdicts import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tensors.difference import TensorDifference
     from pytest_npudump.compare.tensors.picture import TensorDescription
+    from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.explain.reference import ReferenceResult
     from pytest_npudump.graph.sources import Sources
     from pytest_npudump.regression.result import Finding, Result
@@ -348,7 +354,7 @@ def reference_lines(
     sources: Sources | None = None,
     *,
     brief: bool = False,
-    columns: int | None = None,
+    names: LayerNames | None = None,
 ) -> list[str]:
     """Describe mismatches with the reference.
 
@@ -357,7 +363,7 @@ def reference_lines(
         rows: tensors to list; None for all of them.
         sources: of what differs, if they are known.
         brief: whether to say nothing but what differs.
-        columns: of the terminal; None for a file.
+        names: of the test's layers, as its terminal has them; None for a file.
     """
     if result is None or result.good or result.comparison is None:
         return []
@@ -382,7 +388,7 @@ def reference_lines(
         words = _("first:      {key}; {reason}").format(key=first.key, reason=reason)
         lines += [] if brief else [words]
         lines += source_lines(sources, brief=rows is not None)
-        names = LayerNames.of(found, columns)
+        names = names or LayerNames.of(found)
         laid = table([row(verdict) for verdict in failing[:rows]], _COLUMNS, names) if rows != 0 else []
         lines = [*(one for line in lines for one in names.lines(line)), *names.legend(), *laid]
     if rows and len(failing) > rows:
@@ -432,16 +438,59 @@ def whose_error(result: ReferenceResult) -> list[str]:
     return [_("whose error: {words}{several}").format(words=words, several=several)]
 
 
-def way_out(result: Result) -> str:
-    """Describe how to accept a difference from the reference; "" where there is none."""
+def way_out(result: Result, file: str = "") -> str:
+    """Describe how to accept a difference from the reference; "" where there is none.
+
+    Args:
+        result: of the test.
+        file: the one that has all rules where they are many; "" to have them in the line.
+    """
     reference = result.reference
     found = reference.comparison if reference is not None else None
-    first = str(found.first.key) if found is not None and found.first is not None else result.off_reference
-    if not first:
+    if not (result.off_reference or (found is not None and found.failing)):
         return ""
     if result.models is not None and result.models.changed:
         return _("to accept:  in the marker, give reference= the changed model")
-    return _(
-        "to accept:  in the marker, tolerances=[{{'against': 'reference', 'layer': {layer!r}, 'rtol': ..., "
-        "'atol': 0, 'reason': '...'}}]; list a fused layer in the file of map="
-    ).format(layer=TensorKey.parse(first).layer)
+    if found is None:
+        return _("to accept:  in the marker, the tolerances= that {file} gives").format(file="report.txt")
+    rules, beyond = _accepting(found)
+    if beyond:
+        words = _("to accept:  no tolerance covers {key}; list a fused layer in the file of map=")
+        return words.format(key=first_of(beyond, 1))
+    if file and len(rules) > _RULES:
+        words = _("to accept:  in the marker, tolerances= with the {count} rules of {file}")
+        return words.format(count=len(rules), file=file)
+    words = _("to accept:  in the marker, tolerances=[{rules}]; list a fused layer in the file of map=")
+    return words.format(rules=", ".join(rules))
+
+
+_RULES, _ROOM = 2, 1.1
+"""Rules in the line of a terminal, at most, and the factor by which they allow more than was measured."""
+
+
+def _accepting(found: Comparison) -> tuple[list[str], list[TensorKey]]:
+    """Return rules, as a marker has them, that the mismatching layers pass with; and what no rule is for."""
+    failing = {verdict.key: verdict for verdict in found.failing}
+    needed = dict.fromkeys((key.layer for key in failing), 0.0)
+    measured = deviations(found, found.tolerances)
+    largest = np.where(measured.uncountable, np.inf, measured.largest.max(axis=1)).tolist()
+    beyond = []
+    keys = aligned_keys(found.golden, found.actual, found.alignment)
+    for at, (here, (key, _op_type)) in enumerate(zip(found.alignment.golden.tolist(), keys, strict=True)):
+        if key.layer not in needed:
+            continue
+        elements = found.elements[at].difference if at in found.elements else None
+        share = max(largest[here] if here != ABSENT else np.inf, elements.relative_l2 if elements else 0.0)
+        if elements and elements.max_abs:
+            share = max(share, elements.max_abs / elements.magnitude if elements.magnitude else np.inf)
+        verdict = failing.get(key)
+        other = verdict is not None and any(
+            reason.difference is None and reason.statistic != ELEMENTS for reason in verdict.reasons
+        )
+        if other or not math.isfinite(share):
+            beyond.append(key)
+        needed[key.layer] = max(needed[key.layer], share)
+    rule = (
+        "{{'against': 'reference', 'layer': {layer!r}, 'rtol': {rtol:.2g}, 'atol': 0, 'reason': 'accepted'}}"
+    )
+    return [rule.format(layer=layer, rtol=_ROOM * most) for layer, most in needed.items()], beyond

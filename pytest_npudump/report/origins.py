@@ -291,7 +291,7 @@ def _model_changes(models: ModelChange, most: int | None, *, counts: bool) -> It
     if models.fed:
         yield _("model {names}: inputs changed").format(names=first_of(models.fed, most))
     if models.files and models.read == NOTHING:
-        words = _("the model {names} is another file than the golden's (operators not compared)")
+        words = _("another model file than the golden's: {names} (operators not compared)")
         yield words.format(names=first_of(models.files, most))
     weights = [name for name in models.weights if name not in models.permuted]
     axis = _("{name} (axis {axis})") if counts else "{name}"
@@ -366,8 +366,8 @@ def model_line(result: Result, *, brief: bool, cause: bool, untold: bool = False
     if models.mixed and not models.changed:
         words = _("the golden's layers were accepted from runs of several models")
     elif models.files and not models.changed:
-        known = _("{names} differs; no change is known of its graph, weights and attributes")
-        words = _("{names} differs, its weights and attributes do not") if whole else known
+        known = _("{names}: another file; no change is known of graph, weights and attributes")
+        words = _("{names}: another file, same weights and attributes") if whole else known
     elif whole:
         words = _("identical to the golden's")
     elif not models.files and models.read == PARAMETERS:

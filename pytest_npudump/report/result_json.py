@@ -83,7 +83,7 @@ def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
 
         told["details"] = str(details.text)
         told["headline"] = headline(result)
-        told["way_out"] = next(iter(ways_out(result)), "")
+        told["way_out"] = next(iter(ways_out(result, "report.txt")), "")
         told |= {"hand_over": command} if (command := hand_over(result, details)) else {}
     return told
 

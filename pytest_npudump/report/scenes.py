@@ -47,7 +47,7 @@ def _trampling(finding: Trampling) -> str:
     output = f"{finding.node} (output.{finding.slot})" if finding.slot else finding.node
     place = _(" in {place}").format(place=finding.place) if finding.place else ""
     first = "" if change.first is None else _(", first at {first}").format(first=list(change.first))
-    return _("{by} tramples {output}{place}: {changed} of {count} elements changed{first}").format(
+    return _("{by} overwrites {output}{place}: {changed} of {count} elements changed{first}").format(
         by=finding.by, output=output, place=place, changed=change.changed, count=change.count, first=first
     )
 

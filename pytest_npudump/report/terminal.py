@@ -16,6 +16,7 @@ from pytest_npudump.language.text import cut, first_of, hung, terminal_columns, 
 from pytest_npudump.language.translation import carrying, gettext as _, ngettext, spoken
 from pytest_npudump.onnxmodels.graph import drawing_words, draws_random
 from pytest_npudump.regression import result as status
+from pytest_npudump.regression.result import Escalation
 from pytest_npudump.report.explanations import (
     altered,
     conviction,
@@ -45,7 +46,7 @@ from pytest_npudump.report.verdicts import COLUMNS, deciding_rule, plain, row, s
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_npudump.regression.result import Escalation, Finding, Result, SceneFinding
+    from pytest_npudump.regression.result import Finding, Result, SceneFinding
     from pytest_npudump.report.files import ReportFiles
 
 
@@ -158,7 +159,7 @@ def _behind(result: Result, details: ReportFiles) -> list[str]:
     words = spoken(details.problem) or _("report:     {text}").format(text=place)
     command = hand_over(result, details)
     handed = [_("hand over:  {command}").format(command=command)] if command else []
-    lines = map(plain, [words, *handed, *ways_out(result)])
+    lines = map(plain, [words, *handed, *ways_out(result, "" if details.problem else details.text.name)])
     return [one for line in lines for one in hung(line, terminal_columns())]
 
 
@@ -258,7 +259,8 @@ def _body(
     said_first = not first or first == headline(result).removeprefix("npudump: ")
     hidden = 1 if said_first and not (compared or result.findings) else 0
     problems = [one for one in result.problems[hidden:] if not (compared and one == result.weights)]
-    names, detail = LayerNames.of(result.comparison, columns), _ALL
+    reference = result.reference.comparison if result.reference is not None else None
+    names, detail = LayerNames.of(result.comparison or reference, columns), _ALL
     if columns is not None:
         names.fit(names.layers, names.room)
     by_verdict = compared or not (result.findings or result.problems)
@@ -284,8 +286,10 @@ def _body(
     most = rows if rows < MOST_ROWS else None
     beside = brief and compared  # the golden's table names the layers
     for kind, shown_rows, few in ((WHOLE, 0 if beside else most, beside), (SHORT, 0, True)):
-        told = reference_lines(result.reference, shown_rows, sources, brief=few, columns=columns)
+        told = reference_lines(result.reference, shown_rows, sources, brief=few, names=names)
         lines += [(kind, line) for line in told]
+    if reference is not None and reference.failing and not beside:
+        lines.append(_rows_left(len(reference.mismatches), rest))
     if result.escalation is not None:
         words = _escalation_lines(result, result.escalation, brief=brief, notes=limit)
         lines += [(text, one) for text, line in words for one in names.lines(line)]
@@ -295,7 +299,11 @@ def _body(
     legends = ((WHOLE, names.legend()), (SHORT, names.legend(again=True) if begun else []))
     lines[rows_at:rows_at] = [(kind, line) for kind, legend in legends for line in legend]
     notes = _listed(_("note:       {text}"), result.notes, limit)
-    return lines + [(WHOLE, line) for note in notes for line in names.lines(note)]
+    lines += [(WHOLE, line) for note in notes for line in names.lines(note)]
+    escalation = result.escalation or Escalation()
+    count = len(result.notes) + (0 if escalation.problem else len(escalation.notes))
+    left = _("notes:      {count} in {where}").format(count=count, where=rest)
+    return [*lines, (SHORT, left)] if count else lines
 
 
 def _code_lines(result: Result, *, brief: bool) -> list[str]:
@@ -320,8 +328,13 @@ def _rows(verdicts: Sequence[Verdict], rows: int, names: LayerNames, rest: str) 
     words = _("  ... {left} more in {where}") if where else "  " + _("... and {left} more")
     if (left := len(verdicts) - rows) > 0:
         lines.append((WHOLE, words.format(left=left, where=where)))
-    words = ngettext("  ... {left} row in {where}", "  ... {left} rows in {where}", len(verdicts))
-    return [*lines, (SHORT, words.format(left=len(verdicts), where=where))]
+    return [*lines, _rows_left(len(verdicts), where)]
+
+
+def _rows_left(count: int, where: str) -> tuple[str, str]:
+    """Return what a short text says of all rows of a table."""
+    words = ngettext("  ... {left} row in {where}", "  ... {left} rows in {where}", count)
+    return SHORT, words.format(left=count, where=where)
 
 
 def _scene_lines(findings: Sequence[SceneFinding], limit: int | None) -> list[str]:
@@ -373,10 +386,10 @@ def _comparison_lines(
     if rule:
         lines.append((BOTH, _("tolerance:  {rule}").format(rule=spoken(rule))))
     if numerics is not None and not (brief and numerics.same and not numerics.differs):
-        lines.append((WHOLE, _("preset:     {numerics}").format(numerics=numerics.describe())))
+        lines.append((BOTH, _("preset:     {numerics}").format(numerics=numerics.describe())))
     if result.measured is not None and result.measured.noise:
         measured = result.measured.describe(result.measured_bounds)
-        lines.append((WHOLE, _("measured:   {measured}").format(measured=measured)))
+        lines.append((BOTH, _("measured:   {measured}").format(measured=measured)))
     return lines
 
 
@@ -463,20 +476,23 @@ def _layers(escalation: Escalation) -> str:
     return ngettext("{count} layer", "{count} layers", count).format(count=count)
 
 
-def ways_out(result: Result) -> list[str]:
-    """Return the command that creates or updates the golden, where one would."""
+def ways_out(result: Result, file: str = "") -> list[str]:
+    """Return what creates or updates the golden, or accepts another reference; ``file`` as for that."""
     command = typed("pytest", "--npudump-update-golden", *result.origin.arguments)
     if result.status == status.MISSING_GOLDEN:
         return [_("to create:  {command}").format(command=command)]
-    lines = [found] if (found := way_out(result)) else []
+    lines = [found] if (found := way_out(result, file)) else []
     known = any(map(can_be_approved, result.findings))
+    if result.status != status.FAILED or not (result.comparison is not None or known):
+        return lines
+    words = _("to accept:  {command}")
     if result.off_reference is not None or (result.reference is not None and not result.reference.good):
-        return lines  # which an update refuses
-    if result.status == status.FAILED and (result.comparison is not None or known):
-        words = _("to accept:  {command}")
-        if result.environment.get("runtime", ("", ""))[1] == "emulator":
-            words = _("to accept on the device: {command}")
-        if result.escalation is not None and result.escalation.fed:
-            words = _("to accept:  give the inputs a seed, then {command}")
-        lines.append(words.format(command=command))
-    return lines
+        if not lines or (result.comparison is not None and result.comparison.ok):
+            return lines
+        words = _("then:       {command}")  # which refuses before
+    elif result.escalation is not None and result.escalation.fed:
+        lines.append(_("to accept:  give the inputs a seed"))
+        words = _("then:       {command}")
+    elif result.environment.get("runtime", ("", ""))[1] == "emulator":
+        words = _("to accept on the device: {command}")
+    return [*lines, words.format(command=command)]

@@ -50,7 +50,7 @@ from pytest_npudump.record.record import (
 from pytest_npudump.record.rows import differing_keys
 from pytest_npudump.regression.calibration import fed_words
 from pytest_npudump.regression.dataflow import same_layers
-from pytest_npudump.regression.measured_noise import by_layer, new_entries, same_values
+from pytest_npudump.regression.measured_noise import by_layer, measured_anew, new_entries, same_values
 from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.verdicts import excess, worst
 from pytest_npudump.results.entry import ACCEPTED, REJECTED, Entry, ResultsError, file_digest
@@ -130,8 +130,7 @@ class Pending:
             return ()
         if self.golden is None:
             note = said(
-                "the first golden: {count} tensors of one run; {update} also records whether runs repeat",
-                count=len(self.record.table),
+                "the first golden is of a single run; {update} also records whether runs repeat",
                 update="--npudump-update-golden",
             )
             return (note,)
@@ -414,12 +413,6 @@ def _chosen_rows(
 _NOTHING = "-"
 
 
-def _anew(before: Record) -> str:
-    """Return the way to measure what is not known: an update without a calibration would remove one."""
-    option = "--npudump-update-golden" + "=calibrate" * (CALIBRATION in before.extra)
-    return said("measured anew by {option}", option=option)
-
-
 def after_rows(
     golden: Record, before: Record | None, foreign: Collection[str] = ()
 ) -> tuple[Record, tuple[str, ...]]:
@@ -467,14 +460,14 @@ def after_rows(
         "noise unknown for {count} of {total} tensors; {anew}",
         count=len(anew),
         total=len(table),
-        anew=_anew(before),
+        anew=measured_anew(before.extra),
     )
     lost = said(
         "changed tensors ({count} of {total}) are of a single run{kept}; {anew}",
         count=len(changed_rows),
         total=len(table),
         kept=said("; {count} of them keep the noise measured before", count=old_noise) if old_noise else "",
-        anew=_anew(before),
+        anew=measured_anew(before.extra),
     )
     told = ((anew, note), (old_noise or no_repeats, lost))
     return replace(golden, table=table, extra={**golden.extra, **head}), tuple(n for at, n in told if at)
@@ -486,7 +479,7 @@ def _dropped(before: Record, changed: Sequence[str]) -> str:
         "recorded from a single run{why}; the golden's {lost} was removed; {anew}",
         why=said(", and {facts} changed", facts=", ".join(changed)) if changed else "",
         lost="calibration" if CALIBRATION in before.extra else "noise data",
-        anew=_anew(before),
+        anew=measured_anew(before.extra),
     )
 
 

@@ -453,6 +453,30 @@ def test_a_framework_without_a_model_is_run(
     compile(text, "test_npudump_first.py", "exec")
 
 
+@pytest.mark.parametrize("place", ["inside", "outside"])
+def test_a_model_that_is_named_is_tested_in_this_repository(
+    repository: Path, run: Run, run_pytest: Callable[..., str], place: str
+) -> None:
+    model(repository / "larger.onnx", batch=64)
+    root, outside = repository, place == "outside"
+    if outside:
+        root = repository / "project"
+        root.mkdir()
+    model(root / "small.onnx", batch=1)
+    (named := repository / "models").mkdir()
+    (repository / "larger.onnx").rename(named / "larger.onnx")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        given = Path("../models/larger.onnx") if outside else named / "larger.onnx"
+        done = run("init", str(given))
+    assert (done.code, done.err) == (0, "")
+    assert f"models:   {'../' * outside}models/larger.onnx\n" in done.out
+    assert "small.onnx" not in done.out
+    assert ".github/workflows/npudump.yml" in files(root)
+    run_pytest(root, "--npudump-update-golden", "test_npudump_first.py")
+    assert "64" in next(root.rglob("golden/**/*.yaml")).read_text("utf-8").split("tensors", 1)[1]
+
+
 def test_a_machine_with_nothing_to_run_gets_no_test_and_is_told_why(
     repository: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -515,7 +515,7 @@ WHERE: list[tuple[str, Callable[[list[np.ndarray]], list[np.ndarray]], str]] = [
     ("t h[tp]", lambda parts: [parts[0], parts[1] + 1, *parts[2:]], "only in the parts of rank 1: x"),
     ("t h[tp]", lambda parts: [parts[1], parts[1], parts[2], parts[2]], "only in the parts of rank 0, 3: x"),
     ("t h[tp]", lambda parts: [part + 1 for part in parts], ""),
-    ("t h[tp]", lambda parts: parts[:3], "missing on a rank of the run, and there on others: x (rank 3)"),
+    ("t h[tp]", lambda parts: parts[:3], "missing on some ranks of the run only: x (rank 3)"),
     ("t[tp] h", lambda parts: parts, "the layout of x makes x 24x2 in the run, 6x8 in the golden"),
 ]
 

@@ -274,7 +274,7 @@ def test_model_whose_dump_could_not_be_written_did_run(project: Project) -> None
     shows = [
         "*the dump cannot be written: *File too large*",
         "the test's body did not pass: its dump was not compared",
-        "small.onnx was loaded under the dump, and no execution of it succeeded",
+        "loaded under the dump: small.onnx, no execution succeeded",
         "npudump: 0 of 1 tests passed, 1 not compared (emulator); see npudump --explain",
     ]
     project.run(failed=1, shows=shows)

@@ -217,7 +217,7 @@ GONE = {
     "preset=other": "-o npudump_preset=other",
     "numerics=other": "-o npudump_preset=other",
     "calibrate=7": "--npudump-update-golden=calibrate -o npudump_calibration_runs=7",
-    "repeats": "-o npudump_repeats=VALUE",
+    "repeats": "-o npudump_repeats=2",
     "require-npu": "--npudump-runtime=npu",
     "skip-without-npu": "--npudump-runtime=npu-or-skip",
     "device=3": "-o npudump_devices=3",
@@ -231,11 +231,15 @@ GONE = {
     "summary=s.md": "--npudump-output=DIR",
     "allow-update-in-ci": "-o npudump_allow_in_ci=true",
     "allow-in-ci": "-o npudump_allow_in_ci=true",
+    "keep-dumps=always": "-o npudump_keep_dumps=failed",
+    "recompute=always": "-o npudump_escalate=on",
+    "isolation=proces": "-o npudump_isolation=auto",
+    "fail-on=chang": "-o npudump_fail_on=change",
 }
 GONE_KEYS = {
     "numerics = other": "preset = other",
     "require_npu = true": "runtime = npu",
-    "skip_without_npu = false": "runtime = npu-or-skip",
+    "skip_without_npu = 1": "runtime = npu-or-skip",
     "device = 3": "devices = 3",
     "recompute = off": "escalate = on,no-recompute",
     "isolation_timeout = 60": "isolation = 60",
@@ -258,6 +262,37 @@ def test_an_option_that_has_gone_is_refused_with_what_is_given_now(pytester: pyt
         name = key.partition(" ")[0]
         words = f"there is no ini key npudump_{name} any more: give npudump_{told} instead"
         refused(pytester, words, ini=f"npudump_{key}")
+
+
+SWITCHES = {"require-npu", "skip-without-npu"}
+USUAL = ("", "always", "0", "other")
+"""Values that options which have gone took, or are given by mistake."""
+
+
+@pytest.mark.parametrize("how", ["typed", "-o", "ini"])
+def test_what_is_given_now_is_taken_as_it_is_told(pytester: pytest.Pytester, how: str) -> None:
+    """Whatever the value was: no command that is told leads to another refusal."""
+    keys = {key.partition(" ")[0].replace("_", "-") for key in GONE_KEYS}
+    typed_names = {one.partition("=")[0] for one in GONE}
+    cases = [(name, value) for name in sorted(typed_names if how == "typed" else keys) for value in USUAL]
+    for name, value in cases:
+        key, ini = f"npudump_{name}".replace("-", "_"), "[pytest]\n"
+        if not value and how != "typed":
+            continue
+        given = (
+            [f"--npudump-{name}" + f"={value}" * bool(value)] if how == "typed" else ["-o", f"{key}={value}"]
+        )
+        pytester.makeini(f"{ini}{key} = {value}\n" if how == "ini" else ini)
+        with pytest.raises(RequestError, match="there is no ") as refusal:
+            settings(pytester, *([] if how == "ini" else given))
+        now = str(refusal.value).partition(" any more: ")[2]
+        if now != "leave it out":
+            now = now.removeprefix("give ").removesuffix(" instead")
+            pytester.makeini(f"{ini}{now}\n" if how == "ini" else ini)
+            found = settings(pytester, *([] if how == "ini" else shlex.split(now)))
+            assert name != "numerics" or found.preset == value == "other", now
+            assert name != "device" or found.features["devices"] == value, now
+            assert name not in SWITCHES or value != "0" or how == "typed", now
 
 
 def test_every_option_but_six_that_there_was_is_refused(pytester: pytest.Pytester) -> None:
@@ -298,7 +333,7 @@ def test_a_choice_or_key_that_is_none_is_refused_with_the_near_one(pytester: pyt
         "-o npudump_runtime=emulatr": "ini key npudump_runtime is 'emulatr': did you mean emulator?",
         "--npudump-numerics=auto": "there is no --npudump-numerics=auto any more: leave it out",
         "--npudump-device=auto": "there is no --npudump-device=auto any more: leave it out",
-        "--npudump-keep": "there is no --npudump-keep: did you mean -o npudump_keep_dumps=VALUE?",
+        "--npudump-keep": "there is no --npudump-keep: did you mean -o npudump_keep_dumps=failed?",
     }.items():
         refused(pytester, re.escape(told), *words.split(), ini="")
     for key, told in {
@@ -324,6 +359,7 @@ def test_an_option_that_approves_is_no_key_for_one_run_either(pytester: pytest.P
     for key, typed_now in (
         ("npudump_update_golden=all", "--npudump-update-golden"),
         ("npudump_update_golden=failed", "--npudump-update-golden=failed"),
+        ("npudump_update_golden=true", "--npudump-update-golden"),
         ("npudump_reason=a b", "--npudump-reason='a b'"),
     ):
         words = f"{key.partition('=')[0]} is no key for -o: give the option by its own name, {typed_now}"

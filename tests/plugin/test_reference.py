@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from pytest_npudump.errors import MissingExtraError
 from pytest_npudump.explain.reference_model import ReferenceModel
 from pytest_npudump.onnxmodels import sessions
 from tests.onnxmodels.models import onnx_model
-from tests.plugin.conftest import APPLICATION, LAYERS, Project
+from tests.plugin.conftest import APPLICATION, BODY, LAYERS, Project, small_model
 
 DUMPS = "--npudump-output=."
 REFERENCE = "reference='reference.onnx'"
@@ -71,7 +72,7 @@ def test_golden_and_reference_may_each_fail_alone_and_both(converted: Project) -
     converted.golden.unlink()
     converted.model()
     converted.recorded(REFERENCE, change=0.01)
-    shows = ["golden: *; mismatches: *", "to accept:  in the marker, *"]
+    shows = ["golden: *; mismatches: *", "to accept:  in the marker, *", "then:       pytest *"]
     converted.run(DUMPS, failed=1, shows=shows, hides="to accept:  pytest*")
     kept = "".join(path.read_text() for path in converted.path.joinpath("results").rglob("*.jsonl"))
     assert "its layers mismatch the reference" in kept
@@ -267,6 +268,32 @@ def test_rules_against_the_reference_count_and_have_to_match(converted: Project)
     converted.run(DUMPS, failed=1, shows=words)
 
 
+@pytest.mark.parametrize("fault", ["block/conv.1", "head/softmax", "weights"])
+def test_the_way_out_of_a_failing_reference_works_as_it_is_typed(converted: Project, fault: str) -> None:
+    """In one round, with and without tensors, from terminal or file; and there is nothing to review."""
+    body = BODY
+    if fault == "weights":
+        path = converted.path / "reference.onnx"
+        path.write_bytes(small_model(change=0.01))
+    else:
+        body = FAULTY.format(layer=fault) + BODY
+    for dumped in ("", ", acl_json={'dump_data': 'tensor'}"):
+        converted.marked(REFERENCE + dumped, body=body)
+        shown = converted.run("--npudump-output=out", failed=1, hides="*pending review*").stdout.str()
+        told = " ".join(shown.partition("to accept:  in the marker, ")[2].partition("\nnpudump: ")[0].split())
+        if told.startswith("tolerances= with the "):
+            [report] = converted.path.glob("out/dumps/*/report.txt")
+            told = report.read_text().rpartition("to accept:  in the marker, ")[2]
+        converted.marked(f"{REFERENCE}{dumped}, {told.partition('; list a fused')[0]}", body=body)
+        converted.run(DUMPS, passed=1)
+        shutil.rmtree(converted.path / "out")
+
+
+FAULTY = """
+    from pytest_npudump.emulator import faults
+    faults.end()
+    faults.distort("small", "{layer}", factor=1.01)
+"""
 QDQ = ("QuantizeLinear", ["scale", "zero"], {}), ("DequantizeLinear", ["scale", "zero"], {})
 CASTS = ("Cast", [], {"to": onnx.TensorProto.FLOAT16}), ("Cast", [], {"to": onnx.TensorProto.FLOAT})
 PREPARED = ("Sub", ["mean"], {}), ("Mul", ["twice"], {})

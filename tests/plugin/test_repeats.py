@@ -56,6 +56,25 @@ def test_the_command_that_a_recording_names_has_a_noisy_test_pass(project: Proje
     project.run(passed=1)
 
 
+def test_the_command_that_an_acceptance_names_measures_a_noisy_test_anew(project: Project) -> None:
+    """A calibration alone would fail: what is new has no noise that its tolerance could be of."""
+    project.wavering(0.01)
+    project.run(UPDATE, *CALIBRATE, passed=1)
+    text = project.golden.read_text("utf-8")
+    project.golden.write_text(
+        text.replace("1x2x4x4", "1x2x4x5"), "utf-8"
+    )  # of tensors that another shape had
+    project.wavering(0.01)
+    project.run("--npudump-output=out", failed=1)
+    code, told, _ = project.command("golden", "accept", "--results", "out")
+    assert code == 0
+    assert "noise unknown for 2 of 5 tensors" in told
+    options = re.findall(r"measured\s+anew\s+by\s+(--.*=calibrate)", told, re.DOTALL)
+    project.wavering(0.01, "(next(COUNT) + 1) % 2")
+    project.run(*options[0].split(), CALIBRATE[1], passed=1)
+    project.run(passed=1)
+
+
 def test_a_test_that_feeds_its_model_other_values_in_each_run_records_nothing(project: Project) -> None:
     project.test_file(
         """

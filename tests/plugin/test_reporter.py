@@ -46,7 +46,7 @@ def test_big(npu_dump):
 """
 MANY = """
 @pytest.mark.npu_dump
-@pytest.mark.parametrize("number", range(24))
+@pytest.mark.parametrize("number", range(40))
 def test_small(npu_dump, number):
     encoder(npu_dump, 4)
 """
@@ -119,10 +119,10 @@ def test_of_many_failing_tests_the_later_ones_lose_their_rows_and_no_way_out(
     recorded(regressed, MANY)
     with regressed.path.joinpath("test_it.py").open("a") as file:
         file.write("\ndef test_z():\n    lines = '\\n'.join(map(str, range(100)))\n    assert False, lines\n")
-    run(regressed, "-onpudump_escalate=off").assert_outcomes(failed=25)
+    run(regressed, "-onpudump_escalate=off").assert_outcomes(failed=41)
     *texts, last = failures(regressed.path / "out.xml")
     assert len(last) > 100
-    assert len(texts) == 24
+    assert len(texts) == 40
     whole = [text for text in texts if any(line.endswith("x tol") for line in text)]
     assert whole
     assert sum(map(len, whole)) <= 80
@@ -204,10 +204,10 @@ def test_what_refuses_a_run_or_a_test_is_chinese_and_english_in_junit(pytester: 
     assert "rtol: 'a' is not allowed, expected a finite number, 0 or greater" in english.stdout.str()
 
 
-def terminal(columns: int | None, verbosity: int = 0) -> Any:
-    """pytest's reporter in colours, or without where there are no ``columns``."""
-    writer = SimpleNamespace(hasmarkup=columns is not None, fullwidth=columns)
-    config = SimpleNamespace(cwd_relative_nodeid=str)
+def terminal(columns: int = 500, verbosity: int = 0, *, coloured: bool = True) -> Any:
+    """pytest's reporter."""
+    writer = SimpleNamespace(hasmarkup=coloured, fullwidth=columns)
+    config = SimpleNamespace(cwd_relative_nodeid=str, option=SimpleNamespace(tbstyle="auto"))
     return SimpleNamespace(_tw=writer, config=config, verbosity=verbosity)
 
 
@@ -217,14 +217,13 @@ def terminal(columns: int | None, verbosity: int = 0) -> Any:
         (40, 0, "", "权重已改变..."),  # 13 columns behind "FAILED test_k.py::test_k - "
         (47, 0, "", "权重已改变，首个..."),
         (80, 0, "", "权重已改变，首个不匹配 conv"),
-        (20, 0, "", "权..."),
+        (20, 0, "", "权重已改变..."),  # 13 of the next line
         (40, 2, "", "权重已改变，首个不匹配 conv"),
         (40, 0, "CI", "权重已改变，首个不匹配 conv"),
-        (None, 0, "", "权重已改变，首个不匹配 conv"),
     ],
 )
 def test_the_line_of_the_summary_fits_a_terminal_with_colours(
-    monkeypatch: pytest.MonkeyPatch, columns: int | None, verbosity: int, ci: str, line: str
+    monkeypatch: pytest.MonkeyPatch, columns: int, verbosity: int, ci: str, line: str
 ) -> None:
     for name in ("CI", "BUILD_NUMBER"):
         monkeypatch.delenv(name, raising=False)
@@ -232,6 +231,48 @@ def test_the_line_of_the_summary_fits_a_terminal_with_colours(
         monkeypatch.setenv(ci, "1")
     report: Any = SimpleNamespace(nodeid="test_k.py::test_k", longrepr="npudump: 权重已改变，首个不匹配 conv")
     cause_in_summary(report, terminal(columns, verbosity))
+    assert report.longrepr.reprcrash.message == line
+
+
+WEIGHTS = ".../encoder/1/conv/Conv: weights changed; first mismatch: .../1/conv/Conv:output.0 max 1"
+KERNEL = "block/conv.2:output.0: kernel error, relative L2 error 0.001, limit 4.8e-06"
+
+
+@pytest.mark.parametrize("lines", [0, 1, 2])  # of a terminal that the test takes; 0: without colours
+@pytest.mark.each(
+    ("cause", "room", "line"),
+    [
+        (WEIGHTS, 90, WEIGHTS),
+        (WEIGHTS, 60, ".../encoder/1/conv/Conv: weights changed"),
+        (WEIGHTS, 30, "Conv: weights changed"),
+        (WEIGHTS, 15, "weights changed"),
+        (WEIGHTS, 10, "Conv: w..."),
+        (KERNEL, 40, "conv.2:output.0: kernel error"),
+        (KERNEL, 28, "conv.2:output.0: kernel e..."),
+        (KERNEL, 20, "kernel error"),
+        (
+            "a/op#model=net/0:output.0 max 9.5, expected 5 (9x tolerance)",
+            30,
+            "op#model=net/0:output.0 max...",
+        ),
+        ("a/b, a/c: weights changed (2 of 3 operators)", 30, "b, a/c: weights changed"),
+        ("b：权重已改变（2 个算子）；首个", 15, "b：权重已改变"),
+        ("the golden is missing", 21, "the golden is missing"),
+        ("the golden is missing", 12, "the golde..."),
+    ],
+)
+def test_the_line_of_the_summary_has_the_form_of_the_cause_that_there_is_room_for(
+    monkeypatch: pytest.MonkeyPatch, lines: int, cause: str, room: int, line: str
+) -> None:
+    """Behind a test that takes more than a line, too, where colours let us."""
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.delenv("BUILD_NUMBER", raising=False)
+    begun = "FAILED test_k.py::test_k[{}] - "
+    columns = 200 if lines > 1 else len(begun) + room
+    nodeid = f"test_k.py::test_k[{'x' * ((lines or 1) * columns - room - len(begun.format('')))}]"
+    told = {"npudump": {"first": "a mismatch"}} if any(sign in cause for sign in ":：") else {}
+    report: Any = SimpleNamespace(nodeid=nodeid, longrepr=f"npudump: {cause}", **told)
+    cause_in_summary(report, terminal(columns, coloured=lines > 0))
     assert report.longrepr.reprcrash.message == line
 
 
@@ -258,7 +299,7 @@ def test_the_line_of_the_summary_begins_with_the_cause_and_has_all_of_it(message
     crash = SimpleNamespace(message=message)
     for failure in (SimpleNamespace(reprcrash=crash), message.removeprefix("Failed: ")):
         report: Any = SimpleNamespace(nodeid="test_k.py::test_k", longrepr=failure)
-        cause_in_summary(report, terminal(columns=None))
+        cause_in_summary(report, terminal(coloured=False))
         told = report.longrepr.reprcrash
         assert told.message == line
         if told is not crash:  # as --tb=line prints it

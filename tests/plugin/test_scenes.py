@@ -26,7 +26,7 @@ def test_every_execution_is_watched_and_nothing_approves_a_trampling(project: Pr
     """A step that is named is watched alone."""
     twice = f"{TRAMPLE}{project.body}        model.run(image)\n"
     project.marked(WATCHER, twice)
-    shows = ["npudump: block/conv.2 tramples *", "*conv.1 in step=1: 37 of 144*"]
+    shows = ["npudump: block/conv.2 overwrites *", "*conv.1 in step=1: 37 of 144*"]
     project.run("--npudump-update-golden", failed=1, shows=shows)
     assert not project.path.joinpath("golden").exists()
     project.marked(WATCHER.replace("}", ", 'dump_step': '1'}"), twice)
@@ -43,7 +43,7 @@ def test_without_layers_outputs_are_watched_after_every_operator(project: Projec
     project.marked(marker, project.body + looks)
     project.run(passed=1)
     project.marked(marker, TRAMPLE + project.body)
-    project.run(failed=1, shows="npudump: block/conv.2 tramples block/conv.1: 37 of 144 elements changed*")
+    project.run(failed=1, shows="npudump: block/conv.2 overwrites block/conv.1: 37 of 144 elements changed*")
     project.marked("scene='watcher', acl_json={'watcher_nodes': ['head/softmax']}")
     project.run(failed=1, shows="npudump: there is no snapshot of 'head/softmax' after an operator behind *")
     project.marked("scene='watcher', layers=['nothing'], acl_json={'watcher_nodes': ['block/conv.1']}")
@@ -56,7 +56,7 @@ def test_an_operator_in_both_lists_is_watched_and_no_output_is_dumped_after_it(p
     words = "*layers: CANN dumps no other output after a watched operator*block/relu.1*"
     project.run("-v", passed=1, shows=words)
     project.marked(marker, body=TRAMPLE + project.body)
-    project.run(shows="npudump: block/conv.2 tramples block/conv.1: 37 of 144 elements*")
+    project.run(shows="npudump: block/conv.2 overwrites block/conv.1: 37 of 144 elements*")
 
 
 OVERFLOW_BODY = """

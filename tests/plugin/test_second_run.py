@@ -386,7 +386,8 @@ def test_inputs_that_differ_in_each_run_need_a_seed_before_the_way_out(project: 
     project.marked(body=body.format(seed=""))
     shows = [
         "inputs:     the test feeds its model other values in each run: image;*",
-        "to accept:  give the inputs a seed, then pytest --npudump-update-golden *",
+        "to accept:  give the inputs a seed",
+        "then:       pytest --npudump-update-golden *",
     ]
     project.run(failed=1, shows=shows)
     project.marked(body=body.format(seed=2))

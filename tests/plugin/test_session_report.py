@@ -131,3 +131,27 @@ def test_the_page_is_chinese_from_the_session_and_from_the_command(changed: Proj
         assert "若变更符合预期，则接受：<code>pytest --npudump-update-golden" in text
         assert "源头：      block/conv.2:output.0" in text
         assert not any(words in text for words in ("to accept", "If the change is meant", "What next"))
+
+
+def test_every_line_of_a_session_is_as_wide_as_the_terminal(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for paths and commands; a pipe without COLUMNS has whole lines."""
+    source = (
+        "@pytest.mark.npu_dump\n@pytest.mark.parametrize('of', ['a', '{}'])\ndef test_small(npu_dump, of):\n"
+    )
+    project.test_file(source.format("a_case_with_a_name_as_long_as_they_are") + project.body)
+    expect = ("-onpudump_expect=9", "-onpudump_escalate=off")
+    project.record()
+    project.model(change=0.01)
+    for columns in (80, 120):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        for options in (expect, ("--npudump-update-golden", *expect)):
+            lines = project.run(*options).outlines
+            ours = [line for line in lines if line.startswith(("npudump: ", " " * 9))]
+            assert max(map(len, ours)) <= columns
+            assert [line for line in ours if "tests were not compared" in line or "were compared" in line]
+        project.model(change=0.02)
+    monkeypatch.delenv("COLUMNS")
+    lines = project.run("--npudump-update-golden", *expect).outlines
+    assert any(line.endswith("this run updates goldens (--npudump-update-golden)") for line in lines)

@@ -76,7 +76,7 @@ CASES: dict[str, tuple[Activity, dict[str, Any]]] = {
     ),
     "no single operator ran through acl.op": (Activity(models=(), executions=0), {"scene": "op"}),
     "no model was loaded through npu_dump.load_model()": (Activity(models=(), executions=0), {}),
-    "net.om was loaded but never run": (Activity(executions=0), {}),
+    "no loaded model was run to its end (net.om": (Activity(executions=0), {}),
     "most likely a filter matched nothing: layers=['conv9']": (Activity(), {"layers": ("conv9",)}),
     "most likely a filter matched nothing: dump_step='7' (steps count from 0)": (
         Activity(),
@@ -150,9 +150,9 @@ def test_full_file_system_is_the_first_cause(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("activity", "words"),
     [
-        (Activity(), "net.om was loaded under the dump, and ran once"),
-        (Activity(executions=3), "net.om was loaded under the dump, and ran 3 times"),
-        (Activity(executions=0), "net.om was loaded under the dump, and no execution of it succeeded"),
+        (Activity(), "loaded under the dump: net.om, ran once"),
+        (Activity(executions=3), "loaded under the dump: net.om, ran 3 times"),
+        (Activity(executions=0), "loaded under the dump: net.om, no execution succeeded"),
         (Activity(models=(), executions=0), ""),
         (
             Activity(models=(), programs=("./main",), evidence=Evidence(failed=["acl.mdl.execute: 507015"])),

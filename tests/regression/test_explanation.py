@@ -148,7 +148,7 @@ def test_a_recording_keeps_the_tensors_that_it_was_asked_for(flow: Flow) -> None
 @pytest.mark.parametrize(
     ("second", "change", "problem"),
     [
-        (REGRESSED, unchanged, "two runs of the test disagree in "),
+        (REGRESSED, unchanged, "two runs of the test differ in "),
         (HEALTHY, _remove, "net/Softmax@0"),
         (HEALTHY, _cut, "net_Softmax@0"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from pytest_npudump.compare.tolerances.presets import Numerics
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.explain.operator_alone import CONVICTED, Alone, JudgedOperator
+from pytest_npudump.explain.reference import ReferenceResult
 from pytest_npudump.graph.sources import Source, Sources
 from pytest_npudump.record.model_lines import ModelChange
 from pytest_npudump.regression import result as status
@@ -25,13 +27,13 @@ from pytest_npudump.regression.result import WITHIN, Escalation, Finding
 from pytest_npudump.report import terminal
 from pytest_npudump.report.explanations import reference_lines
 from pytest_npudump.report.files import ReportFiles
+from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.result_json import full_json
 from pytest_npudump.report.terminal import failure_lines, full_lines, headline
 from tests.report.conftest import stats_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pytest_npudump.regression.result import Result
 
@@ -103,15 +105,34 @@ def test_one_text_is_laid_out_where_the_other_is_not_shown(failed: Callable[...,
 
 def test_a_reference_has_no_head_of_a_table_without_rows(failed: Callable[..., Result]) -> None:
     found = {"good": False, "comparison": failed(2).comparison, "model": SimpleNamespace(name="m.onnx")}
+    names = LayerNames.of(found["comparison"], 80)  # type: ignore[arg-type]
     told: Any = SimpleNamespace(**found, compared=2, layers=2, blames=(), remarks=())
-    lines = reference_lines(told, 0, brief=True, columns=80)
+    lines = reference_lines(told, 0, brief=True, names=names)
     assert [line for line in lines if "more" in line] == []
     assert not [line for line in lines if "statistic " in line]
-    assert len(reference_lines(told, 1, brief=True, columns=80)) == len(lines) + 3
+    assert len(reference_lines(told, 1, brief=True, names=names)) == len(lines) + 3
     told.remarks = ("a remark",) * 9
-    labels = [line.split(":")[0].strip() for line in reference_lines(told, 0, columns=80)]
+    labels = [line.split(":")[0].strip() for line in reference_lines(told, 0, names=names)]
     assert (labels[:2], labels[-3:]) == (["reference", "first"], ["tolerance", "a remark", "a remark"])
-    assert reference_lines(told, 0, brief=True, columns=80) == lines
+    assert reference_lines(told, 0, brief=True, names=names) == lines
+
+
+def test_a_short_text_counts_all_that_it_leaves_out(
+    failed: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    test = failed([f"{TRANSFORMER}_{number}" for number in range(5)])
+    test = replace(test, notes=("one", "two"), escalation=Escalation(notes=("three",)))
+    reference = ReferenceResult(Path("m.onnx"), test.comparison, layers=5, compared=5)
+    details = ReportFiles(test.origin.directory / "report.txt", test.origin.directory / "report.json")
+    for told in (test, replace(test, comparison=None, reference=reference)):
+        whole, short = failure_lines(told, details, verbose=False)
+        assert [line for line in short if "report.txt" in line][:2] == [
+            "  ... 5 rows in report.txt",
+            "notes:      3 in report.txt",
+        ]
+        assert max(len(line) for line in (*whole, *short) if line[:6] not in {"report", "to acc"}) <= 80
+        assert sum("names that start with .../" in line for line in whole) == 1
 
 
 TRANSFORMER = "/vision_model/encoder/layers.11/self_attn/out_proj/quantized_MatMul"
@@ -216,16 +237,16 @@ GRAPH = "the model's graph changed: connections, types or versions of operators;
         (
             ModelChange(("m.onnx",), read="all"),
             "net/layer_0",
-            "m.onnx differs, its weights and attributes do not",
+            "m.onnx: another file, same weights and attributes",
         ),
         (
             ModelChange(("m.om",), read="weights"),
             "net/layer_0",
-            "m.om differs; no change is known of its graph, ",
+            "m.om: another file; no change is known of graph, ",
         ),
         (
             ModelChange(("m.om",)),
-            "the model m.om is another file than the golden's (operators not compared); ",
+            "another model file than the golden's: m.om (operators not compared); ",
             "",
         ),
         (CHANGED, f"{WEIGHTS}; first mismatch: net/layer_0", ""),
@@ -513,7 +534,7 @@ def test_inputs_that_differ_in_each_run_are_told_with_the_way_out(failed: Callab
     told = text_of(failed(2, escalation=Escalation(other, ("a",), fed=("image",))))
     text = " ".join(" ".join(told).split())
     assert "inputs: the test feeds its model other values in each run: image; give these a seed" in text
-    assert "to accept: give the inputs a seed, then pytest --npudump-update-golden" in text
+    assert "to accept: give the inputs a seed then: pytest --npudump-update-golden" in text
 
 
 def test_worst_element_and_special_values_are_told_with_their_places(

@@ -64,9 +64,10 @@ def test_other_values_keep_their_noise_unless_another_machine_gave_them(stale: d
     measured = replace(before, extra={**before.extra, "calibration": CALIBRATION})
     found, notes = after_rows(after, measured)
     assert (found.table.noise, found.extra["calibration"]) == (before.table.noise, CALIBRATION)
-    assert [note.rpartition("; ")[2] for note in notes] == [
-        "measured anew by --npudump-update-golden=calibrate"
-    ]
+    assert [note.rpartition("; ")[2] for note in notes] == [f"{anew} --npudump-update-golden=calibrate"]
+    with_tensors = replace(measured, extra={**measured.extra, "golden_tensors": {"recording": "x"}})
+    _, notes = after_rows(after, with_tensors)
+    assert [note.rpartition("; ")[2] for note in notes] == [f"{anew}, then --npudump-update-golden=calibrate"]
     bare = golden([1.0], repeats={"runs": 2})
     found, notes = after_rows(after, bare)
     assert dict(found.extra) == {"repeats": {"runs": 1}}

@@ -446,9 +446,7 @@ def _explained(comparison: Comparison, first: Verdict, *, feeds_seen: bool) -> s
     if comparison.origin == BEFORE and feeds_seen:
         return _("the output that feeds it is within tolerance: converted, or overwritten, on the way")
     if comparison.origin == BEFORE:
-        return _(
-            "it came in with values of a layer that was not dumped, with what is fed, or was overwritten"
-        )
+        return _("caused by a layer that was not dumped, by what is fed, or by an overwrite")
     words = _("all statistics before it match") if before else _("no tensor was compared before it")
     if before & moved:
         words = _("all statistics before it are within tolerance")

@@ -25,6 +25,7 @@ from pytest_npudump.language.text import cut, inert, number_of
 from pytest_npudump.plugin.features import DEVICES
 from pytest_npudump.plugin.item_case import HELD_DEVICES, number_of_devices, only_setup
 from pytest_npudump.plugin.reporter import CHILD
+from pytest_npudump.plugin.terminal import fitted
 from pytest_npudump.ranks.rank import current_rank, own_device
 from pytest_npudump.runtime.inventory import Inventory, take_inventory
 
@@ -104,11 +105,12 @@ class DeviceTurns:
             )
         return self._pool.own
 
-    def pytest_report_header(self) -> str:
+    def pytest_report_header(self) -> list[str]:
         """Describe the devices."""
         ids = ", ".join(map(str, self._inventory.devices))
         words = [f"devices {ids}, each locked while a test uses it"] if ids else []
-        return f"npudump: {'; '.join(filter(None, [*words, self._inventory.note]))}"
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        return fitted(reporter, f"npudump: {'; '.join(filter(None, [*words, self._inventory.note]))}")
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -165,15 +167,16 @@ class DeviceTurns:
         if (waited := sum(told["waited"] for told in used)) >= 1:
             ids = ", ".join(map(str, sorted({told["own"] for told in used})))
             processes = "process" if len(used) == 1 else "processes"
-            terminalreporter.write_line(
-                f"npudump: {len(used)} {processes} waited {waited:.0f} s in all for devices ({ids})"
-            )
+            words = f"npudump: {len(used)} {processes} waited {waited:.0f} s in all for devices ({ids})"
+            for line in fitted(terminalreporter, words):
+                terminalreporter.write_line(line)
 
     def _say(self, words: str) -> None:
         reporter: Any = self._config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None and not hasattr(self._config, "workerinput"):
             reporter.ensure_newline()
-            reporter.write_line(f"npudump: {words}")
+            for line in fitted(reporter, f"npudump: {words}"):
+                reporter.write_line(line)
             return
         capture: Any = self._config.pluginmanager.get_plugin("capturemanager")
         with capture.global_and_fixture_disabled():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.language.text import inert
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.plugin.features import EXPECT
 from pytest_npudump.plugin.reporter import Reporter, reports_here
@@ -45,7 +44,7 @@ class Expectation:
     def pytest_npudump_summary(self, reporter: Reporter, terminalreporter: Any) -> None:
         """Report missing tests."""
         if self._lacking:
-            terminalreporter.write_line(inert(f"npudump: {self._gap(reporter)}"), red=True)
+            reporter.write(terminalreporter, f"npudump: {self._gap(reporter)}", red=True)
 
     def _gap(self, reporter: Reporter) -> str:
 

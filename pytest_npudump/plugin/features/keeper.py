@@ -245,7 +245,8 @@ class Keeper:
             )
             return
         rank = reporter.rank.number if reporter.rank is not None else None
-        count = sum(entry.is_open for entry in entries if entry.test in tests and entry.data["rank"] == rank)
+        here = (entry for entry in entries if entry.test in tests and entry.data["rank"] == rank)
+        count = sum(entry.is_open and not entry.data["refusals"] for entry in here)
         # In CI pytest's cache goes with the machine, so that only a folder that was named is worth a word.
         if count and not (ci_variable() and not self._named):
             reporter.say(self._decision_line(count, folder), _BEHIND)

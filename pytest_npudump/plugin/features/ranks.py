@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import ConfigError, said
-from pytest_npudump.language.text import inert
 from pytest_npudump.plugin.item_case import EXCHANGE
 from pytest_npudump.plugin.marker import Identity
 from pytest_npudump.plugin.reporter import CHILD, Reporter
@@ -62,6 +61,6 @@ class Ranks:
                 words = test.result.get("first") or test.result.get("operator") or test.result["status"]
                 failures[str(test.result["test"])] = str(words)
         for line in compare_notes(self._exchange, failures):
-            terminalreporter.write_line(inert(f"npudump: {line}"))
+            reporter.write(terminalreporter, f"npudump: {line}")
         terminalreporter.flush()
         printed(self._exchange)

@@ -106,8 +106,8 @@ def _share(share: float) -> float | int:
 
 
 _HERE = Path(__file__).parent
-_ACROSS = 72
-"""Columns of lines that names are cut for."""
+_ACROSS, _NAMED = 72, 40
+"""Columns of lines that names are cut for, and of these names."""
 _STATISTICS = 10_000
 """Tensors of a page that come with both sides' statistics."""
 _PICTURES = 60
@@ -199,7 +199,13 @@ def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str,
     """Return the template's data of a test, its charts drawn."""
     keys = [plain(str(one.key)) for one in test.tensors]
     worst, names, boxes = _worst(test), LayerNames(keys, _ACROSS), LayerNames(keys, _ACROSS)
+    names.fit(names.layers, _NAMED)
     boxes.fit((plain(one.name) for around in test.neighbourhoods for one in around.operators), IN_BOX)
+    graphs = [(one, _markup(graph_svg(one, boxes))) for one in test.neighbourhoods[:_GRAPHS]]
+    headline = names.text(plain(spoken(test.headline)))
+    why = [_labelled(names.text(plain(spoken(sentence)))) for sentence in test.why]
+    for name in (*(one.source for one in test.neighbourhoods), *(one.key for one in test.elements)):
+        names.text(plain(name))  # which a heading has
     states = [(state, sum(one.state == state for one in test.tensors)) for state in STATES]
     label = _(", ").join(_counted(state, count) for state, count in states if count)
     return {
@@ -213,14 +219,15 @@ def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str,
                 _("tensors in order of execution: {states}").format(states=label),
             )
         ),
-        "graphs": [(one, _markup(graph_svg(one, boxes))) for one in test.neighbourhoods[:_GRAPHS]],
+        "graphs": graphs,
         "elements": [_elements(one) for one in test.elements[:pictures]],
         "elements_left": max(0, len(test.elements) - pictures),
         "data": payload(test.tensors, statistics) if test.tensors else "",
         "worst": worst,
         "short": lambda name: names.text(plain(name)),
-        "headline": names.text(plain(spoken(test.headline))),
-        "why": [_labelled(names.text(plain(spoken(sentence)))) for sentence in test.why],
+        "headline": headline,
+        "legend": " ".join(map(str.strip, names.legend() or boxes.legend())),
+        "why": why,
         "differs": any(golden not in {None, actual} for _name, golden, actual in test.producers),
         "off": times(worst.share) if worst is not None and math.isfinite(worst.share) else "",
         "commands": [_way_out(line) for line in test.ways_out],

@@ -401,7 +401,7 @@ class Capture:
                 unseen.append(at)
                 continue
             words = said(
-                "{layer} is {other}, in one module: their calls are turns of {other}",
+                "{layer} and {other} are one module: calls of both are recorded as {other}",
                 layer=self._paths[at],
                 other=self._paths[one],
             )
@@ -484,7 +484,7 @@ class Capture:
             others: list[Any] | None = None if compiling else []
             found = tensors_in(output, None, others)
             if compiled and not compiling and not self._is_tracing():
-                words = said("{layer} is compiled, and torch ran it as it is", layer=self._paths[places[0]])
+                words = said("{layer} is compiled, but torch ran it uncompiled", layer=self._paths[places[0]])
                 self._note(words)
             self._tell(OUTPUT, place(), found, given)
             if others is not None and (others or not found):
@@ -554,7 +554,9 @@ class Capture:
         elif self._graph is None:
             if kind == ENTER:
                 if self._active:
-                    self.problems.append(said("{layer} was called while it ran", layer=self._paths[module]))
+                    self.problems.append(
+                        said("{layer} was called during its own call", layer=self._paths[module])
+                    )
                 self._close()
             self._active, self._rooted = kind == ENTER, True
 

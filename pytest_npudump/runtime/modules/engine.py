@@ -183,7 +183,10 @@ class TokenCapture(Capture):
         needed = max((one.end for one in rows), default=0)
         if not tensor.dim() or len(tensor) < needed or not rows:
             self._note(
-                said("{layer} gives a tensor without a row a token: not recorded", layer=self._paths[module])
+                said(
+                    "{layer} gives a tensor without one row per token: not recorded",
+                    layer=self._paths[module],
+                )
             )
             return
         dtype = str(tensor.dtype).removeprefix("torch.")

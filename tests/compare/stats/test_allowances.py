@@ -284,7 +284,7 @@ def test_what_was_measured_says_how_many_strayed_and_of_how_many_it_is_the_bound
         "(calibrated: 9 members, factor 5)"
     )
     assert measured_by(keys, cells, widens=False).describe(0) == (
-        "noise that is no change, tensors: 2 (calibrated: 9 members, factor 5)"
+        "tensors with noise that is not a change: 2 (calibrated: 9 members, factor 5)"
     )
 
 

@@ -119,7 +119,7 @@ BEFORE = "all statistics before it match"
         (
             [(IN_A, 1)],
             [(IN_A, 2)],
-            "it came in with values of a layer that was not dumped, with what is fed, or was overwritten",
+            "caused by a layer that was not dumped, by what is fed, or by an overwrite",
         ),
         ([(A, 1), (B, 1)], [(B, 1)], CHANGED),
         ([(B, 1)], [(A, 1), (B, 1)], CHANGED),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.errors import MissingExtraError
 from pytest_npudump.report.html.page import page
 from pytest_npudump.report.view import CHANGED, IDENTICAL, OUTSIDE, STATES, SessionView
@@ -150,6 +151,30 @@ def test_the_first_screen_says_where_how_much_why_and_what_next(session: Session
     for words in ("its kernel did it", "npudump repro dumps/one -o DIR", "#test-0-elements"):
         assert words in answers
     assert "Why" not in page(SessionView((replace(failed, why=()),)))
+
+
+def test_headings_have_the_end_of_long_names_and_say_once_what_they_begin_with(session: SessionView) -> None:
+    failed = session.tests[0]
+    begin = "F0::If_0_then_branch_of_the_network/"
+    key = TensorKey(f"{begin}encoder/1/reparam_conv/Conv", "output", 0)
+    tensors = [
+        replace(one, key=replace(one.key, layer=f"{begin}{at}")) for at, one in enumerate(failed.tensors)
+    ]
+    tensors[9] = replace(tensors[9], key=key)
+    around = replace(failed.neighbourhoods[0], source=key.layer)
+    told = replace(
+        failed,
+        headline=f"{key}: weights changed",
+        tensors=tuple(tensors),
+        neighbourhoods=(around,),
+        elements=(replace(failed.elements[0], key=str(key)),),
+    )
+    text = page(SessionView((told,))).replace("<wbr>", "")
+    assert '<p class="headline">.../encoder/1/reparam_conv/Conv:output.0: weights changed</p>' in text
+    hidden = r'<(script|style|svg).*?</\1>|title="[^"]*"|data-key="[^"]*"|<pre>.*?</pre>'
+    shown = re.sub(hidden, "", text, flags=re.DOTALL)
+    assert shown.count("names that start with .../ begin with") == shown.count(begin) == 1
+    assert shown.count(".../encoder/1/reparam_conv/Conv") == 4
 
 
 def test_the_first_tests_that_fail_are_open(session: SessionView) -> None:

@@ -235,7 +235,7 @@ def test_a_shared_layer_is_told_apart_by_who_calls_it(tmp_path: Path, compiled: 
         "left.0:output.0",
         "right.0:output.0",
     ]
-    assert "same is layer, in one module: their calls are turns of layer" in capture.notes
+    assert "same and layer are one module: calls of both are recorded as layer" in capture.notes
     (words,) = (one for one in capture.notes if "mute" in one)
     assert ("mute (Mute) returned str, in which no tensor was found" in words) is not compiled
     assert ("not recorded: 1 of 5" in words) is compiled
@@ -569,7 +569,7 @@ def test_what_cannot_be_trusted_is_one_clear_problem(tmp_path: Path) -> None:
         (model, in_threads, {}, "called in another thread"),
         (model, in_turns, {}, "called in another thread"),
         (model, at_once, {}, "called in another thread"),
-        (again, lambda: again(torch.ones(3)), {}, "Again was called while it ran"),
+        (again, lambda: again(torch.ones(3)), {}, "Again was called during its own call"),
         (
             model,
             lambda: model(given),
@@ -735,7 +735,7 @@ def test_alike_modules_that_are_compiled_one_by_one_are_all_compiled(tmp_path: P
         model(torch.ones(2, 4))
     assert (len(calls), [*eager.notes]) == (
         3,
-        [f"{at} is compiled, and torch ran it as it is" for at in range(3)],
+        [f"{at} is compiled, but torch ran it uncompiled" for at in range(3)],
     )
 
 

@@ -288,7 +288,7 @@ def test_what_cannot_be_trusted_is_one_clear_problem(
     part = ms.nn.ReLU()
     cases: list[tuple[Any, Any, dict[str, Any], str]] = [
         (net, in_threads, {}, "called in another thread"),
-        (again, lambda: again(given), {}, "Again was called while it ran"),
+        (again, lambda: again(given), {}, "Again was called during its own call"),
         (
             net,
             lambda: net(given),

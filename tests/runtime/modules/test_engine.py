@@ -200,7 +200,7 @@ def test_a_tensor_without_a_row_a_token_is_told(tmp_path: Path) -> None:
     capture = EngineCapture(LLM(runner), tmp_path, force={})
     with capture:
         runner.run({"a": 5})
-    assert "scale gives a tensor without a row a token: not recorded" in capture.notes
+    assert "scale gives a tensor without one row per token: not recorded" in capture.notes
 
 
 def test_ranks_have_folders_and_words_of_their_own(tmp_path: Path) -> None:

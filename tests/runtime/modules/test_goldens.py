@@ -270,7 +270,9 @@ def test_two_captures_are_held_against_each_other(project: pytest.Pytester) -> N
             "*RequestError: the device has 2 executions, and a reference 1*",
         ]
     )
-    done.stdout.fnmatch_lines(["*tensors not checked, as they have no floats: 2: 1:output.0, Sequential:*"])
+    done.stdout.fnmatch_lines(
+        ["*tensors not checked, as they have no floating-point values: 2: 1:output.0, Sequential:*"]
+    )
     (golden,) = (path.read_text("utf-8") for path in project.path.rglob("golden/**/test_ratio*False*.yaml"))
     assert golden.count("bfloat16") == 16
     assert "float32" not in golden.replace("bfloat16", "")
