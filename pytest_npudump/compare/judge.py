@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.stats.alignment import ABSENT, align, number_calls
+from pytest_npudump.compare.stats.alignment import ABSENT, Alignment, align, number_calls
 from pytest_npudump.compare.stats.fingerprints import distances
 from pytest_npudump.compare.stats.numbers import Pairs
 from pytest_npudump.compare.stats.tables import compare_tables
@@ -180,17 +181,19 @@ def judge(
             )
     compared = {at: one for at, one in examined.items() if pairs[at].golden and pairs[at].actual}
     found = compared if elements is None else dict(elements)
-    comparison = compare_tables(*tables, tolerances, approved=terms.against != RUN)
+    repeats = tolerances.measured is not None and tolerances.measured.repeats
+    own = numerics == Numerics() and repeats
+    alone = partial(_changed_alone, golden, run, terms, tables) if own else None
+    judged_by = partial(compare_tables, *tables, approved=terms.against != RUN, alone=alone)
+    comparison = judged_by(tolerances)
     if comparison.count(FAIL) and not pairs:  # which takes ten times as long as to compare
         tolerances = with_upstream(golden, numbered, tolerances, whole=not terms.layers)
         if tolerances.upstream.found:
-            comparison = compare_tables(*tables, tolerances, approved=terms.against != RUN)
+            comparison = judged_by(tolerances)
     if comparison.count(FAIL) and (bounded := _of_bounded(comparison)):
         tolerances = replace(tolerances, bounded=bounded)
-        comparison = compare_tables(*tables, tolerances, approved=terms.against != RUN)
-    if numerics == Numerics() and (alone := _changed_alone(golden, run, terms, comparison)):
-        tolerances = replace(tolerances, alone=alone)
-        comparison = compare_tables(*tables, tolerances)
+        comparison = judged_by(tolerances)
+    tolerances = replace(tolerances, alone=comparison.tolerances.alone)
     comparison = with_elements(comparison, found, tolerances)
     if pairs and tolerances.upstream.indexed:
         comparison = without_ties(comparison, pairs, tolerances)
@@ -222,7 +225,16 @@ def _of_bounded(comparison: Comparison) -> dict[str, int]:
     }
 
 
-def _changed_alone(golden: Record, run: Record, terms: Terms, comparison: Comparison) -> frozenset[str]:
+def _changed_alone(
+    golden: Record,
+    run: Record,
+    terms: Terms,
+    tables: tuple[StatsTable, StatsTable],
+    *,
+    alignment: Alignment,
+    differing: Collection[int],
+    unsteady: Collection[int],
+) -> frozenset[str]:
     """Return the golden's keys of tensors that changed while all that they were computed from did not.
 
     They are of a golden with projections of every tensor, that repeats bit for bit, in its own numerics and
@@ -230,23 +242,23 @@ def _changed_alone(golden: Record, run: Record, terms: Terms, comparison: Compar
     operators with such weights count: what others make of them may have changed by less than is told. An om
     with the golden's weights in another file is compiled anew, perhaps into kernels that round otherwise.
     """
-    one, other = comparison.golden, comparison.actual
+    one, other = tables
     own = terms.against == GOLDEN and terms.tolerances.preset == DEFAULT and not terms.layers
-    told = one.summed and other.summed and comparison.repeats and EDGES in golden.blocks
-    if not (own and told and comparison.differing):
+    told = one.summed and other.summed and EDGES in golden.blocks
+    if not (own and told and differing):
         return frozenset()
     change = change_of_models(golden.blocks.get(MODELS, ""), run.blocks.get(MODELS, ""))
     if change is None or change.attributes or change.types or change.operators or change.graph:
         return frozenset()
     if change.read != ALL and not (change.read == WEIGHTS and change.weights):
         return frozenset()
-    alignment, projected = comparison.alignment, (one.tells(PROJECTIONS), other.tells(PROJECTIONS))
+    projected = one.tells(PROJECTIONS), other.tells(PROJECTIONS)
     as_before, changed, op_types = set[int](), set[int](), dict[int, str]()
     for at, (here, there) in enumerate(
         zip(alignment.golden.tolist(), alignment.actual.tolist(), strict=True)
     ):
-        if at in comparison.differing:
-            changed |= {here} if at not in comparison.unsteady else set()
+        if at in differing:
+            changed |= {here} if at not in unsteady else set()
             op_types[here] = type_at(one, other, here, there)
         elif ABSENT not in (here, there) and projected[0][here] and projected[1][there]:
             as_before.add(here)

@@ -59,7 +59,7 @@ class ProjectionFindings:
     remarks: tuple[str, ...] = ()
 
 
-def compare_projections(pairs: Pairs, tolerances: Tolerances) -> ProjectionFindings:
+def compare_projections(pairs: Pairs, tolerances: Tolerances, found: Distances) -> ProjectionFindings:
     """Judge the projections of tensors of as many elements.
 
     What only the golden tells fails where the run's statistics were computed from elements, as of some of its
@@ -69,14 +69,13 @@ def compare_projections(pairs: Pairs, tolerances: Tolerances) -> ProjectionFindi
     Args:
         pairs: the m tensors.
         tolerances: the rules.
+        found: how far they are apart.
     """
     here, there = pairs.projected()
     if not here.any() and not there.any():
         return ProjectionFindings(here, here)
-    judged = _judged(pairs)
     reasons: dict[int, Reason] = {}
-    one_sided = np.zeros_like(judged)
-    found = _differences(pairs, judged)
+    one_sided = np.zeros_like(found.judged)
     for row in np.flatnonzero(found.changed).tolist():
         allowed, rule = _allowed(pairs, row, found, tolerances)
         if rule.one_sided != "both":
@@ -99,7 +98,7 @@ def compare_projections(pairs: Pairs, tolerances: Tolerances) -> ProjectionFindi
         (f"not compared, as a one-sided rule is about them: {PROJECTIONS}", one_sided),
         (f"{_NO_MARKS}: {PROJECTIONS}", _without_marks(pairs) & here & there),
     )
-    return ProjectionFindings(judged & ~one_sided, found.changed, reasons, tuple(remarks))
+    return ProjectionFindings(found.judged & ~one_sided, found.changed, reasons, tuple(remarks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +125,7 @@ def strayed_projections(pairs: Pairs, tolerances: Tolerances) -> Strayed:
         pairs: the m tensors.
         tolerances: what they may differ by.
     """
-    found = _differences(pairs, _judged(pairs))
+    found = Distances.of(pairs)
     rows = np.flatnonzero(found.changed)
     allowed = np.array([_allowed(pairs, row, found, tolerances)[0] for row in rows.tolist()])
     return Strayed(rows, found.distance[rows], allowed, found.scale[rows])
@@ -134,9 +133,8 @@ def strayed_projections(pairs: Pairs, tolerances: Tolerances) -> Strayed:
 
 def distances(pairs: Pairs) -> NDArray[np.float64]:
     """Return the largest l2norm of the difference that projections allow for, (m,); NaN without these."""
-    judged = _judged(pairs)
-    found = _differences(pairs, judged)
-    return np.where(judged, np.where(found.changed, found.distance + found.slack, 0.0), np.nan)
+    found = Distances.of(pairs)
+    return np.where(found.judged, np.where(found.changed, found.distance + found.slack, 0.0), np.nan)
 
 
 def _judged(pairs: Pairs) -> NDArray[np.bool_]:
@@ -156,7 +154,7 @@ def _without_marks(pairs: Pairs) -> NDArray[np.bool_]:
     return np.asarray((sums[pairs.here] == 0).all(axis=1) & (known & (counts > 0)).any(axis=1))
 
 
-def _allowed(pairs: Pairs, row: int, found: _Differences, tolerances: Tolerances) -> tuple[float, Rule]:
+def _allowed(pairs: Pairs, row: int, found: Distances, tolerances: Tolerances) -> tuple[float, Rule]:
     rule = pairs.rule(row, PROJECTIONS, tolerances)
     allowed = rule.rtol * found.scale[row] + rule.atol * found.root[row] + found.slack[row]
     return float(min(allowed, LARGEST)), rule
@@ -172,37 +170,48 @@ def _remarks(pairs: Pairs, *found: tuple[str, NDArray[np.bool_]]) -> Iterator[st
 
 
 @dataclass(frozen=True, slots=True)
-class _Differences:
-    """Distances of m pairs, (m,) each: their scale, and the part that is rounding of the sums."""
+class Distances:
+    """Distances of m pairs by their projections, whatever they may be, (m,) each.
 
+    Attributes:
+        judged: pairs of as many elements with projections on both sides; of others nothing else counts.
+        distance: estimate of the l2norm of the difference.
+        scale: the golden's l2norm; 0 for none.
+        root: square root of the number of elements.
+        slack: the part that is rounding of the sums.
+        changed: pairs whose projections are not the golden's, to the digits of a golden.
+    """
+
+    judged: NDArray[np.bool_]
     distance: NDArray[np.float64]
     scale: NDArray[np.float64]
     root: NDArray[np.float64]
     slack: NDArray[np.float64]
     changed: NDArray[np.bool_]
 
-
-def _differences(pairs: Pairs, judged: NDArray[np.bool_]) -> _Differences:
-    sides = (pairs.golden, pairs.here), (pairs.actual, pairs.there)
-    golden, actual = (np.where(judged[:, np.newaxis], _sums(*side), 0.0) for side in sides)
-    scale = norms(pairs.golden)[pairs.here]
-    dtypes = [pairs.dtype(row) for row in range(len(judged))]
-    printed = _printed_half(golden, dtypes, summed=pairs.golden.summed)
-    alike = pairs.golden.summed and pairs.actual.summed
-    if pairs.actual.summed:
-        printed = printed + _printed_half(actual, dtypes, summed=True)
-    root = np.sqrt([float(pairs.golden.counts[row] or 0) for row in pairs.here.tolist()])
-    with np.errstate(all="ignore"):
-        rounding = ROUNDING * scale
-        same = (golden == actual) | (np.isnan(golden) & np.isnan(actual))
-        away = np.where(same, 0.0, np.abs(actual - golden))
-        away[np.isnan(away)] = np.inf
-        close = away <= (0.0 if alike else printed) + rounding[:, np.newaxis]
-        summed = pairs.golden.summed or pairs.actual.summed
-        fine = slice(FINE if summed else None)
-        slack = root_mean_square(printed[:, fine]) + rounding
-        distance = apart(away, printed, summed=summed)
-        return _Differences(distance, scale, root, slack, judged & ~close.all(axis=1))
+    @classmethod
+    def of(cls, pairs: Pairs) -> Distances:
+        """Measure the distances of pairs."""
+        judged, sides = _judged(pairs), ((pairs.golden, pairs.here), (pairs.actual, pairs.there))
+        golden, actual = (np.where(judged[:, np.newaxis], _sums(*side), 0.0) for side in sides)
+        scale = norms(pairs.golden)[pairs.here]
+        dtypes = [pairs.dtype(row) for row in range(len(judged))]
+        printed = _printed_half(golden, dtypes, summed=pairs.golden.summed)
+        alike = pairs.golden.summed and pairs.actual.summed
+        if pairs.actual.summed:
+            printed = printed + _printed_half(actual, dtypes, summed=True)
+        root = np.sqrt([float(pairs.golden.counts[row] or 0) for row in pairs.here.tolist()])
+        with np.errstate(all="ignore"):
+            rounding = ROUNDING * scale
+            same = (golden == actual) | (np.isnan(golden) & np.isnan(actual))
+            away = np.where(same, 0.0, np.abs(actual - golden))
+            away[np.isnan(away)] = np.inf
+            close = away <= (0.0 if alike else printed) + rounding[:, np.newaxis]
+            summed = pairs.golden.summed or pairs.actual.summed
+            fine = slice(FINE if summed else None)
+            slack = root_mean_square(printed[:, fine]) + rounding
+            distance = apart(away, printed, summed=summed)
+            return cls(judged, distance, scale, root, slack, judged & ~close.all(axis=1))
 
 
 def apart(

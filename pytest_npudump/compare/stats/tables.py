@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_npudump.compare.stats.alignment import ABSENT, Alignment, align
-from pytest_npudump.compare.stats.fingerprints import Digests, compare_digests, compare_projections
+from pytest_npudump.compare.stats.fingerprints import Digests, Distances, compare_digests, compare_projections
 from pytest_npudump.compare.stats.numbers import (
     EXACT,
     Pairs,
@@ -53,7 +53,7 @@ from pytest_npudump.errors import said
 from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -69,7 +69,12 @@ _EQUAL = said("exact match required")
 
 
 def compare_tables(
-    golden: StatsTable, actual: StatsTable, tolerances: Tolerances, *, approved: bool = True
+    golden: StatsTable,
+    actual: StatsTable,
+    tolerances: Tolerances,
+    *,
+    approved: bool = True,
+    alone: Callable[..., frozenset[str]] | None = None,
 ) -> Comparison:
     """Judge every tensor of ``actual`` against its counterpart in ``golden``.
 
@@ -82,6 +87,9 @@ def compare_tables(
         tolerances: what measured statistics may differ by.
         approved: False where ``golden`` is the dump of another run, whose producer may compute less: then
             whatever only ``actual`` tells is noted.
+        alone: returns the keys of tensors that changed while all that they were computed from did not, by the
+            ``alignment`` and the positions in it of those that are ``differing``, and ``unsteady``: their
+            projections are judged by that. None where nothing tells.
 
     Returns:
         The verdicts and what was not judged; never an exception for odd values.
@@ -108,21 +116,30 @@ def compare_tables(
     judged, lost, gained = here & there, here & ~there & ~left_out, gained & ~new
     hidden = hidden_by_print(pairs)
     judged[:, :EXTREMES] &= ~hidden[:, np.newaxis]
-    digests = compare_digests(pairs, judged, tolerances)
+    positions, distances = np.flatnonzero(both), Distances.of(pairs)
+    unsteady, moved = _unsteady(pairs, tolerances), changed(pairs, judged)
+    wild = frozenset(positions[unsteady].tolist())
     with without_collection():
-        reasons = _reasons(pairs, judged, lost | gained, tolerances)
-        projections = compare_projections(pairs, tolerances)
-        for row, reason in (*projections.reasons.items(), *digests.reasons.items()):
-            reasons.setdefault(row, []).append(reason)
+        of_values = _reasons(pairs, judged, lost | gained, tolerances)
+        for _again in range(2):
+            digests = compare_digests(pairs, judged, tolerances)
+            projections = compare_projections(pairs, tolerances, distances)
+            reasons = {row: [*found] for row, found in of_values.items()}
+            for row, reason in (*projections.reasons.items(), *digests.reasons.items()):
+                reasons.setdefault(row, []).append(reason)
+            agree = np.ones(len(pairs.here), dtype=np.bool_)
+            agree[list(reasons)] = False
+            unequal = moved | projections.changed | digests.differ | ~agree
+            quiet = unequal & agree
+            wavering = quiet & unsteady
+            if wavering.any():
+                wavering &= ~_beyond_noise(pairs, judged, tolerances, distances)
+            apart = frozenset(positions[unequal & ~wavering].tolist())
+            if not alone or not (keys := alone(alignment=alignment, differing=apart, unsteady=wild)):
+                break
+            tolerances, alone = replace(tolerances, alone=keys), None
         failing = tuple(_failing(golden, actual, alignment, both, reasons))
     first = first_divergence(failing)
-    agree = np.ones(len(pairs.here), dtype=np.bool_)
-    agree[list(reasons)] = False
-    positions = np.flatnonzero(both)
-    unsteady = _unsteady(pairs, tolerances)
-    unequal = changed(pairs, judged) | projections.changed | digests.differ | ~agree
-    quiet = unequal & agree
-    wavering = quiet & unsteady & ~_beyond_noise(pairs, judged, tolerances)
     measured = tolerances.measured
     return Comparison(
         golden=golden,
@@ -147,14 +164,16 @@ def compare_tables(
             unseen=blind_bounds(pairs, judged & quiet[:, np.newaxis], projections.judged & quiet, tolerances),
             positions=positions,
         ),
-        differing=frozenset(positions[unequal & ~wavering].tolist()),
+        differing=apart,
         within_noise=frozenset(positions[wavering].tolist()),
-        unsteady=frozenset(positions[unsteady].tolist()),
+        unsteady=wild,
         repeats=measured.repeats if measured is not None else None,
     )
 
 
-def _beyond_noise(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerances) -> NDArray[np.bool_]:
+def _beyond_noise(
+    pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerances, distances: Distances
+) -> NDArray[np.bool_]:
     """Pairs, (m,), that differ by more than what was measured of them, whatever a preset or a rule allows.
 
     Projections say so only where theirs were measured, which a golden may have without.
@@ -163,7 +182,7 @@ def _beyond_noise(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerance
     if (measured := tolerances.measured) is not None and measured.noise:
         alone = replace(tolerances, preset=EXACT, rules=(), measured=replace(measured, widens=True))
         found[[row for row, *_ in differing(pairs, judged, alone)]] = True
-        apart = compare_projections(pairs, alone).reasons
+        apart = compare_projections(pairs, alone, distances).reasons
         found[[row for row in apart if measured.rtol(pairs.key(row), PROJECTIONS)]] = True
     return found
 

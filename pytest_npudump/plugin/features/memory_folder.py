@@ -24,6 +24,7 @@ import pytest
 from pytest_npudump.record.run_folder import is_dump
 from pytest_npudump.scene import SCENES
 from pytest_npudump.storage.packed import pack
+from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -151,8 +152,14 @@ def _copy(folder: Path, target: Path) -> None:
     with os.scandir(folder) as entries:
         for found in entries:
             entry, place = Path(found.path), target / found.name
-            if not found.is_dir(follow_symlinks=False):
-                shutil.copy2(entry, place, follow_symlinks=False)
+            if found.is_symlink():
+                place.symlink_to(entry.readlink())
+            elif not found.is_dir():
+                with open_regular(entry) as source, place.open("xb", buffering=0) as copy:
+                    shutil.copyfileobj(source, copy)
+                    status = os.fstat(source.fileno())
+                    os.fchmod(copy.fileno(), stat.S_IMODE(status.st_mode))
+                    os.utime(copy.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
             elif is_dump(entry):
                 try:
                     pack(entry, place)
