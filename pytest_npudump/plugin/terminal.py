@@ -19,7 +19,7 @@ from pytest_npudump.errors import said
 from pytest_npudump.language import ENGLISH, chosen
 from pytest_npudump.language.text import cut, hung, inert, terminal_columns, width
 from pytest_npudump.language.translation import gettext as _, is_english, ngettext, speaking, spoken
-from pytest_npudump.plugin._compat import summary_columns
+from pytest_npudump.plugin._compat import shown_test, summary_columns
 from pytest_npudump.regression.result import GOOD, Result, is_not_dumped, recorded_with_tensors
 from pytest_npudump.report.verdicts import plain
 
@@ -232,7 +232,7 @@ def cause_in_summary(report: pytest.CollectReport | pytest.TestReport, reporter:
     columns, coloured = summary_columns(reporter)
     of_ci = {"CI", "BUILD_NUMBER"} & os.environ.keys()  # as pytest decides
     if not of_ci and reporter.verbosity < _WHOLE and reporter.config.option.tbstyle != "line":
-        room = columns - width(f"FAILED {reporter.config.cwd_relative_nodeid(report.nodeid)} - ")
+        room = columns - width(f"FAILED {shown_test(reporter.config, report)} - ")
         named = bool(vars(report).get("npudump", {}).get("first"))
         first = _shortened(first, room % columns if coloured else room, named=named)
     if crash is None:
