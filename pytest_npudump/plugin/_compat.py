@@ -62,6 +62,11 @@ def summary_columns(reporter: Any) -> tuple[int, bool]:
     return writer.fullwidth, writer.hasmarkup
 
 
+def shown_test(config: Any, report: pytest.CollectReport | pytest.TestReport) -> str:
+    """Return the name of a report's test as pytest shows it, relative to where pytest was started."""
+    return str(config.cwd_relative_nodeid(getattr(report, "id", report.nodeid)))  # text before pytest 9.2
+
+
 def show_setup(item: pytest.Item) -> None:
     """Print the line that ``--setup-show`` prints for a test that ran."""
     _show(item, **_SHOW_ARGUMENTS)

@@ -19,7 +19,7 @@ from pytest_npudump.errors import said
 from pytest_npudump.language import ENGLISH, chosen
 from pytest_npudump.language.text import cut, hung, inert, terminal_columns, width
 from pytest_npudump.language.translation import gettext as _, is_english, ngettext, speaking, spoken
-from pytest_npudump.plugin._compat import summary_columns
+from pytest_npudump.plugin._compat import shown_test, summary_columns
 from pytest_npudump.regression.result import GOOD, Result, is_not_dumped, recorded_with_tensors
 from pytest_npudump.report.verdicts import plain
 
@@ -232,7 +232,7 @@ def cause_in_summary(report: pytest.CollectReport | pytest.TestReport, reporter:
     columns, coloured = summary_columns(reporter)
     of_ci = {"CI", "BUILD_NUMBER"} & os.environ.keys()  # as pytest decides
     if not of_ci and reporter.verbosity < _WHOLE and reporter.config.option.tbstyle != "line":
-        room = columns - width(f"FAILED {reporter.config.cwd_relative_nodeid(report.nodeid)} - ")
+        room = columns - width(f"FAILED {shown_test(reporter.config, report)} - ")
         named = bool(vars(report).get("npudump", {}).get("first"))
         first = _shortened(first, room % columns if coloured else room, named=named)
     if crash is None:
@@ -245,11 +245,15 @@ def _shortened(cause: str, room: int, *, named: bool) -> str:
     """Return a cause that takes no more than its room: the longest form of one that names a layer, or cut."""
     forms, shortest = [cause], cause
     if named:
-        first = _CLAUSE.split(cause)[0]
-        name, *behind = _NAMED.split(_UPSTREAM.sub("", first), maxsplit=1)
+        forms.append(_CLAUSE.split(cause)[0])
+        name, *behind = _NAMED.split(forms[-1], maxsplit=1)
         what = _PHRASE.split(behind[-1])[0] if behind else ""
-        shortest = name + "".join(behind[:1]) + what
-        forms += [first, name + "".join(behind), shortest]
+        while True:
+            shortest = name + "".join(behind[:1]) + what
+            forms += [name + "".join(behind), shortest]
+            if (shorter := _UPSTREAM.sub("", name)) == name:
+                break
+            name = shorter
         forms += [what] if what and room < width(name) + _WHAT else []
     forms += [cut(shortest, most) for most in range(len(shortest), _LEAST - 1, -1)]  # some signs are two wide
     return next((one for one in forms if width(one) <= room), forms[-1])
@@ -257,8 +261,8 @@ def _shortened(cause: str, room: int, *, named: bool) -> str:
 
 _CLAUSE, _NAMED, _PHRASE = re.compile(r"; |；"), re.compile(r"(: |：)"), re.compile(r", |，| \(|（")
 """What separates sentences of a cause, its layer and what is wrong there, and what is said of that."""
-_UPSTREAM = re.compile(r"^[^\s#]*/(?=[^\s/])")
-"""What a layer's name has before its last part."""
+_UPSTREAM = re.compile(r"^[^\s#/]*/(?=[^\s/])")
+"""The first part of a layer's name, where there are others."""
 _WHAT = 12
 """Characters of what is wrong that are worth the name of the layer in front of them."""
 _WHOLE, _LEAST = 2, 4

@@ -155,3 +155,17 @@ def test_every_line_of_a_session_is_as_wide_as_the_terminal(
     monkeypatch.delenv("COLUMNS")
     lines = project.run("--npudump-update-golden", *expect).outlines
     assert any(line.endswith("this run updates goldens (--npudump-update-golden)") for line in lines)
+
+
+@pytest.mark.parametrize("colour", ["yes", "no"])
+def test_a_session_below_its_rootdir_ends_as_others_do(project: Project, colour: str) -> None:
+    """pytest shows tests relative to where it was started."""
+    project.recorded()
+    project.model(change=0.01)
+    (below := project.path / "below").mkdir()
+    project.patch.chdir(below)
+    result = project.run(f"--color={colour}", "--rootdir=..", "../test_small.py")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert "INTERNALERROR" not in result.stderr.str() + result.stdout.str()
+    lines = [re.sub(r"\x1b\[\d*m", "", line) for line in result.outlines]
+    assert any(line.startswith("FAILED ../test_small.py::test_small - block/conv.2: ") for line in lines)
