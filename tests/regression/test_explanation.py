@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from pytest_npudump.compare.patterns.pattern_search import Limits
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
 from pytest_npudump.regression import result as status
@@ -93,7 +94,7 @@ def test_a_golden_tensor_of_another_layer_explains_values_that_were_taken_from_i
     record = TensorRecord(key, "Relu", "float32", (64,), tmp_path / "a", payload=payload)
     finding = Finding(key, reproduced=True, difference=compare_tensors(golden, other, rtol=1e-3, atol=1e-6))
     tensors = {"a:output.0": golden, "b:output.0": other}
-    (told,) = with_patterns([finding], {"a:output.0": record}, tensors)
+    (told,) = with_patterns([finding], {"a:output.0": record}, tensors, Limits())
     assert "the values of the golden's b:output.0" in str(told.pattern)
 
 

@@ -19,6 +19,7 @@ from pytest_npudump.compare.patterns.likely_places import CHUNK, noun, same, wid
 from pytest_npudump.errors import said
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
@@ -46,6 +47,7 @@ _HUGE, _TINY = 2.0**4, 2.0**-12
 _LOOKED_UP = 64
 _MOST_AXES = 5
 _CLOSE = 1e-9
+_MOST_LINES = 1 << 18
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
 
@@ -104,7 +106,8 @@ def _any_value(tensors: Tensors, flat: Flat, golden: Wide, actual: Wide) -> Expl
     return Explained(np.where(apart, 0.0, actual - golden), apart, (golden != 0) | (actual != 0))
 
 
-ANYTHING = PossibleChange("place", said("other values"), _any_value)
+PLACE = "place"
+ANYTHING = PossibleChange(PLACE, said("other values"), _any_value)
 """Elements that differ, whatever they are."""
 
 
@@ -244,7 +247,7 @@ def unwritten(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleC
 
 def recur(evidence: PlaceEvidence) -> bool:
     """Return whether failing elements have the golden's values, to the bit, so that they may have moved."""
-    if evidence.tensors.golden.size > LARGEST_MOVED or not _distinct(evidence.actual, _FEW):
+    if not _distinct(evidence.actual, _FEW):
         return False
     some = evidence.actual[:: max(evidence.actual.size // _LOOKED_UP, 1)]
     values, times = np.unique(some[~np.isnan(some)], return_counts=True)
@@ -370,16 +373,26 @@ def _transposed(flat: Flat, lengths: tuple[int, ...], order: tuple[int, ...]) ->
 
 
 def permuted_lines(
-    evidence: PlaceEvidence, place: LikelyPlace, *, layout: str, origins: dict[int, Flat | None]
+    evidence: PlaceEvidence,
+    place: LikelyPlace,
+    *,
+    layout: str,
+    origins: dict[int, Flat | None],
+    limits: Counter[str],
 ) -> Iterator[PossibleChange]:
-    """Lines along an axis that are the golden's lines of other indices, each once; ``origins`` are kept."""
+    """Lines along an axis that are the golden's lines of other indices, each once; ``origins`` are kept.
+
+    Of more than :data:`_MOST_LINES` that differ the order is not looked for, which ``limits`` counts.
+    """
     shape, size = evidence.tensors.shape, evidence.tensors.golden.size
     named = [axis for axis, _ in place.lines]
     for axis, length in enumerate(shape if place.run is None else ()):
         if length < 2 or length == size or (named and named != [axis]):  # noqa: PLR2004 - two lines
             continue
         if axis not in origins:
-            origins[axis] = _origins(evidence.tensors, axis) if _line_recurs(evidence, axis) else None
+            # To pick lines out of very many takes as long as to look at them all.
+            likely = length > CHUNK or _line_recurs(evidence, axis)
+            origins[axis] = _origins(evidence.tensors, axis, limits) if likely else None
         if (origin := origins[axis]) is not None:
             words = _order_words(origin, noun(layout, shape, axis).several_lines)
             inner = math.prod(shape[axis + 1 :])
@@ -437,19 +450,25 @@ def _line_recurs(evidence: PlaceEvidence, axis: int) -> bool:
     return all((np.abs(marks - line) <= close).any() for line in lines)
 
 
-def _origins(tensors: Tensors, axis: int) -> Flat | None:
-    """Return the golden's line of each line along ``axis``; None where that is no other order."""
+def _origins(tensors: Tensors, axis: int, limits: Counter[str]) -> Flat | None:
+    """Return the golden's line of each line along ``axis``; None where that is no other order.
+
+    Sums of squares of marks rule out nearly all others before the lines that differ are sorted.
+    """
     ours, theirs = (_marks(side, tensors.shape, axis) for side in (tensors.golden, tensors.actual))
-    order = np.argsort(ours, kind="stable")
-    right = np.clip(np.searchsorted(ours, theirs, sorter=order), 1, ours.size - 1)
-    nearer = np.abs(ours[order[right - 1]] - theirs) < np.abs(ours[order[right]] - theirs)
-    origin = order[np.where(nearer, right - 1, right)]
-    scale = float(np.abs(ours).max())
-    unchanged = np.abs(ours - theirs) <= _CLOSE * scale
-    origin = np.where(unchanged, np.arange(ours.size), origin)
-    if (np.abs(ours[origin] - theirs) > _CLOSE * scale).any() or unchanged.all():
+    close = _CLOSE * max(float(ours.max()), -float(ours.min()))
+    energy = np.dot(ours, ours)
+    most = 3 * close * (np.sqrt(energy * ours.size) + close * ours.size)
+    if not np.abs(np.dot(theirs, theirs) - energy) <= most + _CLOSE * energy:
         return None
-    return origin if np.unique(origin).size == origin.size else None
+    changed = np.flatnonzero(np.abs(ours - theirs) > close)
+    if changed.size > _MOST_LINES:
+        limits[said("with more than {number} changed lines (their order)", number=_MOST_LINES)] += 1
+        return None
+    ours, theirs, origin = ours[changed], theirs[changed], np.arange(ours.size)
+    one, other = np.argsort(ours), np.argsort(theirs)
+    origin[changed[other]] = changed[one]
+    return origin if changed.size and (np.abs(ours[one] - theirs[other]) <= close).all() else None
 
 
 def _marks(values: NDArray[Any], shape: tuple[int, ...], axis: int) -> Wide:
@@ -462,10 +481,13 @@ def _marks(values: NDArray[Any], shape: tuple[int, ...], axis: int) -> Wide:
         step = max(CHUNK // inner, 1)
         sums = [_finite(rows[at : at + step]) @ along for at in range(0, len(rows), step)]
         return np.asarray(across @ np.concatenate(sums).reshape(outer, -1))
-    rows = values.reshape(outer, -1)
-    step = max(CHUNK // rows.shape[1], 1)
-    totals = sum(across[at : at + step] @ _finite(rows[at : at + step]) for at in range(0, outer, step))
-    return np.asarray(np.reshape(totals, (-1, inner)) @ along)
+    rows, totals = values.reshape(outer, -1), np.zeros(shape[axis] * inner)
+    width = min(totals.size, CHUNK)
+    step = CHUNK // width
+    for top, left in itertools.product(range(0, outer, step), range(0, totals.size, width)):
+        part = slice(top, top + step), slice(left, left + width)
+        totals[part[1]] += across[part[0]] @ _finite(rows[part])
+    return np.asarray(totals.reshape(-1, inner) @ along)
 
 
 def _finite(values: NDArray[Any]) -> Wide:
