@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -64,8 +64,8 @@ SEARCHED = 20
 """Tensors of one report that are searched: as many as it shows."""
 
 _CHECKS = 6
-_GLANCE = 1024
-"""Elements of the sample that are enough to see that a change explains too few."""
+_GLANCE, _LOOK = 64, 1024
+"""Elements of the sample that are enough to see that a change explains too few, at once and at most."""
 _DECODED = 1 << 22
 """Elements of the largest tensor in a file that is decoded, or put together from blocks, for it."""
 _EXACT = 2**53
@@ -154,10 +154,11 @@ def find_pattern(
 def _first(
     evidence: PlaceEvidence, layout: str, others: Mapping[str, NDArray[Any]], limits: Limits
 ) -> Pattern | None:
+    inside = cache(lambda place: np.flatnonzero(place.holds(evidence.at)))
     proposed = (
         (place, change)
         for place, change in _proposed(evidence, layout, others, limits)
-        if _likely(evidence, place, change)
+        if _likely(evidence, inside(place), change)
     )
     for number, (place, change) in enumerate(proposed):
         if number == _CHECKS:
@@ -191,12 +192,14 @@ def _families(
     yield unwritten
 
 
-def _likely(evidence: PlaceEvidence, place: LikelyPlace, change: PossibleChange) -> bool:
-    """Return whether a change explains enough of the sample of failing elements to be tried on all."""
-    inside = np.flatnonzero(place.holds(evidence.at))
+def _likely(evidence: PlaceEvidence, inside: NDArray[np.intp], change: PossibleChange) -> bool:
+    """Return whether a change explains enough of the sample of failing elements to be tried on all.
+
+    ``inside`` are those in its place.
+    """
     if inside.size < LEAST * evidence.at.size:
         return False
-    for step in (max(inside.size // _GLANCE, 1), 1):
+    for step in (max(inside.size // _GLANCE, 1), max(inside.size // _LOOK, 1), 1):
         chosen = inside[::step]
         sides = evidence.golden[chosen], evidence.actual[chosen]
         hits = np.count_nonzero(change.explain(evidence.tensors, evidence.at[chosen], *sides).hit)
@@ -224,9 +227,10 @@ def _explained(evidence: PlaceEvidence, place: LikelyPlace, change: PossibleChan
         failed += int(np.count_nonzero(failing))
         flat = np.arange(piece.start, piece.stop)
         if not place.everywhere:
-            inside = place.holds_piece(piece.start, piece.stop)
-            left += squares(difference[~inside])
-            flat, golden, actual, failing = flat[inside], golden[inside], actual[inside], failing[inside]
+            inside = np.flatnonzero(place.holds_piece(piece.start, piece.stop))
+            difference[inside] = 0
+            left += squares(difference)
+            flat, golden, actual, failing = (one.take(inside) for one in (flat, golden, actual, failing))
         if flat.size:
             found = change.explain(tensors, flat, golden, actual)
             left += squares(found.left)
