@@ -230,7 +230,8 @@ def _explained(evidence: PlaceEvidence, place: LikelyPlace, change: PossibleChan
             inside = np.flatnonzero(place.holds_piece(piece.start, piece.stop))
             difference[inside] = 0
             left += squares(difference)
-            flat, golden, actual, failing = (one.take(inside) for one in (flat, golden, actual, failing))
+            flat, golden, actual = flat.take(inside), golden.take(inside), actual.take(inside)
+            failing = failing.take(inside)
         if flat.size:
             found = change.explain(tensors, flat, golden, actual)
             left += squares(found.left)
