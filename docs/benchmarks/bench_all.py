@@ -52,6 +52,15 @@ CONTENTS = (
     "two values",
     "one row, two pieces exchanged",
 )
+SEARCHED = (
+    "transposed",
+    "sorted",
+    "rounded",
+    "pairs",
+    "every other column",
+    "zeros, but one in a hundred",
+    "five axes in another order",
+)
 COUNTS = {"suite": 400, "layers": 10_000, "half": 2_000, "isolated": 8}
 """Tests, or layers of one test."""
 SCRIPTS = {
@@ -254,6 +263,8 @@ def failing(work: Path, _peer: Path | None) -> Iterator[Job]:
     rows += [("float32", content, *FAILING["float32"]) for content in CONTENTS]
     rows += [(dtype, content, *FAILING[dtype]) for dtype in ("int8", "float16") for content in CONTENTS[:2]]
     rows += [("float16", "64 Mi elements", 1, 3), ("float32", "64 Mi elements", 1, 2)]
+    rows += [("int8", "pairs", 4, 3), ("int8", "two rows", 4, 3), ("float16", "pairs", 4, 3)]
+    rows += [("float32", content, 20, 2) for content in SEARCHED]
     for dtype, content, count, goal in rows:
         prepare(work, "failing", work, dtype, str(count), content)
         sides = "failing_golden", "failing_actual"

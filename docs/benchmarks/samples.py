@@ -72,7 +72,11 @@ def failing_trees(work: Path, dtype: str, count: int, content: str) -> None:
     """Two runs of one model whose tensors differ throughout, in a way that the content names."""
     kind, generator = np.dtype(getattr(ml_dtypes, dtype, dtype)), np.random.default_rng(0)
     size = (64 << 20) if content == "64 Mi elements" else TENSOR_BYTES // kind.itemsize
-    rows = 1 if content == "one row, two pieces exchanged" else 128
+    shape = {"one row, two pieces exchanged": (1, -1), "pairs": (-1, 2), "two rows": (2, -1)}.get(
+        content, (128, -1)
+    )
+    if content == "five axes in another order":
+        shape = (4, 8, 16, 32, -1)
     shutil.rmtree(work / "failing_golden", ignore_errors=True)
     shutil.rmtree(work / "failing_actual", ignore_errors=True)
     for number in range(count):
@@ -86,14 +90,22 @@ def failing_trees(work: Path, dtype: str, count: int, content: str) -> None:
             values, other = np.ones_like(values), np.zeros_like(values)
         elif content == "two values":
             values, other = values > 0, other > 0
-        elif content == "in another order":
+        elif content.endswith("in another order"):
             other = generator.permutation(values)
-        elif rows == 1:
+        elif content == "transposed":
+            other = values.reshape(shape).T.ravel()
+        elif content == "every other column":
+            other[1::2] = values[1::2]
+        elif content == "zeros, but one in a hundred":
+            values, other = (side * (generator.random(size) < 0.01) for side in (values, other))
+        elif content in {"rounded", "pairs"} and kind.kind != "i":
+            values, other = np.round(4 * values), np.round(4 * other)
+        elif shape[0] == 1:
             other = values.copy()
             other[: size // 8], other[-size // 8 :] = values[-size // 8 :], values[: size // 8]
         for side, array in (("golden", values), ("actual", other)):
             path = work / f"failing_{side}" / STEP / f"Relu.relu_{number:04d}.{number}.3.{STAMP + number}"
-            write_tensor(path, f"relu_{number:04d}", array.astype(kind).reshape(rows, -1))
+            write_tensor(path, f"relu_{number:04d}", array.astype(kind).reshape(shape))
 
 
 def large_trees(work: Path, mebibytes: int, value: float = 1) -> None:

@@ -266,6 +266,7 @@ def compare_sides(
     rows = _failing_rows(comparison)
     patterns: Mapping[int, Pattern] = {}
     of_ranks: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
     if rows:
         from pytest_npudump.compare.patterns.pattern_search import find_patterns  # noqa: PLC0415 - as elements fail
 
@@ -274,11 +275,11 @@ def compare_sides(
 
             keys = [*aligned_keys(comparison.golden, comparison.actual, comparison.alignment)]
             of_ranks = (*notes_on_ranks((keys[at][0], comparison.pairs[at]) for at in rows),)
-        patterns = find_patterns((at, comparison.pairs[at], comparison.elements[at]) for at in rows)
+        patterns, limits = find_patterns((at, comparison.pairs[at], comparison.elements[at]) for at in rows)
     return SidesComparison(
         comparison,
         (*golden.problems, *actual.problems, *unreadable),
-        (*golden.notes, *actual.notes, *layouts, *of_ranks),
+        (*golden.notes, *actual.notes, *layouts, *of_ranks, *limits),
         patterns,
         _pictures(comparison, rows, drawn),
         _suggestions(comparison, (golden.tensors, actual.tensors)),

@@ -11,7 +11,13 @@ import ml_dtypes
 import numpy as np
 
 from pytest_npudump.compare.judge import AS_GIVEN, REFERENCE, Terms, judge
-from pytest_npudump.compare.patterns.pattern_search import Pattern, find_pattern
+from pytest_npudump.compare.patterns.pattern_search import (
+    SEARCHED,
+    Limits,
+    Pattern,
+    find_pattern,
+    leave_out,
+)
 from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, Comparison
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tensors.tensor_pair import PairElements
@@ -68,7 +74,7 @@ def compare(
     tolerances: Tolerances,
     *,
     dumped: Sequence[TensorRecord] = (),
-    patterns: int = 0,
+    limits: Limits | None = None,
 ) -> Compared:
     """Run the reference on what the device was fed, and compare all tensors that have a counterpart.
 
@@ -79,7 +85,7 @@ def compare(
         inputs: what the run fed its models.
         tolerances: what the device may differ by.
         dumped: further records that may hold the inputs.
-        patterns: in how many tensors that differ patterns are looked for.
+        limits: where patterns are looked for in the first tensors that differ, counts what is left out.
 
     Raises:
         RequestError: nothing has a counterpart, or the inputs are not known.
@@ -92,7 +98,7 @@ def compare(
     tolerances = tolerances.for_layers_of(str(record.key) for record in records)
     executions = executions_of(m.record for m in matching.matches)
     feeds = Feeds(inputs, model.inputs, executions, (*dumped, *records))
-    found = dict(_expected(matching, model, feeds, tolerances, patterns))
+    found = dict(_expected(matching, model, feeds, tolerances, limits))
     kept = [m for m in matching.matches if m.record.key in found]
     gone = tuple(m.record for m in matching.matches if m.record.key not in found)
     expected = tuple(found[m.record.key].under_raw_name(m) for m in kept)
@@ -149,12 +155,13 @@ def _remedy(records: Sequence[TensorRecord], model: ReferenceModel) -> str:
 
 
 def _expected(
-    matching: Matching, model: ReferenceModel, feeds: Feeds, tolerances: Tolerances, patterns: int
+    matching: Matching, model: ReferenceModel, feeds: Feeds, tolerances: Tolerances, limits: Limits | None
 ) -> Iterator[tuple[object, ExpectedTensor]]:
     """Yield the tensors side by side by key; the reference runs once an execution, or in batches."""
     by_execution: defaultdict[TensorKey, list[Match]] = defaultdict(list)
     for found in matching.matches:
         by_execution[execution_of(found.record)].append(found)
+    differing = 0
     for execution, matches in by_execution.items():
         wanted: defaultdict[str, list[TensorRecord]] = defaultdict(list)
         for found in matches:
@@ -165,9 +172,12 @@ def _expected(
                 continue
             for record in wanted[tensor]:
                 rtol, atol = tolerances.elements(record.key.layer, record.dtype, op_type=record.op_type)
-                expected = expect(record, array, rtol=rtol, atol=atol, search=patterns > 0)
-                patterns -= expected.differs
+                search = limits if differing < SEARCHED else None
+                expected = expect(record, array, rtol=rtol, atol=atol, limits=search)
+                differing += expected.differs
                 yield record.key, expected
+    if limits is not None:
+        leave_out(limits, differing - SEARCHED)
 
 
 def _size(record: TensorRecord) -> int:
@@ -319,7 +329,12 @@ class ExpectedTensor:
 
 
 def expect(
-    record: TensorRecord, reference: Array, *, rtol: float = 0.0, atol: float = 0.0, search: bool = False
+    record: TensorRecord,
+    reference: Array,
+    *,
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    limits: Limits | None = None,
 ) -> ExpectedTensor:
     """Put the reference's tensor beside the device's.
 
@@ -328,7 +343,7 @@ def expect(
         reference: the counterpart, in ONNX's order of axes.
         rtol: for the share of single elements within tolerance, relative to the reference's element.
         atol: for the same, on top of it.
-        search: whether to look for a pattern where elements differ.
+        limits: where a pattern is looked for, counts what was left out of the search.
 
     Raises:
         DumpError: the device's tensor cannot be read.
@@ -357,10 +372,10 @@ def expect(
     except RequestError as error:
         return ExpectedTensor(golden, actual, PairElements(note=str(error)), marks)
     found = ExpectedTensor(golden, actual, PairElements(difference=difference), marks)
-    if not search or not found.differs:
+    if limits is None or not found.differs:
         return found
     layout = _LAYOUTS.get(host.ndim, "")
-    return replace(found, pattern=find_pattern(reference, host, difference, layout=layout))
+    return replace(found, pattern=find_pattern(reference, host, difference, layout=layout, limits=limits))
 
 
 def _in_range(record: TensorRecord, reference: Array) -> tuple[Array, frozenset[str]]:

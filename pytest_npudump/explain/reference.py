@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from pytest_npudump.compare.patterns.pattern_search import Limits
     from pytest_npudump.record.edges import Edges
 
 
@@ -210,12 +211,16 @@ class Reference:
         return compared, same, blames, notes
 
     def compare(
-        self, records: Sequence[TensorRecord], *, dumped: Sequence[TensorRecord] = (), patterns: int = 0
+        self,
+        records: Sequence[TensorRecord],
+        *,
+        dumped: Sequence[TensorRecord] = (),
+        limits: Limits | None = None,
     ) -> Compared:
         """Compare ``records`` with the reference; ``dumped`` may hold the inputs.
 
-        Elements are counted by the preset, and by bounds for the same numerics in a dump of float32. In so
-        many tensors that differ, the first ones, ``patterns`` are looked for.
+        Elements are counted by the preset, and by bounds for the same numerics in a dump of float32. With
+        ``limits``, patterns are looked for, and what is left out is counted.
 
         Raises:
             NpudumpError: the model, the mapping file, the inputs or the dump do not allow it.
@@ -223,7 +228,7 @@ class Reference:
         dtypes = dtypes_of([*records, *dumped])
         flat = not self.tolerances.three_way or coarsest(dtypes)
         tolerances = self.tolerances.among(dtypes) if flat else self.tolerances.same()
-        return self._compared(records, tolerances, dumped=dumped, patterns=patterns)
+        return self._compared(records, tolerances, dumped=dumped, limits=limits)
 
     def bench(self, *, plain: bool, edges: Edges) -> ModelBench:
         """Return the recomputation of operators; ``plain`` and ``edges`` as in :class:`ModelBench`.
@@ -250,11 +255,11 @@ class Reference:
         tolerances: Tolerances,
         *,
         dumped: Sequence[TensorRecord] = (),
-        patterns: int = 0,
+        limits: Limits | None = None,
     ) -> Compared:
         model, mapping = self._read()
         self._mapping = mapping = mapping.for_layers(record.key.layer for record in records)
-        return compare(records, model, mapping, self.inputs, tolerances, dumped=dumped, patterns=patterns)
+        return compare(records, model, mapping, self.inputs, tolerances, dumped=dumped, limits=limits)
 
     def _problems(
         self,

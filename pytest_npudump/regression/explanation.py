@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_npudump.compare.judge import judge_tables
-from pytest_npudump.compare.patterns.pattern_search import SEARCHED, find_pattern
+from pytest_npudump.compare.patterns.pattern_search import (
+    SEARCHED,
+    Limits,
+    find_pattern,
+    leave_out,
+    note_on_limits,
+)
+from pytest_npudump.compare.patterns.possible_changes import PLACE
 from pytest_npudump.compare.stats.alignment import ABSENT, Alignment
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, GRAPH_INPUT, aligned_keys
 from pytest_npudump.compare.tensors.difference import compare_tensors
@@ -128,8 +135,9 @@ def _explained(case: Case, first: Result, plan: Plan, attempt: Attempt, calls: K
     delete_others(dump, plan)
     golden = first.run.golden if first.run.golden is not None else case.goldens.read_if_any()
     tensors = read_tensors(golden, case.goldens.store) if golden is not None else {}
-    findings = with_patterns(_findings(case, first, plan, records, tensors), records, tensors)
-    findings, notes = _against_reference(case, first, findings, records)
+    limits = Limits()
+    findings = with_patterns(_findings(case, first, plan, records, tensors), records, tensors, limits)
+    findings, notes = _against_reference(case, first, findings, records, limits)
     lost = {str(finding.key.sanitised) for finding in findings if finding.healthy}
     # CANN dumps an input of the graph with each operator that reads it, under one name.
     inputs = [one for one in planned(dump, plan) if one.op_type == GRAPH_INPUT]
@@ -148,7 +156,7 @@ def _explained(case: Case, first: Result, plan: Plan, attempt: Attempt, calls: K
         tuple(dict.fromkeys(r.key.layer for r in records.values() if r.payload is not None)),
         plan.omitted,
         attempt.directory,
-        notes=(*plan.notes, *notes, *unsaved),
+        notes=(*plan.notes, *notes, *unsaved, *note_on_limits(limits)),
         drawing=() if first_dump is None else drawing_alike(case, first_dump),
         isolated=isolated,
         ended=ended,
@@ -297,7 +305,10 @@ _AT_HAND = 16
 
 
 def with_patterns(
-    findings: Sequence[Finding], records: Mapping[str, TensorRecord], tensors: Mapping[str, np.ndarray]
+    findings: Sequence[Finding],
+    records: Mapping[str, TensorRecord],
+    tensors: Mapping[str, np.ndarray],
+    limits: Limits,
 ) -> tuple[Finding, ...]:
     """Add to the first findings what can be drawn of them, and where elements differ what explains that.
 
@@ -305,9 +316,11 @@ def with_patterns(
         findings: one a failing tensor, in execution order.
         records: the second run's tensors by sanitised key.
         tensors: the golden's, the same way.
+        limits: counts what was left out.
     """
     told = list(findings)
     differing = [at for at, f in enumerate(findings) if f.difference is not None and f.difference.outside]
+    leave_out(limits, len(differing) - SEARCHED)
     for at in differing[:SEARCHED]:
         name, difference = str(findings[at].key.sanitised), findings[at].difference
         record = records[name]
@@ -315,7 +328,12 @@ def with_patterns(
         if actual is None or difference is None:
             continue
         others = _others(name, actual, records, tensors)
-        pattern = find_pattern(tensors[name], actual, difference, layout=record.format, others=others)
+        capped = len(others) > _AT_HAND and others.popitem()
+        pattern = find_pattern(
+            tensors[name], actual, difference, layout=record.format, others=others, limits=limits
+        )
+        if capped and (pattern is None or pattern.kind == PLACE):
+            limits[said("with more than {number} others of their type and size", number=_AT_HAND)] += 1
         picture = draw(tensors[name], actual, rtol=difference.rtol, atol=difference.atol)
         told[at] = replace(findings[at], pattern=pattern, picture=picture)
     alone = [at for at, finding in enumerate(findings) if finding.description is not None]
@@ -328,16 +346,16 @@ def with_patterns(
 def _others(
     name: str, actual: np.ndarray, records: Mapping[str, TensorRecord], tensors: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Return tensors of the same type and size: those of this run, and the golden's."""
+    """Return tensors of the same type and size, one more than are needed: of this run, and the golden's."""
     found: dict[str, np.ndarray] = {}
     for key, record in records.items():
         alike = record.dtype == records[name].dtype and math.prod(record.shape or ()) == actual.size
-        array = _loaded(record) if alike and key != name and len(found) < _AT_HAND else None
+        array = _loaded(record) if alike and key != name and len(found) <= _AT_HAND else None
         if array is not None:
             found[str(record.key)] = array
     for key, array in tensors.items():
         same = array.dtype == actual.dtype and array.size == actual.size
-        if same and key != name and len(found) < _AT_HAND:
+        if same and key != name and len(found) <= _AT_HAND:
             found[f"the golden's {key}"] = array
     return found
 
@@ -352,9 +370,13 @@ def _loaded(record: TensorRecord) -> np.ndarray | None:
 
 
 def _against_reference(
-    case: Case, first: Result, findings: Sequence[Finding], records: Mapping[str, TensorRecord]
+    case: Case,
+    first: Result,
+    findings: Sequence[Finding],
+    records: Mapping[str, TensorRecord],
+    limits: Limits,
 ) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
-    """Add to the findings what the elements are off from the reference's.
+    """Add to the findings what the elements are off from the reference's, to the limits what was left out.
 
     The reference runs again, on what the second run was fed, for just these layers.
 
@@ -370,10 +392,12 @@ def _against_reference(
     failing = {str(verdict.key.sanitised) for verdict in result.comparison.failing}
     layers = {sanitise(verdict.key.layer) for verdict in result.comparison.failing}
     wanted = [record for record in records.values() if sanitise(record.key.layer) in layers]
+    searched = Limits()
     try:
-        compared = reference.compare(wanted, dumped=first.run.records, patterns=SEARCHED)
+        compared = reference.compare(wanted, dumped=first.run.records, limits=searched)
     except NpudumpError as error:
         return tuple(findings), (f"the second run was not compared with the reference: {error}",)
+    limits |= searched  # a tensor may be in both
     found = {str(e.actual.key.sanitised): e for e in compared.expected}
     added = []
     for finding in findings:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from pytest_npudump.compare.patterns import pattern_search
 from pytest_npudump.dump.files.container import dump_data_class
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.golden.store import stage_pair
@@ -393,7 +394,9 @@ def test_values_below_atol_and_small_ones_beside_a_large_one_pass_with_a_note(ru
         assert (done.code, f"note: {note}" in done.out) == (0, True)
 
 
-def test_where_inside_a_tensor_it_differs_is_told(run: Run, tmp_path: Path, dump_file: Run) -> None:
+def test_where_inside_a_tensor_it_differs_is_told(
+    run: Run, tmp_path: Path, dump_file: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     values = np.random.default_rng(1).standard_normal((8, 512)).astype(np.float16)
     tail = np.where(np.arange(512) < 500, values, np.float16(0))
     for side, arrays in (("golden", (values, values)), ("actual", (tail, -values))):
@@ -404,8 +407,14 @@ def test_where_inside_a_tensor_it_differs_is_told(run: Run, tmp_path: Path, dump
     words = "the last 12 of 512 columns: 0, expected other values (100 % of the difference)"
     assert f"\npattern: {words}\n" in done.out
     assert "pattern of layer_1:output.0: every element: the sign is flipped (100 % " in done.out
-    told = json.loads((tmp_path / "found.json").read_text())["verdicts"]
-    assert [verdict["pattern"]["kind"] for verdict in told] == ["stuck", "sign"]
+    told = json.loads((tmp_path / "found.json").read_text())
+    assert [verdict["pattern"]["kind"] for verdict in told["verdicts"]] == ["stuck", "sign"]
+    assert (told["summary"]["notes"], "searched" in done.out) == ([], False)
+    monkeypatch.setattr(pattern_search, "SEARCHED", 1)
+    done = run("compare", tmp_path / "golden", tmp_path / "actual", "--json", tmp_path / "found.json")
+    note = "tensors searched for patterns in part or not at all: 1 after the first 1"
+    assert f"note: {note}" in done.out
+    assert json.loads((tmp_path / "found.json").read_text())["summary"]["notes"] == [note]
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from pytest_npudump.compare.patterns.pattern_search import Limits
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
 from pytest_npudump.regression import result as status
@@ -93,8 +94,27 @@ def test_a_golden_tensor_of_another_layer_explains_values_that_were_taken_from_i
     record = TensorRecord(key, "Relu", "float32", (64,), tmp_path / "a", payload=payload)
     finding = Finding(key, reproduced=True, difference=compare_tensors(golden, other, rtol=1e-3, atol=1e-6))
     tensors = {"a:output.0": golden, "b:output.0": other}
-    (told,) = with_patterns([finding], {"a:output.0": record}, tensors)
+    (told,) = with_patterns([finding], {"a:output.0": record}, tensors, Limits())
     assert "the values of the golden's b:output.0" in str(told.pattern)
+
+
+def test_what_is_left_out_of_the_search_for_patterns_is_counted(tmp_path: Path) -> None:
+    findings, records, tensors = [], {}, {}
+    for number, (golden, actual) in enumerate(np.random.default_rng(3).normal(size=(23, 2, 64))):
+        key, path = TensorKey(f"a{number}", "output", 0), tmp_path / str(number)
+        actual.tofile(path)
+        payload = Payload(path, 0, actual.nbytes)
+        records[str(key)] = TensorRecord(key, "Relu", "float64", (64,), path, payload=payload)
+        tensors[str(key)] = golden
+        difference = compare_tensors(golden, actual, rtol=1e-3, atol=1e-6)
+        findings.append(Finding(key, reproduced=True, difference=difference))
+    limits = Limits()
+    told = with_patterns(findings, records, tensors, limits)
+    assert [finding.picture is None for finding in told] == [False] * 20 + [True] * 3
+    assert {str(limit): number for limit, number in limits.items()} == {
+        "after the first 20": 3,
+        "with more than 16 others of their type and size": 20,
+    }
 
 
 def test_only_files_of_the_layers_that_fail_are_kept(flow: Flow) -> None:

@@ -11,10 +11,10 @@ verifications at most, each of a claim that already fits a sample of up to 65,53
 
 from __future__ import annotations
 
-import itertools
 import math
+from collections import Counter
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from pytest_npudump.compare.patterns.likely_places import (
 )
 from pytest_npudump.compare.patterns.possible_changes import (
     ANYTHING,
+    LARGEST_MOVED,
     LEAST,
     PossibleChange,
     arithmetic,
@@ -45,7 +46,7 @@ from pytest_npudump.compare.patterns.possible_changes import (
 )
 from pytest_npudump.compare.tensors.difference import value_chunks
 from pytest_npudump.compare.tensors.tensor_pair import Pair, PairElements, pair_values
-from pytest_npudump.errors import said
+from pytest_npudump.errors import joined, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -63,12 +64,15 @@ SEARCHED = 20
 """Tensors of one report that are searched: as many as it shows."""
 
 _CHECKS = 6
-_GLANCE = 1024
-"""Elements of the sample that are enough to see that a change explains too few."""
+_GLANCE, _LOOK = 64, 1024
+"""Elements of the sample that are enough to see that a change explains too few, at once and at most."""
 _DECODED = 1 << 22
 """Elements of the largest tensor in a file that is decoded, or put together from blocks, for it."""
 _EXACT = 2**53
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+Limits = Counter[str]
+"""What was left out of searches, in words, and of how many tensors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +111,11 @@ def find_pattern(
     *,
     layout: str = "",
     others: Mapping[str, NDArray[Any]] = _NOTHING,
+    limits: Limits | None = None,
 ) -> Pattern | None:
     """Return the pattern of the difference of two arrays of one shape; None for none.
 
-    Not looked at are complex tensors, those of more than :data:`LARGEST` elements, and integers beyond 2**53.
+    Not looked at are complex tensors, those of more than :data:`LARGEST` elements, and integers from 2**53.
 
     Args:
         golden: any numeric type, bool, or one of ml_dtypes.
@@ -118,11 +123,18 @@ def find_pattern(
         difference: of the two, with the tolerance that decides which elements fail.
         layout: CANN's name of the layout, which names the axes; "" where unknown.
         others: tensors that were at hand, by what they are to be called.
+        limits: counts what was left out of the search, where it found no change.
     """
+    limits = Counter() if limits is None else limits
     kinds = {golden.dtype.kind, actual.dtype.kind}
-    if not 1 < golden.size <= LARGEST or "c" in kinds:
+    if golden.size <= 1:
         return None
-    if kinds & set("iu") and difference.magnitude + difference.max_abs > _EXACT:
+    if golden.size > LARGEST:
+        limits[said("above {number} Mi elements", number=LARGEST >> 20)] += 1
+        return None
+    # Both are rounded where they are larger, and so may be their sum.
+    if "c" in kinds or (kinds & set("iu") and difference.magnitude + difference.max_abs >= _EXACT):
+        limits[said("complex or with integers from 2^53")] += 1
         return None
     threshold = difference.atol + difference.rtol * difference.magnitude
     alone = difference.max_abs <= threshold and difference.special_equal
@@ -136,41 +148,58 @@ def find_pattern(
     )
     with np.errstate(all="ignore"):
         evidence = survey(tensors)
-        return _first(evidence, layout, others) if evidence.failing else None
+        return _first(evidence, layout, others, limits) if evidence.failing else None
 
 
-def _first(evidence: PlaceEvidence, layout: str, others: Mapping[str, NDArray[Any]]) -> Pattern | None:
+def _first(
+    evidence: PlaceEvidence, layout: str, others: Mapping[str, NDArray[Any]], limits: Limits
+) -> Pattern | None:
+    inside = cache(lambda place: np.flatnonzero(place.holds(evidence.at)))
     proposed = (
         (place, change)
-        for place, change in _proposed(evidence, layout, others)
-        if _likely(evidence, place, change)
+        for place, change in _proposed(evidence, layout, others, limits)
+        if _likely(evidence, inside(place), change)
     )
-    for place, change in itertools.islice(proposed, _CHECKS):
+    for number, (place, change) in enumerate(proposed):
+        if number == _CHECKS:
+            limits[said("with more than {number} candidates", number=_CHECKS)] += 1
+            break
         if share := _explained(evidence, place, change):
             return Pattern(change.kind, place_words(place, layout), change.words, share)
     return None
 
 
 def _proposed(
-    evidence: PlaceEvidence, layout: str, others: Mapping[str, NDArray[Any]]
+    evidence: PlaceEvidence, layout: str, others: Mapping[str, NDArray[Any]], limits: Limits
 ) -> Iterator[tuple[LikelyPlace, PossibleChange]]:
     # An even sample of all elements may lie in every so many lines, which hold too few.
     chosen = tuple(place for place in places(evidence) if place.count >= LEAST * evidence.failing)
-    families: list[Family] = [stuck, arithmetic, partial(of_other, others=others)]
-    if recur(evidence):
-        families += [partial(permuted_lines, layout=layout, origins={}), moves, shuffled]
-    for family in (*families, unwritten):
+    for family in _families(evidence, layout, others, limits):
         for place in chosen:
             yield from ((place, change) for change in family(evidence, place))
     yield from ((place, ANYTHING) for place in chosen if not place.everywhere)
 
 
-def _likely(evidence: PlaceEvidence, place: LikelyPlace, change: PossibleChange) -> bool:
-    """Return whether a change explains enough of the sample of failing elements to be tried on all."""
-    inside = np.flatnonzero(place.holds(evidence.at))
+def _families(
+    evidence: PlaceEvidence, layout: str, others: Mapping[str, NDArray[Any]], limits: Limits
+) -> Iterator[Family]:
+    yield from (stuck, arithmetic, partial(of_other, others=others))
+    if evidence.tensors.golden.size > LARGEST_MOVED:
+        limits[said("above {number} Mi elements (moved values)", number=LARGEST_MOVED >> 20)] += 1
+    elif recur(evidence):
+        yield partial(permuted_lines, layout=layout, origins={}, limits=limits)
+        yield from (moves, shuffled)
+    yield unwritten
+
+
+def _likely(evidence: PlaceEvidence, inside: NDArray[np.intp], change: PossibleChange) -> bool:
+    """Return whether a change explains enough of the sample of failing elements to be tried on all.
+
+    ``inside`` are those in its place.
+    """
     if inside.size < LEAST * evidence.at.size:
         return False
-    for step in (max(inside.size // _GLANCE, 1), 1):
+    for step in (max(inside.size // _GLANCE, 1), max(inside.size // _LOOK, 1), 1):
         chosen = inside[::step]
         sides = evidence.golden[chosen], evidence.actual[chosen]
         hits = np.count_nonzero(change.explain(evidence.tensors, evidence.at[chosen], *sides).hit)
@@ -198,9 +227,11 @@ def _explained(evidence: PlaceEvidence, place: LikelyPlace, change: PossibleChan
         failed += int(np.count_nonzero(failing))
         flat = np.arange(piece.start, piece.stop)
         if not place.everywhere:
-            inside = place.holds_piece(piece.start, piece.stop)
-            left += squares(difference[~inside])
-            flat, golden, actual, failing = flat[inside], golden[inside], actual[inside], failing[inside]
+            inside = np.flatnonzero(place.holds_piece(piece.start, piece.stop))
+            difference[inside] = 0
+            left += squares(difference)
+            flat, golden, actual = flat.take(inside), golden.take(inside), actual.take(inside)
+            failing = failing.take(inside)
         if flat.size:
             found = change.explain(tensors, flat, golden, actual)
             left += squares(found.left)
@@ -219,29 +250,53 @@ def _explained(evidence: PlaceEvidence, place: LikelyPlace, change: PossibleChan
     return share if share >= LEAST else 0.0
 
 
-def find_patterns(pairs: Iterable[tuple[int, Pair, PairElements]]) -> Mapping[int, Pattern]:
-    """Return the patterns of the first :data:`SEARCHED` pairs that differ in their elements, by position."""
+def find_patterns(
+    pairs: Iterable[tuple[int, Pair, PairElements]],
+) -> tuple[Mapping[int, Pattern], tuple[str, ...]]:
+    """Return the patterns of the first :data:`SEARCHED` pairs that differ in their elements, by position.
+
+    With them comes a note on what was left out, or none.
+    """
     found: dict[int, Pattern] = {}
+    limits: Limits = Counter()
     searched = 0
     for position, pair, elements in pairs:
         if elements.difference is None or not elements.difference.outside:
             continue
         searched += 1
         if searched > SEARCHED:
-            break
-        if (pattern := _pattern_in_files(pair, elements.difference)) is not None:
+            continue
+        if (pattern := _pattern_in_files(pair, elements.difference, limits)) is not None:
             found[position] = pattern
-    return found
+    leave_out(limits, searched - SEARCHED)
+    return found, note_on_limits(limits)
 
 
-def _pattern_in_files(pair: Pair, difference: TensorDifference) -> Pattern | None:
+def leave_out(limits: Limits, number: int) -> None:
+    """Count the tensors that are left out behind the first :data:`SEARCHED`, if there are any."""
+    if number > 0:
+        limits[said("after the first {number}", number=SEARCHED)] += number
+
+
+def note_on_limits(limits: Limits) -> tuple[str, ...]:
+    """Return a note on what was left out of the search, and of how many tensors; none for nothing."""
+    parts = [said("{number} {limit}", number=number, limit=limit) for limit, number in limits.items()]
+    words = said("tensors searched for patterns in part or not at all: {parts}", parts=joined("; ", parts))
+    return (words,) if parts else ()
+
+
+def _pattern_in_files(pair: Pair, difference: TensorDifference, limits: Limits) -> Pattern | None:
     values = pair_values(pair)
     if values is None:
         return None
     golden, actual = map(_whole, values[:2])
-    if golden is None or actual is None or golden.shape != actual.shape:
+    if golden is None or actual is None:
+        if values[0].size > _DECODED:
+            limits[said("above {number} Mi elements, packed or in blocks", number=_DECODED >> 20)] += 1
         return None
-    return find_pattern(golden, actual, difference, layout=values[2])
+    if golden.shape != actual.shape:
+        return None
+    return find_pattern(golden, actual, difference, layout=values[2], limits=limits)
 
 
 def _whole(values: Values) -> NDArray[Any] | None:

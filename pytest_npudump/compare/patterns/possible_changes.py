@@ -2,7 +2,8 @@
 
 A family yields changes: one value, one operation on the golden's values (a sign, a factor, an offset),
 another tensor's values, values of other places (shifted, axes or lines in another order, in disorder), memory
-that nobody wrote. Each takes a few passes over the tensors at most, in chunks; none sorts them.
+that nobody wrote. Each takes a few passes over the tensors at most, in chunks; none sorts more than the
+sample, or one number for each of the lines that differ, where these have the golden's sum of squares.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pytest_npudump.compare.patterns.likely_places import CHUNK, noun, same, wid
 from pytest_npudump.errors import said
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
@@ -45,7 +47,8 @@ _HUGE, _TINY = 2.0**4, 2.0**-12
 """By the golden's magnitude: random bits of float32 are between the two in one case of 16."""
 _LOOKED_UP = 64
 _MOST_AXES = 5
-_CLOSE = 1e-9
+_CLOSE, _ALIKE = 1e-9, 1e-13
+_MOST_LINES = 1 << 18
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
 
@@ -103,7 +106,8 @@ def _any_value(tensors: Tensors, _flat: Flat, golden: Wide, actual: Wide) -> Exp
     return Explained(np.where(apart, 0.0, actual - golden), apart, (golden != 0) | (actual != 0))
 
 
-ANYTHING = PossibleChange("place", said("other values"), _any_value)
+PLACE = "place"
+ANYTHING = PossibleChange(PLACE, said("other values"), _any_value)
 """Elements that differ, whatever they are."""
 
 
@@ -242,7 +246,7 @@ def unwritten(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleC
 
 def recur(evidence: PlaceEvidence) -> bool:
     """Return whether failing elements have the golden's values, to the bit, so that they may have moved."""
-    if evidence.tensors.golden.size > LARGEST_MOVED or not _distinct(evidence.actual, _FEW):
+    if not _distinct(evidence.actual, _FEW):
         return False
     some = evidence.actual[:: max(evidence.actual.size // _LOOKED_UP, 1)]
     values, times = np.unique(some[~np.isnan(some)], return_counts=True)
@@ -251,21 +255,28 @@ def recur(evidence: PlaceEvidence) -> bool:
 
 
 def _occurrences(tensors: Tensors, values: Wide) -> Iterator[tuple[NDArray[np.int64], Flat]]:
-    """Yield the counts of sorted values in more and more of the golden, and their first places."""
+    """Yield the counts of sorted values in more and more of the golden, and their first places.
+
+    What was found more than once is looked for no longer.
+    """
     counts, first = np.zeros(values.size, np.int64), np.full(values.size, -1)
     yield counts, first
-    golden = tensors.golden
+    golden, left = tensors.golden, np.arange(values.size)
     find = _finder(values, golden.dtype)
     stop, size = 0, _GLANCE
     while stop < golden.size:
         start, stop = stop, stop + size
         size = min(2 * size, CHUNK)
         slots, at = find(golden[start:stop])
+        slots = left[slots]
         counts += np.bincount(slots, minlength=values.size)
         here = np.full(values.size, -1)
         here[slots[::-1]] = at[::-1] + start
         first = np.where(first < 0, here, first)
         yield counts, first
+        if (counts[left] > 1).any():
+            left = np.flatnonzero(counts <= 1)
+            find = _finder(values[left], golden.dtype)
 
 
 def _finder(values: Wide, dtype: np.dtype[Any]) -> Callable[[NDArray[Any]], tuple[Flat, Flat]]:
@@ -321,7 +332,8 @@ def moves(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleChang
     for order in itertools.permutations(range(len(axes))):
         if list(order) != sorted(order):
             words = said("the values with axes in the order {order}", order=[axes[axis] for axis in order])
-            yield _moved(evidence, words, partial(_transposed, lengths=lengths, order=order))
+            turned = evidence.tensors.golden.reshape(lengths).transpose(order)
+            yield _predicted("moved", words, partial(_at, turned))
 
 
 def _moved(evidence: PlaceEvidence, words: str, source: Callable[[Flat], Flat]) -> PossibleChange:
@@ -360,24 +372,34 @@ def _common_distance(evidence: PlaceEvidence, inside: Flags) -> int:
     return int(distances[counts.argmax()])
 
 
-def _transposed(flat: Flat, lengths: tuple[int, ...], order: tuple[int, ...]) -> Flat:
-    """Return the origins of elements of a tensor with its axes in another order."""
-    coordinates = np.unravel_index(flat, tuple(lengths[axis] for axis in order))
-    back = [coordinates[order.index(axis)] for axis in range(len(order))]
-    return np.asarray(np.ravel_multi_index(tuple(back), lengths))
+def _at(values: NDArray[Any], flat: Flat, _: Wide) -> Wide:
+    """Return elements by ascending indices in C order; of a range of them in half the time."""
+    if flat.size and flat[-1] - flat[0] == flat.size - 1:
+        return wide(values.flat[flat[0] : flat[-1] + 1])
+    return wide(values[np.unravel_index(flat, values.shape)])
 
 
 def permuted_lines(
-    evidence: PlaceEvidence, place: LikelyPlace, *, layout: str, origins: dict[int, Flat | None]
+    evidence: PlaceEvidence,
+    place: LikelyPlace,
+    *,
+    layout: str,
+    origins: dict[int, Flat | None],
+    limits: Counter[str],
 ) -> Iterator[PossibleChange]:
-    """Lines along an axis that are the golden's lines of other indices, each once; ``origins`` are kept."""
+    """Lines along an axis that are the golden's lines of other indices, each once; ``origins`` are kept.
+
+    Of more than :data:`_MOST_LINES` that differ the order is not looked for, which ``limits`` counts.
+    """
     shape, size = evidence.tensors.shape, evidence.tensors.golden.size
     named = [axis for axis, _ in place.lines]
     for axis, length in enumerate(shape if place.run is None else ()):
         if length < 2 or length == size or (named and named != [axis]):  # noqa: PLR2004 - two lines
             continue
         if axis not in origins:
-            origins[axis] = _origins(evidence.tensors, axis) if _line_recurs(evidence, axis) else None
+            # To pick lines out of very many takes as long as to look at them all.
+            likely = length > CHUNK or _line_recurs(evidence, axis)
+            origins[axis] = _origins(evidence.tensors, axis, limits) if likely else None
         if (origin := origins[axis]) is not None:
             words = _order_words(origin, noun(layout, shape, axis).several_lines)
             inner = math.prod(shape[axis + 1 :])
@@ -398,8 +420,8 @@ def _order_words(origin: Flat, several_lines: str) -> str:
             one=changed[0],
             other=changed[1],
         )
-    distances = np.unique((np.arange(origin.size) - origin) % origin.size)
-    if distances.size == 1:
+    distances = (np.arange(origin.size) - origin) % origin.size
+    if (distances == distances[0]).all():
         by = int(distances[0])
         return said(
             "{lines} shifted by {by} (or by {other}), round the end",
@@ -435,19 +457,31 @@ def _line_recurs(evidence: PlaceEvidence, axis: int) -> bool:
     return all((np.abs(marks - line) <= close).any() for line in lines)
 
 
-def _origins(tensors: Tensors, axis: int) -> Flat | None:
-    """Return the golden's line of each line along ``axis``; None where that is no other order."""
+def _origins(tensors: Tensors, axis: int, limits: Counter[str]) -> Flat | None:
+    """Return the golden's line of each line along ``axis``; None where that is no other order.
+
+    Sums of squares of marks rule out nearly all others before the lines that differ are sorted.
+    """
     ours, theirs = (_marks(side, tensors.shape, axis) for side in (tensors.golden, tensors.actual))
-    order = np.argsort(ours, kind="stable")
-    right = np.clip(np.searchsorted(ours, theirs, sorter=order), 1, ours.size - 1)
-    nearer = np.abs(ours[order[right - 1]] - theirs) < np.abs(ours[order[right]] - theirs)
-    origin = order[np.where(nearer, right - 1, right)]
-    scale = float(np.abs(ours).max())
-    unchanged = np.abs(ours - theirs) <= _CLOSE * scale
-    origin = np.where(unchanged, np.arange(ours.size), origin)
-    if (np.abs(ours[origin] - theirs) > _CLOSE * scale).any() or unchanged.all():
+    scale = max(float(ours.max()), -float(ours.min()))
+    close = _CLOSE * scale
+    energy = np.dot(ours, ours)
+    most = 3 * close * (np.sqrt(energy * ours.size) + close * ours.size)
+    if not np.abs(np.dot(theirs, theirs) - energy) <= most + _CLOSE * energy:
         return None
-    return origin if np.unique(origin).size == origin.size else None
+    found: list[Flat] = []
+    for start in range(0, ours.size, CHUNK):
+        part = slice(start, start + CHUNK)
+        found.append(np.flatnonzero(np.abs(ours[part] - theirs[part]) > close) + start)
+        if sum(one.size for one in found) > _MOST_LINES:
+            limits[said("with more than {number} changed lines (their order)", number=_MOST_LINES)] += 1
+            return None
+    changed = np.concatenate(found)
+    ours, theirs, origin = ours[changed], theirs[changed], np.arange(ours.size)
+    one, other = np.argsort(ours), np.argsort(theirs)
+    ours, theirs, origin[changed[other]] = ours[one], theirs[other], changed[one]
+    known = (np.abs(ours - theirs) <= close).all() and (np.diff(ours) > _ALIKE * scale).all()
+    return origin if changed.size and known else None
 
 
 def _marks(values: NDArray[Any], shape: tuple[int, ...], axis: int) -> Wide:
@@ -457,13 +491,17 @@ def _marks(values: NDArray[Any], shape: tuple[int, ...], axis: int) -> Wide:
     across, along = rng.normal(size=outer), rng.normal(size=inner)
     if inner >= outer:
         rows = values.reshape(-1, inner)
-        step = max(CHUNK // inner, 1)
-        sums = [_finite(rows[at : at + step]) @ along for at in range(0, len(rows), step)]
-        return np.asarray(across @ np.concatenate(sums).reshape(outer, -1))
-    rows = values.reshape(outer, -1)
-    step = max(CHUNK // rows.shape[1], 1)
-    totals = sum(across[at : at + step] @ _finite(rows[at : at + step]) for at in range(0, outer, step))
-    return np.asarray(np.reshape(totals, (-1, inner)) @ along)
+        step, sums = max(CHUNK // inner, 1), np.empty(len(rows))
+        for at in range(0, len(rows), step):
+            sums[at : at + step] = _finite(rows[at : at + step]) @ along
+        return np.asarray(across @ sums.reshape(outer, -1)) if outer > 1 else sums
+    rows, totals = values.reshape(outer, -1), np.zeros(shape[axis] * inner)
+    width = min(totals.size, CHUNK)
+    step = CHUNK // width
+    for top, left in itertools.product(range(0, outer, step), range(0, totals.size, width)):
+        part = slice(top, top + step), slice(left, left + width)
+        totals[part[1]] += across[part[0]] @ _finite(rows[part])
+    return np.asarray(totals.reshape(-1, inner) @ along) if inner > 1 else totals
 
 
 def _finite(values: NDArray[Any]) -> Wide:

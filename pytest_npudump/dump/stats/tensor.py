@@ -196,8 +196,9 @@ def array_accumulator(dtype: np.dtype) -> Accumulator:
             return _Complex(dtype, np.dtype(f"f{dtype.itemsize // 2}"))
         if dtype_name(dtype) in {"float32", "float64", *_HALVES} or dtype.kind in "biu":
             return Accumulator(dtype)
-        if dtype.itemsize == 1 and dtype.kind not in "mMO":
-            return _Coded(dtype, dtype_name(dtype))
+        name = dtype_name(dtype)
+        if dtype.itemsize == 1 and dtype.kind not in "mMO" and (name not in BY_NAME or not why_opaque(name)):
+            return _Coded(dtype, name)
     raise DecodeError(f"no statistics for arrays of type {dtype}")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
+from collections import Counter
 from typing import Any
 
 import ml_dtypes
@@ -10,8 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, strategies as st
 
-from pytest_npudump.compare.patterns import likely_places as evidence_module
-from pytest_npudump.compare.patterns.pattern_search import Pattern, find_pattern
+from pytest_npudump.compare.patterns import likely_places as evidence_module, pattern_search, possible_changes
+from pytest_npudump.compare.patterns.pattern_search import Limits, Pattern, find_pattern, note_on_limits
 from pytest_npudump.compare.tensors import difference as chunks
 from pytest_npudump.compare.tensors.difference import compare_tensors
 
@@ -364,3 +366,68 @@ def test_which_elements_fail_is_as_float64_has_it(
         finite, same = np.isfinite(wide).all(axis=0), (wide[0] == wide[1]) | np.isnan(wide).all(axis=0)
         expected = np.where(finite, distance > limit, ~same)
         assert (tensors.fails(*map(evidence_module.wide, sides)) == expected).all()
+
+
+SHIFTED = tensor("float16", (64, 64))
+BEYOND = np.array([2**53, 2**53 + 1] * 500, np.uint64)
+ROWS = np.roll(tensor("float32", (500, 4)), 1, axis=1)
+
+
+@pytest.mark.parametrize(
+    ("cap", "golden", "actual", "words"),
+    [
+        (("LARGEST", 100), SHIFTED, -SHIFTED, "1 above 0 Mi elements"),
+        (("LARGEST_MOVED", 100), SHIFTED, np.roll(SHIFTED, 5), "1 above 0 Mi elements (moved values)"),
+        (("_CHECKS", 0), SHIFTED, -SHIFTED, "1 with more than 0 candidates"),
+        (("_MOST_LINES", 9), ROWS, ROWS[::-1], "1 with more than 9 changed lines (their order)"),
+        (None, SHIFTED.astype("complex64"), -SHIFTED, "1 complex or with integers from 2^53"),
+        (None, BEYOND, BEYOND + np.uint64(1), "1 complex or with integers from 2^53"),
+        (None, BEYOND.astype(np.int64), BEYOND.astype(np.int64) + 1, "1 complex or with integers from 2^53"),
+        (None, SHIFTED, -SHIFTED, ""),
+    ],
+)
+def test_a_search_that_left_something_out_says_so(
+    monkeypatch: pytest.MonkeyPatch, cap: tuple[str, int] | None, golden: Array, actual: Array, words: str
+) -> None:
+    for module in (pattern_search, possible_changes) if cap else ():
+        monkeypatch.setattr(module, *cap, raising=False)
+    limits: Limits = Counter()
+    actual = np.ascontiguousarray(actual.astype(golden.dtype))
+    found = find_pattern(golden, actual, compare_tensors(golden, actual, rtol=0, atol=0), limits=limits)
+    noted = "tensors searched for patterns in part or not at all: "
+    assert note_on_limits(limits) == ((noted + words,) if words else ())
+    assert (found is None or found.kind == "moved") == bool(words)
+
+
+@pytest.mark.parametrize("shape", [(1 << 18, 2), (2, 1 << 18), (1 << 16, 4), (4, 8, 16, 16, 8)])
+def test_lines_of_few_elements_are_neither_sorted_nor_held_where_they_are_others(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
+) -> None:
+    golden, actual = (tensor("int8", shape, seed) for seed in (1, 2))
+    monkeypatch.setattr(possible_changes, "CHUNK", 1 << 12)
+    difference = compare_tensors(golden, actual, rtol=0, atol=0)
+    sort, sizes = np.argsort, []
+    monkeypatch.setattr(np, "argsort", lambda values, **how: sizes.append(values.size) or sort(values, **how))
+    tracemalloc.start()
+    try:
+        assert find_pattern(golden, actual, difference) is None
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert max(sizes, default=0) <= 1 << 12
+    assert peak < (8 << 20) + 16 * golden.size
+
+
+@pytest.mark.parametrize("shape", [(20_000, 2), (70_000, 3), (5, 6, 7, 8, 9)])
+@pytest.mark.parametrize(
+    ("words", "order"),
+    [
+        ("shifted by 2 (or by ", lambda n: np.roll(np.arange(n), 2)),
+        ("in another order: 4 are at the place of another", lambda n: np.r_[3, 0, 1, 2, np.arange(4, n)]),
+    ],
+)
+def test_the_order_of_lines_is_found_in_narrow_and_deep_shapes(
+    shape: tuple[int, ...], words: str, order: Any
+) -> None:
+    golden = tensor("float32", shape)
+    assert words in said(golden, np.ascontiguousarray(golden[order(shape[0])]))

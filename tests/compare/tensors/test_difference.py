@@ -19,6 +19,7 @@ from pytest_npudump.compare.tensors.difference import (
     small_pair,
     values_stats,
 )
+from pytest_npudump.dump.arrays.decode import DecodeError
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.errors import RequestError
 
@@ -673,3 +674,11 @@ def test_json_and_words_of_what_is_not_finite() -> None:
     assert json.loads(json.dumps(told, allow_nan=False)) == told
     assert (told["within"], told["max_rel"]) == (pytest.approx(1 / 3), "inf")
     assert told["worst"][0] == {"index": [1], "golden": "nan", "actual": 2.0, "abs": "nan", "rel": "nan"}
+
+
+@pytest.mark.each("name", ["float6_e2m3fn", "float6_e3m2fn"])
+@pytest.mark.each("size", [8, 200_000])
+def test_bytes_of_float6_are_not_taken_for_values(name: str, size: int) -> None:
+    golden = np.ones(size, getattr(ml_dtypes, name))
+    with pytest.raises(DecodeError, match=f"no statistics for arrays of type {name}"):
+        compare_tensors(golden, golden, rtol=0, atol=0)
