@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -148,6 +148,13 @@ class PlaceEvidence:
     at: NDArray[np.intp]
     golden: Wide
     actual: Wide
+    _inside: dict[LikelyPlace, NDArray[np.intp]] = field(default_factory=dict)
+
+    def inside(self, place: LikelyPlace) -> NDArray[np.intp]:
+        """Return which of them are in a place."""
+        if place not in self._inside:
+            self._inside[place] = np.flatnonzero(place.holds(self.at))
+        return self._inside[place]
 
 
 def survey(tensors: Tensors) -> PlaceEvidence:

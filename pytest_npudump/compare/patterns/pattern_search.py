@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -154,11 +154,10 @@ def find_pattern(
 def _first(
     evidence: PlaceEvidence, layout: str, others: Mapping[str, NDArray[Any]], limits: Limits
 ) -> Pattern | None:
-    inside = cache(lambda place: np.flatnonzero(place.holds(evidence.at)))
     proposed = (
         (place, change)
         for place, change in _proposed(evidence, layout, others, limits)
-        if _likely(evidence, inside(place), change)
+        if _likely(evidence, place, change)
     )
     for number, (place, change) in enumerate(proposed):
         if number == _CHECKS:
@@ -192,11 +191,9 @@ def _families(
     yield unwritten
 
 
-def _likely(evidence: PlaceEvidence, inside: NDArray[np.intp], change: PossibleChange) -> bool:
-    """Return whether a change explains enough of the sample of failing elements to be tried on all.
-
-    ``inside`` are those in its place.
-    """
+def _likely(evidence: PlaceEvidence, place: LikelyPlace, change: PossibleChange) -> bool:
+    """Return whether a change explains enough of the sample of failing elements to be tried on all."""
+    inside = evidence.inside(place)
     if inside.size < LEAST * evidence.at.size:
         return False
     for step in (max(inside.size // _GLANCE, 1), max(inside.size // _LOOK, 1), 1):

@@ -113,7 +113,7 @@ ANYTHING = PossibleChange(PLACE, said("other values"), _any_value)
 
 def stuck(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleChange]:
     """One value in all elements."""
-    inside = place.holds(evidence.at)
+    inside = evidence.inside(place)
     values = evidence.actual[inside]
     if not values.size:
         return
@@ -140,7 +140,7 @@ def _named(value: float) -> str:
     return text if math.isfinite(value) else text.replace("nan", "NaN").replace("inf", "Inf")
 
 
-def _unwritten_bits(evidence: PlaceEvidence, inside: Flags) -> str:
+def _unwritten_bits(evidence: PlaceEvidence, inside: Flat) -> str:
     """Report that all failing elements are the same NaN, as in unwritten memory; else ""."""
     actual = evidence.tensors.actual
     if actual.dtype.itemsize > 4 or not np.isnan(evidence.actual[inside]).all():  # noqa: PLR2004 - bytes
@@ -153,7 +153,7 @@ def _unwritten_bits(evidence: PlaceEvidence, inside: Flags) -> str:
 
 def arithmetic(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleChange]:
     """The sign, then a factor, then an offset."""
-    inside = place.holds(evidence.at)
+    inside = evidence.inside(place)
     golden, actual = evidence.golden[inside], evidence.actual[inside]
     usable = np.isfinite(golden) & np.isfinite(actual)
     golden, actual = golden[usable], actual[usable]
@@ -210,7 +210,7 @@ def of_other(
     evidence: PlaceEvidence, place: LikelyPlace, others: Mapping[str, NDArray[Any]]
 ) -> Iterator[PossibleChange]:
     """The values that another tensor of the type and size has at the same place in memory."""
-    if not others or not _distinct(evidence.actual[place.holds(evidence.at)], _FEW):
+    if not others or not _distinct(evidence.actual[evidence.inside(place)], _FEW):
         return
     tensors = evidence.tensors
     for name, other in others.items():
@@ -240,7 +240,7 @@ def unwritten(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleC
         found = odd(actual) & ~odd(golden) & tensors.apart(golden, actual)
         return Explained(np.where(found, 0.0, actual - golden), found, np.ones(found.shape, bool))
 
-    if place.holds(evidence.at).sum() >= _FEW and magnitude:
+    if evidence.inside(place).size >= _FEW and magnitude:
         yield PossibleChange("unwritten", words, explain)
 
 
@@ -310,7 +310,7 @@ def _slots(values: NDArray[Any]) -> NDArray[Any]:
 
 def moves(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleChange]:
     """A shift in memory, then each other order of the axes."""
-    if distance := _common_distance(evidence, place.holds(evidence.at)):
+    if distance := _common_distance(evidence, evidence.inside(place)):
         start, stop = place.run or (0, evidence.tensors.golden.size)
         number, size = abs(distance), stop - start
         shifted = (
@@ -342,7 +342,7 @@ def _moved(evidence: PlaceEvidence, words: str, source: Callable[[Flat], Flat]) 
     return _predicted("moved", words, lambda flat, _: wide(golden[source(flat)]))
 
 
-def _common_distance(evidence: PlaceEvidence, inside: Flags) -> int:
+def _common_distance(evidence: PlaceEvidence, inside: Flat) -> int:
     """Return the common distance of values from their places in the golden; 0 without one.
 
     The rarest values are looked for, and those count that the golden has once.
