@@ -373,9 +373,12 @@ def _common_distance(evidence: PlaceEvidence, inside: Flat) -> int:
 
 
 def _at(values: NDArray[Any], flat: Flat, _: Wide) -> Wide:
-    """Return elements by ascending indices in C order; of a range of them in half the time."""
-    if flat.size and flat[-1] - flat[0] == flat.size - 1:
-        return wide(values.flat[flat[0] : flat[-1] + 1])
+    """Return elements by ascending indices in C order; of a range of them in a third of the time."""
+    inner = values[0].size
+    if flat.size and flat[-1] - flat[0] == flat.size - 1 and inner <= CHUNK:
+        first = int(flat[0]) // inner
+        lines = values[first : int(flat[-1]) // inner + 1].reshape(-1)
+        return wide(lines[flat[0] - first * inner :][: flat.size])
     return wide(values[np.unravel_index(flat, values.shape)])
 
 
