@@ -204,7 +204,7 @@ def _how_far(verdict: Verdict) -> str:
         if reason.difference is not None and reason.allowed
     ]
     other = verdict.reasons[0].statistic if verdict.reasons else verdict.status
-    return f"{max(ratios):.3g}x" if len(ratios) == len(verdict.reasons) > 0 else other
+    return f"{float(f'{max(ratios):.3g}'):.6g}x" if len(ratios) == len(verdict.reasons) > 0 else other
 
 
 _REWIRED = said("the model's graph changed: connections, types or versions of operators")

@@ -62,8 +62,7 @@ def excess(reason: Reason) -> float:
 
 def times(ratio: float) -> str:
     """Return a ratio with 3 digits: ``1.07``, ``4450``, ``1.2e+09``; ``inf`` where it is infinite."""
-    rounded = float(f"{ratio:.3g}")
-    return f"{rounded:.0f}" if 1e3 <= rounded < 1e6 else f"{rounded:.3g}"  # noqa: PLR2004 - as people write
+    return f"{float(f'{ratio:.3g}'):.6g}"
 
 
 def _is_number(value: object) -> bool:
