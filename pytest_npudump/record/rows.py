@@ -68,7 +68,7 @@ _PRODUCT = re.compile(r"-|[0-9]{1,1280}")
 _TAIL = re.compile(r"[a-z_]+\.[0-9]{1,9}")
 _DIGEST = re.compile(r"-|[a-z0-9]+:[A-Za-z0-9]+(?:,[a-z0-9]+:[A-Za-z0-9]+)*")
 _INTEGER = re.compile(r"-?[0-9]+")
-_PEAKS = re.compile(rf"@([0-9a-fx]+|~{compact.TEXT})")
+_PEAKS = re.compile(rf"@([0-9a-fx]+|[~=]{compact.TEXT})")
 _SUMS = re.compile(rf"-|{compact.TEXT}(?:{_PEAKS.pattern})?")
 
 

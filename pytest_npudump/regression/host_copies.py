@@ -23,10 +23,11 @@ import numpy as np
 
 from pytest_npudump.dump.arrays.decode import DecodeError
 from pytest_npudump.dump.columns import UNTOLD, TensorTable
-from pytest_npudump.dump.records import ARGMAX, BESIDE_MASK, Dump, Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.records import ARGMAX, BESIDE_MASK, WEIGHED, Dump, Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.stats.compact_projections import as_printed, texts
 from pytest_npudump.dump.stats.projections import project
+from pytest_npudump.dump.stats.signs import factors
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.record.model_lines import fed_line
@@ -203,7 +204,10 @@ def _passed(
 
 
 def _peaks(array: np.ndarray) -> str:
-    """Return where each row is largest, as a hash is written; "" where other numerics might turn one.
+    """Return where each row is largest, as a hash is written, unless other numerics might turn one.
+
+    Elsewhere it is the projections of the elements by their factors: plain ones do not see that two elements
+    change places, of one pair in 200. "" where neither tells anything.
 
     Beside a mask, one round or lowest number that is all of the largest elements, it is the projections of
     the other elements, of which those of all tell nothing.
@@ -223,8 +227,11 @@ def _peaks(array: np.ndarray) -> str:
             return f"{ARGMAX}:{BESIDE_MASK}{text}"
     for some in (rows[:1], rows):  # the first alone decides most
         second, first = np.partition(some, -2, axis=1)[:, -2:].T
-        if not (np.isfinite(scale) and scale > 0 and (first - second >= _BY_FAR * scale).all()):
+        if not np.isfinite(scale) or scale == 0:
             return ""
+        if not (first - second >= _BY_FAR * scale).all():
+            [text] = texts(np.array([project(rows.reshape(-1) * np.resize(factors(), rows.size))]))
+            return f"{ARGMAX}:{WEIGHED}{text}"
     places = rows.argmax(axis=1)
     few = len(places) <= _FEW
     return f"{ARGMAX}:{'x'.join(map(str, places)) if few else sha256(places.tobytes()).hexdigest()[:16]}"

@@ -19,14 +19,14 @@ import numpy as np
 from pytest_npudump.compare.stats.numbers import LARGEST, ROUNDING, Pairs, half_unit
 from pytest_npudump.compare.stats.verdict import Reason
 from pytest_npudump.dump.dtypes import is_exact
-from pytest_npudump.dump.records import ARGMAX, BESIDE_MASK
+from pytest_npudump.dump.records import ARGMAX, BESIDE_MASK, WEIGHED
 from pytest_npudump.dump.stats.compact_projections import FINE, doubts, steps, sums_of
 from pytest_npudump.dump.stats.signs import DIGITS
 from pytest_npudump.dump.table import EXTREMES, MEASURED, PROJECTIONS, STATISTICS, StatsTable
 from pytest_npudump.errors import said
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -274,6 +274,8 @@ def root_mean_square(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 _ALONE = said("exact match required, as no finite max, min, avg or l2norm is on both sides")
 _HASH_LOST = said("the golden has a hash, the dump has none")
 _FAR = said("exact match required, as the elements there are by far the largest of their rows")
+_UNLIKE = 8.0
+"""How much farther apart projections by factors are than plain ones where these do not see a change."""
 _LOOSE = 0.25
 """The share of a tensor's magnitude beyond which a rule lets its largest element be anywhere."""
 
@@ -295,18 +297,22 @@ class Digests:
     remarks: tuple[str, ...] = ()
 
 
-def compare_digests(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerances) -> Digests:
+def compare_digests(
+    pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerances, found: Distances
+) -> Digests:
     """Compare hashes of one kind.
 
     A hash that differs fails a tensor that has to be equal by its rule, and one that nothing else is known
     of. Elsewhere bits may differ as long as the statistics agree within tolerance. A hash that only the
     golden has fails its tensor, unless no tensor of the dump has one of that kind. Elements that are by far
-    the largest of their rows have to be at the same places where both sides have such.
+    the largest of their rows have to be at the same places where both sides have such. Projections by factors
+    fail a tensor whose plain ones tell nothing of as much: noise is in both.
 
     Args:
         pairs: the n tensors.
         judged: (n, 7), which statistics are compared.
         tolerances: the rules.
+        found: how far plain projections are apart.
     """
     equal, differ = np.zeros((2, len(pairs.here)), dtype=np.bool_)
     reasons: dict[int, Reason] = {}
@@ -322,9 +328,13 @@ def compare_digests(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Toleran
         if golden != actual and "" not in (golden, actual):
             rule = pairs.rule(row, PROJECTIONS, tolerances)
             texts = [str(one) for one in (golden, actual)]
-            beside = [one[1:] for one in texts if one.startswith(BESIDE_MASK)]
-            if beside:
-                if len(beside) > 1 and (reason := _off_beside(pairs, row, beside, rule)) is not None:
+            marks = {one[0] for one in texts}
+            if not marks.isdisjoint({BESIDE_MASK, WEIGHED}):
+                plain = _UNLIKE * found.distance[row] if found.judged[row] else math.inf
+                least = 0.0 if BESIDE_MASK in marks else plain
+                sums = sums_of([one[1:] for one in texts]) if len(marks) == 1 else None
+                reason = None if sums is None else _off_beside(pairs, row, sums, rule, least)
+                if reason is not None:
                     reasons[row] = reason
                 continue
             scale = np.abs(pairs.golden.values[pairs.here[row], :EXTREMES]).max()
@@ -382,15 +392,18 @@ def _held(table: StatsTable) -> NDArray[np.bool_]:
     return np.fromiter(map(bool, known), np.bool_, count) if known else np.zeros(count, np.bool_)
 
 
-def _off_beside(pairs: Pairs, row: int, texts: Sequence[str], rule: Rule) -> Reason | None:
-    """Judge the projections of what is beside a mask, as those of all elements; None where they pass."""
-    golden, actual = (sums[np.newaxis] for sums in sums_of(texts))
+def _off_beside(pairs: Pairs, row: int, sums: NDArray[np.float64], rule: Rule, least: float) -> Reason | None:
+    """Judge projections of what is beside a mask or by factors, as plain ones; None where they pass.
+
+    Distances up to ``least`` pass whatever the rule says.
+    """
+    golden, actual = sums[:1], sums[1:]
     printed = doubts(golden) + doubts(actual)
     distance = apart(np.abs(actual - golden), printed, summed=True).item()
     root = math.sqrt(pairs.golden.counts[pairs.here[row]] or 0)
     scale, slack = (root_mean_square(one).item() for one in (golden, printed[:, :FINE]))
     allowed = rule.rtol * scale + rule.atol * root + slack
-    within = distance <= allowed or rule.one_sided != "both"
+    within = distance <= max(allowed, least) or rule.one_sided != "both"
     return None if within else Reason(PROJECTIONS, 0.0, distance, allowed, rule.describe())
 
 

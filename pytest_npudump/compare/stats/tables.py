@@ -122,7 +122,7 @@ def compare_tables(
     with without_collection():
         of_values = _reasons(pairs, judged, lost | gained, tolerances)
         for _again in range(2):
-            digests = compare_digests(pairs, judged, tolerances)
+            digests = compare_digests(pairs, judged, tolerances, distances)
             projections = compare_projections(pairs, tolerances, distances)
             reasons = {row: [*found] for row, found in of_values.items()}
             for row, reason in (*projections.reasons.items(), *digests.reasons.items()):

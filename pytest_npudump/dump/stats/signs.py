@@ -55,8 +55,10 @@ projections at once. Few dimensions have the factor 31: others spread a channel 
 NEAR = 1 << 12
 """Elements of a last block that are added up without columns: a core's own cache holds their signs."""
 
-_PLACES, _COLUMNS, _BLOCKS = 0, 1, 2
+_PLACES, _COLUMNS, _BLOCKS, _FACTORS = 0, 1, 2, 3
 """Seeds."""
+
+_FACTORS_COUNT = 16381
 
 _PAGE = 512
 """Blocks whose signs are kept."""
@@ -76,6 +78,16 @@ def splitmix64(seed: int, first: int, count: int) -> NDArray[np.uint64]:
         for shift, factor in _MIX:
             z = (z ^ (z >> np.uint64(shift))) * factor
         return np.asarray(z ^ (z >> _LAST_SHIFT))
+
+
+@lru_cache(maxsize=1)
+def factors() -> NDArray[np.float64]:
+    """Factors of elements, between 1/2 and 3/2, of shape (16381,): those behind take them from the first on.
+
+    Projections of elements by their factors tell apart what plain ones do not. That number is a prime, so
+    that places of a block and of a row have many.
+    """
+    return splitmix64(_FACTORS, 0, _FACTORS_COUNT).astype(np.float64) / 2.0**64 + 0.5
 
 
 @lru_cache(maxsize=1)
