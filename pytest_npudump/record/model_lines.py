@@ -280,8 +280,8 @@ def without_digests(edges: str, models: str) -> tuple[str, str]:
 
 
 def fed_line(name: str, digests: Iterable[bytes]) -> str:
-    """Return the line of what a model was given, by a digest of each of its executions."""
-    digest = sha256(b"".join(sorted(digests))).digest()
+    """Return the line of what a model was given, by a digest of each of its executions in their order."""
+    digest = sha256(b"".join(digests)).digest()
     return f"{FILE}{name}{FED} {urlsafe_b64encode(digest).decode()[:16]} {NONE}\n"
 
 

@@ -139,6 +139,7 @@ TWO += POOL.replace("pool", "pool#model=n")
         (FILE + CONV + FED, FILE + CONV + OTHERS, ModelChange(read="all", fed=("m",))),
         (FILE + CONV + FED, OTHER + CONV + OTHERS, {"weighted": 1, "fed": ("m",)}),
         (FED, OTHERS, ModelChange(fed=("m",))),
+        (FED, fed_line("m", [b"2", b"1"]), ModelChange(fed=("m",))),
         (FED, FED, None),
         (FILE + FED, OTHERS, ModelChange(fed=("m",))),
         (
