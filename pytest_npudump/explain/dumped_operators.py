@@ -181,15 +181,21 @@ class DumpedOperator:
     def beyond(self, actual: Array, expected: Array) -> int | None:
         """Count elements that are farther off than any order of sums explains; None where that is not known.
 
-        A sum of n products is off by n roundings of the sum of their magnitudes, at most. Nothing is known of
-        how a device sums in small types, and of convolutions by transforms.
+        A sum of n products is off by n roundings of the sum of their magnitudes, at most, and by the products
+        of what is below normal numbers, which may be taken as 0. Nothing is known of how a device sums in
+        small types, and of convolutions by transforms.
         """
         step, products = _STEPS.get(self.dtype if self.plain else f"{self.dtype} on a device"), self._products
         if step is None or not products:
             return None
-        found = self._run(self._session(_MAGNITUDES), sizes=True)[self.tensor].astype(np.float64)
-        limit = (2.0**-22 * products + step) * found
-        limit += smallest_of(self.dtype)
+        session, least = self._session(_MAGNITUDES), smallest_of(self.dtype)
+        sizes = {name: np.abs(one) for name, one in self.feeds.items()}
+        limit = (2.0**-22 * products + step) * self._run(session, sizes)[self.tensor].astype(np.float64)
+        limit += least
+        for name in sizes.keys() & {*self.model.written(self.node).input[:2]}:
+            small = np.where(sizes[name] < least, sizes[name], 0).astype(sizes[name].dtype)
+            if small.any():
+                limit += self._run(session, {**sizes, name: small})[self.tensor]
         with np.errstate(invalid="ignore"):
             off = np.abs(actual - expected) > limit
         return int(np.count_nonzero(off & (np.abs(expected) <= largest_of(self.dtype))))
@@ -256,7 +262,7 @@ class DumpedOperator:
     @cached_property
     def _noise(self) -> float:
         """Change of the output, as relative L2, when inputs move by a unit in the last place."""
-        here, there = self._computed[self.tensor], self._run(self._as_written, _SEED).get(self.tensor)
+        here, there = self._computed[self.tensor], self._run(self._as_written, seed=_SEED).get(self.tensor)
         if there is None or here.dtype.kind != "f" or here.shape != there.shape:
             return 0.0
         apart = distance(there.astype(np.float64), here.astype(np.float64), math.inf)
@@ -266,17 +272,17 @@ class DumpedOperator:
     def _tensors(self) -> dict[str, Tensor]:
         return tensors_of(self.feeds)
 
-    def _run(self, session: Any, seed: int | None = None, *, sizes: bool = False) -> dict[str, Array]:
+    def _run(
+        self, session: Any, given: Mapping[str, Array] | None = None, seed: int | None = None
+    ) -> dict[str, Array]:
         """Compute the outputs that are numbers; a seed moves floats by about a unit in the last place.
 
-        With ``sizes`` of the magnitudes of the inputs.
+        Of the inputs, unless others are given.
         """
-        given = (
-            tensors_of({name: np.abs(one) for name, one in self.feeds.items()}) if sizes else self._tensors
-        )
-        feeds = Varying(Variation(seed=seed)).feeds(given, 0)
+        tensors = self._tensors if given is None else tensors_of(given)
+        feeds = Varying(Variation(seed=seed)).feeds(tensors, 0)
         for name, tensor in feeds.items():
-            own = given[name].data
+            own = tensors[name].data
             if tensor.data is not own and own.dtype.kind == "f" and (mask := masked(own)).any():
                 tensor.data[mask] = own[mask]  # a constant, which no operator rounds
         return arrays_of(sessions.run(session, feeds, self.node.operator.outputs))

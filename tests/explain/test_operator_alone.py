@@ -387,6 +387,25 @@ def test_an_error_of_small_elements_is_seen_where_no_order_of_sums_explains_it(
     assert found.bounded == (wanted == ACQUITTED and known and bool(found.apart))
 
 
+def test_a_product_of_inputs_below_normal_numbers_may_be_zero(tmp_path: Path) -> None:
+    """Hardware may take such inputs as 0, whatever they are multiplied by."""
+    x = LEFT[:6, :64].astype(np.float32)
+    x[0] *= np.float32(1e-39)
+    weights = 1000 * FILTERS[:64]
+    path = onnx_file(
+        tmp_path / "m.onnx",
+        [helper.make_node("MatMul", ["x", "w"], ["y"], name="n")],
+        {"x": [6, 64]},
+        {"y": [6, 200]},
+        {"w": weights.astype(np.float32)},
+    )
+    model = ReferenceModel.read(path)
+    output = np.where(np.arange(6)[:, None] == 0, 0, x @ weights).astype(np.float32)
+    for plain in (True, False):
+        operator = DumpedOperator(model, model.nodes[0], "y", {"x": x}, output, "float32", "", plain)
+        assert judge_alone(operator).verdict != CONVICTED
+
+
 def test_other_shapes_and_types_that_were_not_measured_are_said_to_be_unknown() -> None:
     turned = judged("Transpose", "float32", WIDE.T, [WIDE])
     assert (turned.verdict, turned.why) == (UNKNOWN, "its shape is [48, 64], recomputed [64, 48]")
