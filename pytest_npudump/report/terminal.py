@@ -173,6 +173,8 @@ def hand_over(result: Result, details: ReportFiles) -> str:
         return ""
     if convicted[0].alone.why and convicted[0].key not in result.failing_keys:
         return ""
+    if any(one.key == convicted[0].key and one.size == 0 for one in result.run.records):  # it left no file
+        return ""
     return f"npudump repro {typed(shown(details.text.parent, result.origin.here))} -o DIR"
 
 

@@ -218,16 +218,18 @@ def test_only_operators_that_were_asked_for_are_missed(inner: Project) -> None:
         inner.run(failed=1, shows="note:       operators not dumped by the emulator: 1, inside if (nested)")
 
 
-def detector(*, threshold: float = 0.5) -> onnx.ModelProto:
-    """NonMaxSuppression of boxes apart, of which two have scores above 0.5 and none above 0.9."""
+def detector(*, threshold: float = 0.5, end: int = 3) -> onnx.ModelProto:
+    """NonMaxSuppression of boxes, of which two have scores above 0.5 and none above 0.9, and a Slice."""
     nodes = [
         helper.make_node("Sigmoid", ["logits"], ["scores"], name="scores"),
         helper.make_node(
             "NonMaxSuppression", ["boxes", "scores", "most", "iou", "least"], ["some"], name="nms"
         ),
-        helper.make_node("Identity", ["some"], ["out"], name="out"),
+        helper.make_node("Slice", ["some", "begin", "end"], ["out"], name="out"),
     ]
     weights = {
+        "begin": np.array([0], np.int64),
+        "end": np.array([end], np.int64),
         "boxes": np.float32([[[0, 0, 1, 1], [2, 2, 3, 3], [4, 4, 5, 5]]]),
         "most": np.array([3], np.int64),
         "iou": np.float32([0.5]),
@@ -244,7 +246,7 @@ DETECTING = """
     from pytest_npudump.emulator.faults import distort
 
     wrong = mock.patch.object(onnx_model, "distorted_model", lambda *_: onnx.load("wrong.onnx"))
-    with wrong, distort("small", "nms", factor=2) if {wrong} else mock.MagicMock():
+    with wrong, distort("small", {wrong!r}, factor=2) if {wrong!r} else mock.MagicMock():
         with npu_dump.load_model("small.onnx") as model:
             model.run(np.array([[[1, -1, 2]]], np.float32))
 """
@@ -256,9 +258,9 @@ def test_an_operator_that_returns_no_element_any_more_is_explained(project: Proj
     onnx.save(detector(), project.path / "small.onnx")
     onnx.save(detector(threshold=0.9), project.path / "wrong.onnx")
     told, marker = "nms:output.0 shape 0x3, expected 2x3", f"acl_json={{'dump_data': '{data}'}}"
-    project.recorded(marker, body=DETECTING.format(wrong=False))
+    project.recorded(marker, body=DETECTING.format(wrong=""))
     project.run(passed=1)
-    project.marked(marker, body=DETECTING.format(wrong=True))
+    project.marked(marker, body=DETECTING.format(wrong="nms"))
     again = "second run: reproduced; 4 layers dumped as tensors"
     project.run(
         failed=1,
@@ -270,6 +272,21 @@ def test_an_operator_that_returns_no_element_any_more_is_explained(project: Proj
         ],
     )
     onnx.save(detector(threshold=0.9), project.path / "small.onnx")
-    project.marked(marker, body=DETECTING.format(wrong=False))
+    project.marked(marker, body=DETECTING.format(wrong=""))
     matches = "recomputed: 2 operators match small.onnx on the same inputs: nms:output.0,*"
     project.run(failed=1, shows=[f"npudump: nms: weights changed *{told}", again, matches])
+
+
+@pytest.mark.parametrize("data", ["stats", "tensor"])
+@pytest.mark.parametrize("rows", [0, 1])
+def test_a_copy_of_fewer_elements_than_its_inputs_give_is_convicted(
+    project: Project, data: str, rows: int
+) -> None:
+    onnx.save(detector(), project.path / "small.onnx")
+    onnx.save(detector(end=rows), project.path / "wrong.onnx")
+    marker = f"acl_json={{'dump_data': '{data}'}}"
+    project.recorded(marker, body=DETECTING.format(wrong=""))
+    project.marked(marker, body=DETECTING.format(wrong="out"))
+    words = f"npudump: out:output.0: kernel error *, its shape is [[]{rows}, 3], recomputed [[]2, 3]"
+    handed = "hand over: *"
+    project.run(failed=1, shows=[words, *[handed] * rows], hides=[handed][rows:])
