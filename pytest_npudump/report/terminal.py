@@ -122,7 +122,13 @@ def _what(result: Result, detail: int) -> str:
 def _known(result: Result, *, brief: bool = False) -> tuple[str, str]:
     """Return the operators with an error, and what changed; ``brief`` with the first of each kind only."""
     changed = what_changed(result, 1, counts=False) if brief else what_changed(result)
-    return conviction(_convicted(result), 0 if brief else 2), changed
+    convicted = _convicted(result)
+    cause = conviction(convicted, 0 if brief else 2)
+    findings = result.escalation.findings if result.escalation is not None else ()
+    otherwise = any(one.reproduced is False for one in findings)
+    if otherwise and convicted and convicted[0].key not in result.failing_keys:
+        cause = _("{cause} (in the second run)").format(cause=cause)
+    return cause, changed
 
 
 def _convicted(result: Result) -> list[JudgedOperator]:

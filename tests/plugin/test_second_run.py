@@ -354,6 +354,15 @@ def test_a_kernel_of_one_of_two_models_is_convicted(project: Project) -> None:
         assert convicted == [f"{layer}#model={name}:output.0"], judged
 
 
+def test_a_kernel_error_that_the_first_run_did_not_have_is_one_of_the_second(project: Project) -> None:
+    project.recorded("", FLAKY)
+    project.path.joinpath("runs").touch()
+    factors = {"head/softmax": (1.01, 1), "block/conv.2": (1, 1.01)}
+    project.path.joinpath("factors").write_text(json.dumps(factors))
+    shows = ["npudump: block/conv.2:output.0: kernel error *(in the second run)", "source: *head/softmax:*"]
+    project.run("--npudump-output=.", shows=shows)
+
+
 def test_runs_that_print_the_same_reproduce_a_failure(project: Project) -> None:
     """A half of 16 bits may lie half way between two texts of six digits."""
 
