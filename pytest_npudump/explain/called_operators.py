@@ -183,6 +183,10 @@ class CalledOperator:
         """Return whether it only selects, moves or copies elements."""
         return self.call.operator.rstrip("_") in _SELECTING
 
+    def sized(self) -> bool:
+        """Return False: a call may have written to part of a tensor."""
+        return False
+
     def finite(self) -> bool:
         """Return whether its arguments are finite."""
         return all(bool(np.isfinite(one.astype(np.float64)).all()) for one in self.call.floats())

@@ -173,6 +173,11 @@ class DumpedOperator:
         """Return whether it only selects, moves or copies elements."""
         return self.node.types <= _SELECTING
 
+    def sized(self) -> bool:
+        """Return whether its inputs decide its output's size: on a device a buffer may be the larger one."""
+        kind = self.node.operator.op_type
+        return self.node.types == {kind} and kind not in _TIES and (self.plain or self.selects())
+
     def finite(self) -> bool:
         """Return whether its inputs are finite."""
         floats = (array for array in self.feeds.values() if array.dtype.kind == "f")

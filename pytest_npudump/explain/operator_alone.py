@@ -185,6 +185,9 @@ class Recomputable(Protocol):
     def selects(self) -> bool:
         """Return whether it only selects, moves or copies elements: none is rounded, so all are equal."""
 
+    def sized(self) -> bool:
+        """Return whether its inputs leave no doubt of how many elements its output has."""
+
     def finite(self) -> bool:
         """Return whether its inputs are finite: devices treat NaN and infinities differently."""
 
@@ -209,7 +212,8 @@ def judge_alone(
         expected = operator.expected()
         if squeezed(output.shape) != squeezed(expected.shape):
             shapes = f"its shape is {list(output.shape)}, recomputed {list(expected.shape)}"
-            return Alone(UNKNOWN, why=shapes)
+            wrong_size = output.size != expected.size and operator.sized()
+            return Alone(CONVICTED if wrong_size else UNKNOWN, why=shapes)
         actual = output.reshape(expected.shape)
         if expected.dtype.kind in "iub":
             wrong = [int(np.count_nonzero(actual != one)) for one in operator.integers(expected)]
@@ -532,8 +536,10 @@ def _pattern(operator: Recomputable) -> Pattern | None:
     from pytest_npudump.compare.patterns.pattern_search import find_pattern  # noqa: PLC0415 - reports need none
     from pytest_npudump.compare.tensors.difference import compare_tensors  # noqa: PLC0415 - as above
 
-    dtype, output = operator.dtype, operator.output
-    expected = operator.expected().astype(output.dtype).reshape(output.shape)
+    dtype, output, expected = operator.dtype, operator.output, operator.expected()
+    if output.size != expected.size:
+        return None
+    expected = expected.astype(output.dtype).reshape(output.shape)
     rtol = MARGIN * HEALTHY[dtype].usual if dtype in HEALTHY else 0.0
     wide = expected.astype(np.float64)
     scale = norm(np.where(np.isfinite(wide), wide, 0.0)) / math.sqrt(max(wide.size, 1))

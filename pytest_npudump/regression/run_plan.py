@@ -196,8 +196,11 @@ def _plan(
         return Plan(wanted, omitted=omitted, skipped=skipped)
     raw, unresolved = _raw_layers(case, first, dump, chosen)
     if nameless := beside.intersection(unresolved):
-        chosen = tuple(layer for layer in chosen if layer not in nameless)
-        raw, unresolved = _raw_layers(case, first, dump, chosen)
+        named = tuple(layer for layer in chosen if layer not in nameless)
+        raw, unresolved = _raw_layers(case, first, dump, named)
+        # Where a consumer is among them that left no file in the first run, an input comes with it.
+        inputs = {record.key.layer for record in dump.records if record.op_type == "Data"}
+        chosen = tuple(layer for layer in chosen if layer not in nameless - inputs)
     if case.request.scene == "op":
         return Plan(
             chosen, (), omitted, (*notes, said("acl.json cannot select single operators: all were dumped"))

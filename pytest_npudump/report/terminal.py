@@ -122,7 +122,13 @@ def _what(result: Result, detail: int) -> str:
 def _known(result: Result, *, brief: bool = False) -> tuple[str, str]:
     """Return the operators with an error, and what changed; ``brief`` with the first of each kind only."""
     changed = what_changed(result, 1, counts=False) if brief else what_changed(result)
-    return conviction(_convicted(result), 0 if brief else 2), changed
+    convicted = _convicted(result)
+    cause = conviction(convicted, 0 if brief else 2)
+    findings = result.escalation.findings if result.escalation is not None else ()
+    otherwise = any(one.reproduced is False for one in findings)
+    if otherwise and convicted and convicted[0].key not in result.failing_keys:
+        cause = _("{cause} (in the second run)").format(cause=cause)
+    return cause, changed
 
 
 def _convicted(result: Result) -> list[JudgedOperator]:
@@ -172,6 +178,8 @@ def hand_over(result: Result, details: ReportFiles) -> str:
     if details.problem or not any(one.saved is not None or not one.call for one in convicted):
         return ""
     if convicted[0].alone.why and convicted[0].key not in result.failing_keys:
+        return ""
+    if any(one.key == convicted[0].key and one.size == 0 for one in result.run.records):  # it left no file
         return ""
     return f"npudump repro {typed(shown(details.text.parent, result.origin.here))} -o DIR"
 

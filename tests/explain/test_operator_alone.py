@@ -416,6 +416,24 @@ def test_other_shapes_and_types_that_were_not_measured_are_said_to_be_unknown() 
     )
 
 
+@pytest.mark.each(
+    ("op_type", "plain", "verdict"),
+    [
+        *((kind, plain, CONVICTED) for kind in ("Slice", "Squeeze", "Gather") for plain in (True, False)),
+        *((kind, plain, UNKNOWN) for kind in ("NonMaxSuppression", "Unique") for plain in (True, False)),
+        ("NonZero", True, CONVICTED),
+        ("NonZero", False, UNKNOWN),  # a device's buffer may be the largest one
+    ],
+)
+def test_other_numbers_of_elements_convict_operators_whose_inputs_decide_them(
+    op_type: str, verdict: str, *, plain: bool
+) -> None:
+    for output in (WIDE[:0], WIDE[1:]):
+        alone = judged(op_type, "float32", output, [WIDE], plain=plain)
+        assert alone == Alone(verdict, why=alone.why)
+        assert alone.why == f"its shape is {[*output.shape]}, recomputed [64, 48]"
+
+
 FED = {"f": ("d", "e"), "e": ("c",), "d": ("b",), "c": ("a",), "b": ("a",), "a": (), "other": ("a",)}
 
 

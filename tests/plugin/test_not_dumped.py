@@ -218,23 +218,31 @@ def test_only_operators_that_were_asked_for_are_missed(inner: Project) -> None:
         inner.run(failed=1, shows="note:       operators not dumped by the emulator: 1, inside if (nested)")
 
 
-def detector(*, threshold: float = 0.5) -> onnx.ModelProto:
-    """NonMaxSuppression of boxes apart, of which two have scores above 0.5 and none above 0.9."""
+BOXES = [[[0, 0, 1, 1], [2, 2, 3, 3], [4, 4, 5, 5]]]
+
+
+def detector(*, threshold: float = 0.5, end: int = 3, fed: bool = False) -> onnx.ModelProto:
+    """NonMaxSuppression of boxes, of which two have scores above 0.5 and none above 0.9, and a Slice."""
     nodes = [
         helper.make_node("Sigmoid", ["logits"], ["scores"], name="scores"),
         helper.make_node(
             "NonMaxSuppression", ["boxes", "scores", "most", "iou", "least"], ["some"], name="nms"
         ),
-        helper.make_node("Identity", ["some"], ["out"], name="out"),
+        helper.make_node("Slice", ["some", "begin", "end"], ["out"], name="out"),
     ]
     weights = {
-        "boxes": np.float32([[[0, 0, 1, 1], [2, 2, 3, 3], [4, 4, 5, 5]]]),
+        "begin": np.array([0], np.int64),
+        "end": np.array([end], np.int64),
+        "boxes": np.float32(BOXES),
         "most": np.array([3], np.int64),
         "iou": np.float32([0.5]),
         "least": np.float32([threshold]),
     }
     out = onnx.TensorProto.INT64, ["n", 3]
-    return onnx_model(nodes, {"logits": [1, 1, 3]}, {"out": out}, weights)
+    given = {"logits": [1, 1, 3]}
+    if fed:
+        given["boxes"] = [*weights.pop("boxes").shape]
+    return onnx_model(nodes, given, {"out": out}, weights)
 
 
 DETECTING = """
@@ -244,22 +252,26 @@ DETECTING = """
     from pytest_npudump.emulator.faults import distort
 
     wrong = mock.patch.object(onnx_model, "distorted_model", lambda *_: onnx.load("wrong.onnx"))
-    with wrong, distort("small", "nms", factor=2) if {wrong} else mock.MagicMock():
+    with wrong, distort("small", {wrong!r}, factor=2) if {wrong!r} else mock.MagicMock():
         with npu_dump.load_model("small.onnx") as model:
-            model.run(np.array([[[1, -1, 2]]], np.float32))
+            model.run(np.array([[[1, -1, 2]]], np.float32), *np.float32({boxes}))
 """
 
 
+@pytest.mark.parametrize("fed", [False, True])
 @pytest.mark.parametrize("data", ["stats", "tensor"])
-def test_an_operator_that_returns_no_element_any_more_is_explained(project: Project, data: str) -> None:
+def test_an_operator_that_returns_no_element_any_more_is_explained(
+    project: Project, data: str, *, fed: bool
+) -> None:
     """Its shape is a mismatch with a source, and it is recomputed: the model's doing, or not."""
-    onnx.save(detector(), project.path / "small.onnx")
-    onnx.save(detector(threshold=0.9), project.path / "wrong.onnx")
+    boxes = [BOXES] if fed else []
+    onnx.save(detector(fed=fed), project.path / "small.onnx")
+    onnx.save(detector(threshold=0.9, fed=fed), project.path / "wrong.onnx")
     told, marker = "nms:output.0 shape 0x3, expected 2x3", f"acl_json={{'dump_data': '{data}'}}"
-    project.recorded(marker, body=DETECTING.format(wrong=False))
+    project.recorded(marker, body=DETECTING.format(boxes=boxes, wrong=""))
     project.run(passed=1)
-    project.marked(marker, body=DETECTING.format(wrong=True))
-    again = "second run: reproduced; 4 layers dumped as tensors"
+    project.marked(marker, body=DETECTING.format(boxes=boxes, wrong="nms"))
+    again = f"second run: reproduced; {4 + fed} layers dumped as tensors"
     project.run(
         failed=1,
         shows=[
@@ -269,7 +281,22 @@ def test_an_operator_that_returns_no_element_any_more_is_explained(project: Proj
             "recomputed: *nms:output.0 *its shape is [[]0, 3], recomputed [[]2, 3]*",
         ],
     )
-    onnx.save(detector(threshold=0.9), project.path / "small.onnx")
-    project.marked(marker, body=DETECTING.format(wrong=False))
+    onnx.save(detector(threshold=0.9, fed=fed), project.path / "small.onnx")
+    project.marked(marker, body=DETECTING.format(boxes=boxes, wrong=""))
     matches = "recomputed: 2 operators match small.onnx on the same inputs: nms:output.0,*"
     project.run(failed=1, shows=[f"npudump: nms: weights changed *{told}", again, matches])
+
+
+@pytest.mark.parametrize("data", ["stats", "tensor"])
+@pytest.mark.parametrize("rows", [0, 1])
+def test_a_copy_of_fewer_elements_than_its_inputs_give_is_convicted(
+    project: Project, data: str, rows: int
+) -> None:
+    onnx.save(detector(), project.path / "small.onnx")
+    onnx.save(detector(end=rows), project.path / "wrong.onnx")
+    marker = f"acl_json={{'dump_data': '{data}'}}"
+    project.recorded(marker, body=DETECTING.format(boxes=[], wrong=""))
+    project.marked(marker, body=DETECTING.format(boxes=[], wrong="out"))
+    words = f"npudump: out:output.0: kernel error *, its shape is [[]{rows}, 3], recomputed [[]2, 3]"
+    handed = "hand over: *"
+    project.run(failed=1, shows=[words, *[handed] * rows], hides=[handed][rows:])

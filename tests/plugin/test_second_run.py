@@ -329,6 +329,40 @@ def test_no_operator_is_judged_by_a_second_run_that_is_healthy(project: Project)
         assert bool(judged) == bool(convicted), (factors, judged)
 
 
+def test_a_kernel_of_one_of_two_models_is_convicted(project: Project) -> None:
+    """The second run dumps layers of that model alone."""
+    second = helper.make_node("Relu", ["there"], ["out"], "other/relu")
+    onnx_file(
+        project.path / "other.onnx", [second], {"there": [1, 1, 8, 8]}, {"out": [1, 1, 8, 8]}, name="other"
+    )
+    for name, layer in (("small", "block/conv.2"), ("other", "other/relu")):
+        shutil.rmtree(project.path / "dumps", ignore_errors=True)
+        body = """
+    from pytest_npudump.emulator import faults
+
+    faults.end()
+    if {wrong}:
+        faults.distort("{name}", "{layer}", factor=1.01)
+    run(npu_dump)
+    run(npu_dump, path="other.onnx")
+"""
+        for wrong in (False, True):
+            project.marked(body=body.format(wrong=wrong, name=name, layer=layer))
+            project.run(*() if wrong else ("--npudump-update-golden",), "--npudump-output=.")
+        judged = project.report()["escalation"]["isolated"]
+        convicted = [one["key"] for one in judged if one["verdict"] == "convicted"]
+        assert convicted == [f"{layer}#model={name}:output.0"], judged
+
+
+def test_a_kernel_error_that_the_first_run_did_not_have_is_one_of_the_second(project: Project) -> None:
+    project.recorded("", FLAKY)
+    project.path.joinpath("runs").touch()
+    factors = {"head/softmax": (1.01, 1), "block/conv.2": (1, 1.01)}
+    project.path.joinpath("factors").write_text(json.dumps(factors))
+    shows = ["npudump: block/conv.2:output.0: kernel error *(in the second run)", "source: *head/softmax:*"]
+    project.run("--npudump-output=.", shows=shows)
+
+
 def test_runs_that_print_the_same_reproduce_a_failure(project: Project) -> None:
     """A half of 16 bits may lie half way between two texts of six digits."""
 

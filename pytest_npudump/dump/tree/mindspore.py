@@ -21,7 +21,7 @@ from pytest_npudump.dump.columns import (
     with_projections_of,
 )
 from pytest_npudump.dump.names import Place, read_place
-from pytest_npudump.dump.records import Dump, TensorRecord, sanitise
+from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord, sanitise
 from pytest_npudump.errors import DumpError, FormatError, joined
 from pytest_npudump.storage.regular_file import read_small
 
@@ -156,33 +156,49 @@ def iteration_repeats(root: Path, names: Iterable[str]) -> tuple[Counter[tuple[i
 
 
 _Identity = tuple[Place, str, str, int, int]
+_OF_PLACES = ("model", "device", "rank")
+"""Qualifiers that the keys of a dump have where it holds several of a kind."""
 
 
 def under_first_keys(first: Dump, again: Dump) -> Dump:
     """Return ``again`` with the keys that ``first`` has for the same tensors.
 
-    Dumps of other producers, and tensors that ``first`` does not have, stay as they are.
+    Of several models, devices or ranks, ``again`` may hold one alone. MindSpore's tensors that ``first`` does
+    not have keep their keys.
 
     Args:
         first: the dump of the first run.
-        again: that of a run of the same program in a process of its own, into another directory.
+        again: that of a second run of the same program, into another directory.
     """
     keys = {identity: record.key for identity, record in _identified(first)}
-    if not keys:
+    blank = TensorKey("", "input", 0)
+    told = [
+        name
+        for name in _OF_PLACES
+        if {getattr(one.key, name) for one in first.records} - {getattr(blank, name)}
+    ]
+    if not keys and not told:
         return again
     found = {id(record): keys.get(identity) for identity, record in _identified(again)}
-    records = tuple(replace(record, key=found.get(id(record)) or record.key) for record in again.records)
-    return replace(again, records=records)
+    places = _places(again)
+
+    def key_of(record: TensorRecord) -> TensorKey:
+        key, place = found.get(id(record)), places.get(record.path.parent)
+        if key is not None or place is None or place.mindspore:
+            return key or record.key
+        return replace(record.key, **{name: getattr(place, name) for name in told})
+
+    return replace(again, records=tuple(replace(record, key=key_of(record)) for record in again.records))
 
 
 def _identified(dump: Dump) -> Iterator[tuple[_Identity, TensorRecord]]:
     """Yield MindSpore's tensors with their identity in any dump of the program."""
     seen: Counter[tuple[Place, str, str, int]] = Counter()
-    places = {parent: _place(parent, dump) for parent in {record.path.parent for record in dump.records}}
-    if not any(places.values()):
+    places = {parent: place for parent, place in _places(dump).items() if place.mindspore or place.step >= 0}
+    if not places:
         return
     for record in sorted(dump.records, key=lambda record: record.time):
-        place = places[record.path.parent]
+        place = places.get(record.path.parent)
         if place is None:
             continue
         tensor = (place, sanitise(record.key.layer), record.key.io, record.key.slot)
@@ -190,9 +206,8 @@ def _identified(dump: Dump) -> Iterator[tuple[_Identity, TensorRecord]]:
         seen[tensor] += 1
 
 
-def _place(directory: Path, dump: Dump) -> Place | None:
-    """Return the place of a directory regardless of its run; None where it is none of MindSpore's."""
-    if not directory.is_relative_to(dump.root):
-        return None
-    place = read_place(directory.relative_to(dump.root).parts)
-    return place._replace(run=()) if place.mindspore or place.step >= 0 else None
+def _places(dump: Dump) -> dict[Path, Place]:
+    """Return the places of a dump's directories regardless of its run."""
+    parents = {record.path.parent for record in dump.records}
+    inside = [parent for parent in parents if parent.is_relative_to(dump.root)]
+    return {one: read_place(one.relative_to(dump.root).parts)._replace(run=()) for one in inside}

@@ -65,6 +65,23 @@ def test_dumps_of_other_producers_stay_as_they_are() -> None:
     assert under_first_keys(renamed, dump) == dump
 
 
+@pytest.mark.each(("place", "qualifier"), [("0/other/1/0", "model=other"), ("1/ppocr_cls/1/0", "device=1")])
+def test_one_of_several_models_or_devices_has_the_keys_that_it_has_beside_others(
+    tmp_path: Path, place: str, qualifier: str
+) -> None:
+    for run in ("first", "again"):
+        (tmp_path / run).mkdir()
+        (source,) = (DATA / "acl-tensor").glob("*/0/ppocr_cls/1/0")
+        time = tmp_path / run / source.relative_to(DATA / "acl-tensor").parts[0]
+        for one in ("0/ppocr_cls/1/0", place)[run == "again" :]:
+            shutil.copytree(source, time / one)
+    first, again = (read_dump(tmp_path / run, stats=False) for run in ("first", "again"))
+    wanted = {record.key for record in first.records if qualifier in str(record.key)}
+    assert len(wanted) == len(again.records) > 1
+    assert {record.key for record in under_first_keys(first, again).records} == wanted
+    assert under_first_keys(first, first) == first
+
+
 def test_a_layer_of_later_steps_keeps_their_numbers_in_an_asynchronous_dump(tmp_path: Path) -> None:
     name = "Add.{}.0.0.179522870587222{}.output.0.DefaultFormat.float32.npy"
     dumps = (("first", "20260101010101", {5: "ab", 6: "b"}), ("again", "20260202020202", {6: "b"}))
