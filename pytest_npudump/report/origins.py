@@ -445,10 +445,13 @@ def _same(result: Result) -> bool:
     return result.numerics is not None and result.numerics.same
 
 
-def feeds_are_seen(sources: Sources | None, first: Verdict | None) -> bool:
-    """Return whether inputs of the first mismatch are known and were compared; nothing before it fails."""
+def feeds_are_seen(sources: Sources | None, first: Verdict | None) -> bool | None:
+    """Return whether inputs of the first mismatch are known and were compared; nothing before it fails.
+
+    None where nothing but weights feeds it.
+    """
     at_first = [source for source in sources.found if source.key == first.key] if sources and first else []
-    return any(source.known and source.fed and not source.cycle for source in at_first)
+    return at_first[0].fed and at_first[0].known and not at_first[0].cycle if at_first else False
 
 
 def more_sources(sources: Sources | None, shown: Verdict) -> str:
