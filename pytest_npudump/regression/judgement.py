@@ -204,7 +204,10 @@ def _how_far(verdict: Verdict) -> str:
         for reason in verdict.reasons
         if reason.difference is not None and reason.allowed
     ]
-    other = verdict.reasons[0].statistic if verdict.reasons else verdict.status
+    first = verdict.reasons[0] if verdict.reasons else None
+    if first is not None and first.statistic == "shape":
+        return f"shape {first.actual}, expected {first.golden}"
+    other = first.statistic if first is not None else verdict.status
     return f"{float(f'{max(ratios):.3g}'):.6g}x" if len(ratios) == len(verdict.reasons) > 0 else other
 
 
