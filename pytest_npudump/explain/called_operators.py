@@ -169,7 +169,7 @@ class CalledOperator:
             below = (np.abs(actual) <= smallest) & (np.abs(flushed) <= smallest)
             yield np.where(below, 0.0, actual), np.where(below, 0.0, flushed)
 
-    def integers(self, expected: Array) -> Iterator[Array]:
+    def integers(self, expected: Array) -> Iterator[tuple[Array, str]]:
         """Yield integers or booleans, which may depend on the very type that the arguments have."""
         for kind in ("float64", ""):
             try:
@@ -177,7 +177,7 @@ class CalledOperator:
             except NotRecomputedError:
                 continue
             if found.shape == expected.shape and found.dtype.kind in "iub":
-                yield found
+                yield found, ""
 
     def selects(self) -> bool:
         """Return whether it only selects, moves or copies elements."""

@@ -163,11 +163,11 @@ class DumpedOperator:
             yield actual, reading
             yield actual, rounded_either_way(reading, self.dtype, actual, self._noise)
 
-    def integers(self, expected: Array) -> Iterator[Array]:
+    def integers(self, expected: Array) -> Iterator[tuple[Array, str]]:
         """Yield the output of integers or booleans; of indices, those of values that are as large, too."""
-        yield expected
+        yield expected, ""
         if self._tied(expected):
-            yield self.output.reshape(expected.shape)
+            yield self.output.reshape(expected.shape), said("takes the other of equal values")
 
     def selects(self) -> bool:
         """Return whether it only selects, moves or copies elements."""

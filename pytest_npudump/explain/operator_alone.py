@@ -128,7 +128,7 @@ class Alone:
         verdict: :data:`CONVICTED`, :data:`ACQUITTED` or :data:`UNKNOWN`.
         apart: relative L2 distance of the output from what its inputs give; NaN where it was not measured.
         allowed: the distance beyond which it is convicted; NaN where none applies.
-        why: why it is unknown, or what convicts it other than the distance; "" for none.
+        why: why it is unknown, or what decides it other than the distance; "" for none.
         bounded: whether each element is known to be as exact as sums are.
     """
 
@@ -179,8 +179,8 @@ class Recomputable(Protocol):
     def floats(self, actual: Array, expected: Array, bounds: Healthy) -> Iterator[tuple[Array, Array]]:
         """Yield the output and what it may be, by each way in which a device may hold what it is given."""
 
-    def integers(self, expected: Array) -> Iterator[Array]:
-        """Yield each possible output of integers or booleans, in the same way."""
+    def integers(self, expected: Array) -> Iterator[tuple[Array, str]]:
+        """Yield each possible output of integers or booleans, in the same way; with what it then does."""
 
     def selects(self) -> bool:
         """Return whether it only selects, moves or copies elements: none is rounded, so all are equal."""
@@ -216,12 +216,13 @@ def judge_alone(
             return Alone(CONVICTED if wrong_size else UNKNOWN, why=shapes)
         actual = output.reshape(expected.shape)
         if expected.dtype.kind in "iub":
-            wrong = [int(np.count_nonzero(actual != one)) for one in operator.integers(expected)]
+            forms = operator.integers(expected)
+            wrong = [(int(np.count_nonzero(actual != one)), why) for one, why in forms]
             if not wrong:
                 return Alone(UNKNOWN, why="the CPU returned no output to compare")
-            if not all(wrong):
-                return Alone(ACQUITTED, 0.0, 0.0)
-            why = f"{wrong[0]} of {actual.size} values differ from the recomputed ones"
+            if (least := min(wrong, key=lambda one: one[0]))[0] == 0:
+                return Alone(ACQUITTED, 0.0, 0.0, least[1])
+            why = f"{wrong[0][0]} of {actual.size} values differ from the recomputed ones"
             alone = Alone(CONVICTED, why=why)
         else:
             if operator.dtype not in HEALTHY or expected.dtype.kind != "f":
@@ -234,8 +235,8 @@ def judge_alone(
                 alone = Alone(ACQUITTED, apart, usual)
             else:
                 bounds = operator.healthy(expected)
-                forms = operator.floats(actual, expected, bounds)
-                apart = min(distance(one, form.astype(np.float64), largest) for one, form in forms)
+                pairs = operator.floats(actual, expected, bounds)
+                apart = min(distance(one, form.astype(np.float64), largest) for one, form in pairs)
                 alone = _by_distance(apart, bounds, operator)
             beyond = operator.beyond(actual, expected) if alone.verdict == ACQUITTED and apart else None
             alone = replace(alone, bounded=beyond == 0)
@@ -544,7 +545,14 @@ def _pattern(operator: Recomputable) -> Pattern | None:
     wide = expected.astype(np.float64)
     scale = norm(np.where(np.isfinite(wide), wide, 0.0)) / math.sqrt(max(wide.size, 1))
     difference = compare_tensors(expected, output, rtol=rtol, atol=rtol * scale)
-    others = {f"its input {name}": one for name, one in operator.feeds.items() if one.size == output.size}
+    with np.errstate(over="ignore"):  # of 16 bits, which were recomputed in 32
+        others = {
+            f"its input {name}": one.astype(output.dtype)
+            if dtype in HEALTHY and one.dtype.kind == "f"
+            else one
+            for name, one in operator.feeds.items()
+            if one.size == output.size
+        }
     return find_pattern(expected, output, difference, others=others)
 
 

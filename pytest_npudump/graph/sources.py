@@ -21,6 +21,7 @@ from pytest_npudump.compare.stats.fingerprints import apart, norms
 from pytest_npudump.compare.stats.numbers import Pairs, scales
 from pytest_npudump.compare.stats.verdict import FAIL, GRAPH_INPUT, Comparison, aligned_keys, is_new_input
 from pytest_npudump.dump.dtypes import is_exact
+from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.stats.compact_projections import steps
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS
 
@@ -48,7 +49,7 @@ class Source:
             none, so that the two have nothing to do with each other.
         known: whether all that feeds it is known; where it is not, it may have a cause that is not seen.
         cycle: whether it is fed by what it feeds, so that none of these is before the others.
-        fed: whether any tensor that was compared feeds it.
+        fed: whether any tensor that was compared feeds it; None where nothing but weights does.
         altered: the nearest operator upstream that is known to have changed, or to be gone; "" where that
             is its own, or none is known.
     """
@@ -61,7 +62,7 @@ class Source:
     behind: TensorKey | None = None
     known: bool = True
     cycle: bool = False
-    fed: bool = False
+    fed: bool | None = False
     altered: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -194,7 +195,9 @@ def find_sources(
                 behind=None if earlier is None else graph.keys[origins.sources[earlier]],
                 known=at not in origins.doubtful,
                 cycle=at in origins.cycles,
-                fed=bool(graph.parents[at]),
+                fed=None
+                if edges.feeds.get(sanitise(graph.keys[at].layer)) == ()
+                else bool(graph.parents[at]),
                 altered="" if cause in graph.keys[at].operator_names else cause,
             )
         )

@@ -24,7 +24,7 @@ from pytest_npudump.golden.store import source_layers
 from pytest_npudump.golden.stored_tensors import stored_tensors
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges, edges_of_lines, layer_at, lines_of
 from pytest_npudump.record.model_lines import ModelChange, is_typed, operators_in, parted
-from pytest_npudump.record.record import EDGES, MODELS, Record
+from pytest_npudump.record.record import EDGES, EMPTY, MODELS, Record
 from pytest_npudump.regression.case import Case, digests_of_models, known_edges, terms_of
 from pytest_npudump.regression.result import KeptLayers, Result
 from pytest_npudump.request import AUTO_LAYERS, is_glob
@@ -79,6 +79,7 @@ def sources_of(
     comparison: Comparison,
     at_hand: Callable[[StatsTable], tuple[Edges, tuple[str, ...]]] | None = None,
     models: ModelChange | None = None,
+    empty: Mapping[str, list[str]] | None = None,
 ) -> tuple[Sources | None, tuple[str, ...]]:
     """Return the sources of a failure, and notes.
 
@@ -91,6 +92,7 @@ def sources_of(
         comparison: of both.
         at_hand: returns the edges of the run and notes; None where nothing does.
         models: how the run's differ from the golden's; None where that is not known.
+        empty: shapes of the run's outputs without elements; None where they are unknown.
     """
     if not comparison.count(FAIL):
         return None, ()
@@ -107,15 +109,22 @@ def sources_of(
     sources = find_sources(comparison, edges, comparison.tolerances, repeats=repeats, altered=altered)
     if sources is None:
         return None, notes
-    dumped = {name for key in golden.table.keys for name in TensorKey.parse(key).operator_names}
+    listed = golden.extra.get(EMPTY) or {}
+    alike = [f"{name}:output.0" for name, shapes in (empty or {}).items() if listed.get(name) == shapes]
+    dumped = {name for key in (*golden.table.keys, *alike) for name in TensorKey.parse(key).operator_names}
     # Edges lead through operators that were not dumped: what is read may not be what was compared.
     unseen = not dumped.issuperset(operators_in(golden.blocks.get(MODELS, "")))
+    direct = at_hand(comparison.actual)[0].feeds if unseen and at_hand is not None else {}
     feeds = edges.restricted(dumped).feeds if models is not None and models.fed else {}
     if unseen or feeds:  # nor was an input of the graph that only operators inside of another read
-        told = (
-            replace(one, fed=one.fed and not unseen and None not in feeds.get(sanitise(one.key.layer), ()))
-            for one in sources.found
-        )
+        spelt = {sanitise(name) for name in dumped}
+
+        def is_seen(name: str) -> bool:
+            ports = direct.get(name, (None,) if unseen else ())
+            seen = all(port is not None and sanitise(port.layer) in spelt for port in ports)
+            return seen and None not in feeds.get(name, ())
+
+        told = (replace(one, fed=one.fed and is_seen(sanitise(one.key.layer))) for one in sources.found)
         sources = replace(sources, found=tuple(told))
     return sources, notes
 

@@ -194,13 +194,15 @@ def _digest(inputs: Sequence[np.ndarray]) -> bytes:
 def _passed(
     port: Port, array: np.ndarray, *, sums: bool, peaks: bool, whole: bool = False
 ) -> Iterator[_Passed]:
-    if port is None or not array.size or not (sums or peaks):
+    if port is None or not (array.size or whole) or not (sums or peaks):
         return
     with suppress(DecodeError, TypeError, ValueError):  # a type whose values are no numbers
         found = project(array) if sums or whole else ()
         told = replace(tensor_stats(array), projections=found) if whole else None
         found = found if sums else ()
-        yield _Passed(port, array.dtype.name, array.shape, found, _peaks(array) if peaks else "", told)
+        yield _Passed(
+            port, array.dtype.name, array.shape, found, _peaks(array) if peaks and array.size else "", told
+        )
 
 
 def _peaks(array: np.ndarray) -> str:

@@ -32,7 +32,7 @@ from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, known_edges
 from pytest_npudump.regression.dataflow import edges_kept, edges_of, sources_of
 from pytest_npudump.regression.result import Result
-from pytest_npudump.regression.run_record import changed, notes_on, problems_of
+from pytest_npudump.regression.run_record import changed, notes_on, problems_of, with_listed
 from pytest_npudump.request import AUTO_LAYERS
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def judge_run(
     Raises:
         GoldenError: the golden's tensors or weights cannot be read.
     """
+    recorded, golden = golden, with_listed(golden, run)
     kept = terms.tensors if terms.kept else ()
     edges_after = at_hand or (lambda _table: (edges_of(run), ()))
     stored: Mapping[str, GoldenTensor] = stored_tensors(golden, store=store) if kept else {}
@@ -160,7 +161,7 @@ def judge_run(
     named = models is not None and (models.graph or models.operators or models.types)
     if models is not None and named and comparison.failing and not terms.layers:
         models = _named_changes(models, golden, run, comparison, edges_after(comparison.actual)[0])
-    sources, unread = sources_of(golden, comparison, edges_after, models)
+    sources, unread = sources_of(recorded, comparison, edges_after, models, run.extra.get(EMPTY))
     why = (terms.why,) if terms.why else ()
     beside = _outside_layers(terms, golden, run)
     notes = (why, run.notes, beside, uncompared, unsaid(golden), notes_on(golden, run.extra.get(EMPTY)))
@@ -203,7 +204,10 @@ def _how_far(verdict: Verdict) -> str:
         for reason in verdict.reasons
         if reason.difference is not None and reason.allowed
     ]
-    other = verdict.reasons[0].statistic if verdict.reasons else verdict.status
+    first = verdict.reasons[0] if verdict.reasons else None
+    if first is not None and first.statistic == "shape":
+        return f"shape {first.actual}, expected {first.golden}"
+    other = first.statistic if first is not None else verdict.status
     return f"{float(f'{max(ratios):.3g}'):.6g}x" if len(ratios) == len(verdict.reasons) > 0 else other
 
 

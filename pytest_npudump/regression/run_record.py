@@ -45,6 +45,7 @@ from pytest_npudump.record.record import (
     Record,
     entries_of,
     left_out_of,
+    rows_of,
 )
 from pytest_npudump.record.rows import by_name
 from pytest_npudump.record.run_folder import capture_of
@@ -341,11 +342,7 @@ def with_empty(case: Case, dump: Dump, golden: Record | None) -> Dump:
     told = (empty_operators(case, dump) or {}) if golden is not None else {}
     if golden is None or not told:
         return dump
-    shapes = {
-        sanitised_key(f"{name}:output.{slot}"): shape
-        for name, some in told.items()
-        for slot, shape in enumerate(some)
-    }
+    shapes = _shapes(told)
     table, places = golden.table, {sanitised_key(key): row for row, key in enumerate(golden.table.keys)}
     if shapes.keys().isdisjoint(places):
         return dump
@@ -363,6 +360,37 @@ def with_empty(case: Case, dump: Dump, golden: Record | None) -> Dump:
         behind = (at for at, one in enumerate(records) if places.get(str(one.key.sanitised), -1) > row)
         records.insert(next(behind, len(records)), made)
     return replace(dump, records=tuple(records))
+
+
+def with_listed(golden: Record, run: Record) -> Record:
+    """Return a golden with rows of outputs that it lists as without elements, where a run has others."""
+    listed = golden.extra.get(EMPTY)
+    if not isinstance(listed, dict) or listed == run.extra.get(EMPTY):
+        return golden
+    before, shapes = {sanitised_key(key): row for row, key in enumerate(golden.table.keys)}, _shapes(listed)
+    rows, records, last = [(float(row), 0, row) for row in before.values()], list[TensorRecord](), -1
+    for row, (key, dtype) in enumerate(zip(run.table.keys, run.table.dtypes, strict=True)):
+        name = sanitised_key(key)
+        last = before.get(name, last)
+        if name in shapes and name not in before:
+            rows.append((last + 0.5, 1, len(records)))
+            shape, kind = shape_of(shapes[name]), run.table.op_types[row]
+            records.append(TensorRecord(TensorKey.parse(key), kind, dtype, shape, Path(), stats=Stats(0)))
+    if not records:
+        return golden
+    added = StatsTable.from_records(records)
+    added = replace(added, noise=("-",) * len(records) if golden.table.noise else ())
+    order = [(which, row) for _, which, row in sorted(rows)]
+    return replace(golden, table=rows_of((golden.table, added), order))
+
+
+def _shapes(told: Mapping[str, list[str]]) -> dict[str, str]:
+    """Return the shapes of outputs without elements by key, as file names spell it."""
+    return {
+        sanitised_key(f"{name}:output.{slot}"): shape
+        for name, some in told.items()
+        for slot, shape in enumerate(some)
+    }
 
 
 def _layer(name: str) -> str:

@@ -232,6 +232,8 @@ def _matching(
     keys = first_of((one.key for one in matching), _SHOWN if brief else None)
     by = first_of(dict.fromkeys(map(_by, matching)), _SHOWN)
     words = words.format(key=keys, by=by, error=_error(first), count=len(matching))
+    if first.alone.why:
+        return _("{words}; {key} {why}").format(words=words, key=first.key, why=spoken(first.alone.why))
     known = models is not None and (models.mixed or models.names(first.key))
     given = models is not None and models.fed and str(first.key) not in matched
     if cause or first.upstream or known or given:

@@ -14,7 +14,7 @@ from pytest_npudump.compare.stats.verdict import (
     explain_first,
     inputs_match,
 )
-from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.stats.signs import DIGITS
 from pytest_npudump.dump.table import PROJECTIONS, StatsTable, layer_of, sanitised_key
@@ -334,14 +334,26 @@ def one_sided(result: Result) -> str:
     if first is not None and given and result.models is not None:
         fed = first.key.model in result.models.fed or (result.models.fed and not first.key.model)
         return _("an input of the graph: the test feeds it other values") if fed else ""
-    if first is None or first.status not in {MISSING, EXTRA}:
+    if first is None or result.comparison is None or first.status not in {MISSING, EXTRA}:
         return ""
     layer, asked = first.key.layer, result.origin.layers
     if result.models is not None and {*result.models.operators} & {*first.key.operator_names}:
         return _("not in the run's model") if first.status == MISSING else _("not in the golden's model")
     if first.status == MISSING and asked and not layers_meant(asked, [layer]):
         return _("layers= in the marker no longer names it")
+    before, now = (
+        _executions(table, first.key) for table in (result.comparison.golden, result.comparison.actual)
+    )
+    if before and now and before != now:
+        return _("executions: {now}, expected {before}").format(now=now, before=before)
     return _("the operators that ran, or the dump, changed there") if _same_model(result.models) else ""
+
+
+def _executions(table: StatsTable, key: TensorKey) -> int:
+    """Return how often a table has a tensor, in whatever execution."""
+    wanted, layer = replace(key.sanitised, step=0, turn=0, load=0, capture=""), sanitise(key.layer)
+    alike = (TensorKey.parse(text).sanitised for text in table.keys if sanitise(layer_of(text)) == layer)
+    return sum(replace(one, step=0, turn=0, load=0, capture="") == wanted for one in alike)
 
 
 def _same_model(models: ModelChange | None) -> bool:
@@ -445,10 +457,13 @@ def _same(result: Result) -> bool:
     return result.numerics is not None and result.numerics.same
 
 
-def feeds_are_seen(sources: Sources | None, first: Verdict | None) -> bool:
-    """Return whether inputs of the first mismatch are known and were compared; nothing before it fails."""
+def feeds_are_seen(sources: Sources | None, first: Verdict | None) -> bool | None:
+    """Return whether inputs of the first mismatch are known and were compared; nothing before it fails.
+
+    None where nothing but weights feeds it.
+    """
     at_first = [source for source in sources.found if source.key == first.key] if sources and first else []
-    return any(source.known and source.fed and not source.cycle for source in at_first)
+    return at_first[0].fed and at_first[0].known and not at_first[0].cycle if at_first else False
 
 
 def more_sources(sources: Sources | None, shown: Verdict) -> str:

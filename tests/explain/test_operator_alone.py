@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -26,6 +27,7 @@ from pytest_npudump.explain.operator_alone import (
     UNKNOWN,
     Alone,
     JudgedOperator,
+    _pattern,
     judge_alone,
     judged_upstream,
     nearest_first,
@@ -313,7 +315,10 @@ def test_indices_are_right_where_their_values_are_as_large(
     operator = DumpedOperator(
         model, model.nodes[0], "y", {"x": LARGEST}, output.astype(np.int32), "int32", ""
     )
-    assert judge_alone(operator).verdict == verdict
+    found = judge_alone(operator)
+    assert found.verdict == verdict
+    tied = verdict == ACQUITTED and not np.array_equal(output, operator.expected())
+    assert (found.why == "takes the other of equal values") == tied
 
 
 def test_values_of_a_top_k_are_not_taken_for_indices(tmp_path: Path) -> None:
@@ -457,3 +462,14 @@ def test_the_search_upstream_goes_to_what_is_nearest_and_ends_with_the_first_tha
     assert upstream_judged("f", most=3) == ["f", "d", "e", "b"]
     assert upstream_judged("f") == ["f", "d", "e", "b", "c", "a"]
     assert judged_upstream(["x"], lambda _: ("x", "y"), lambda _: ACQUITTED, 9) == ("x", "y"), "a circle"
+
+
+@pytest.mark.each("dtype", ["float16", "bfloat16"])
+def test_inputs_recomputed_in_32_bits_are_recognised_in_16(dtype: str) -> None:
+    scores = RNG.normal(size=(16, 16)).astype(dtype)
+    expected = scores.copy()
+    expected[:, 11:] = -1e4
+    feeds = {"scores": scores.astype(np.float32), "mask": np.zeros((1, 16), np.float32)}
+    operator: Any = SimpleNamespace(dtype=dtype, output=scores, feeds=feeds, expected=lambda: expected)
+    told = "the last 5 of 16 columns: the values of its input scores (100 % of the difference)"
+    assert str(_pattern(operator)) == told

@@ -172,6 +172,20 @@ def test_inputs_that_only_a_branch_reads_are_not_said_to_match(project: Project)
     project.run(failed=1, shows=shows, hides="*including those of its inputs*")
 
 
+def test_executions_that_are_fewer_or_more_are_counted(project: Project) -> None:
+    written(project, WEIGHT)
+    once = BODY.splitlines()[-1]
+    project.recorded(body=f"{BODY}\n{once}\n{once}")
+    for more, words in (
+        ([once], "x#step=2:output.0; executions: 2, expected 3"),
+        ([], "*x#step=*: 1, exp*3"),
+    ):
+        project.marked(body="\n".join((BODY, *more)))
+        project.run(failed=1, shows=f"first: *{words}")
+    project.marked(body="\n".join((BODY, *4 * [once])))
+    project.run(failed=1, shows="first: *x#step=3:output.0; executions: 5, expected 3")
+
+
 def test_a_tensor_that_only_one_side_has_blames_no_kernel(project: Project) -> None:
     written(project, WEIGHT)
     project.marked('layers=["fc", "relu"]', body=BODY)

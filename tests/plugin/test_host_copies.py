@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 from pytest_npudump.cli import main
 from pytest_npudump.compare.judge import AS_GIVEN, Terms, judge
@@ -292,7 +292,7 @@ def test_outputs_outside_of_layers_are_noted(project: Project, data: str) -> Non
     ]
     project.run(passed=1, hides="outputs outside layers=")
     shifted = np.roll(LOGITS, 1, axis=1)
-    for weights, far in ((LOGITS * 1.001, "x)"), (shifted, "x)"), (LOGITS[:, :-1], "shape)")):
+    for weights, far in ((LOGITS * 1.001, "x)"), (shifted, "x)"), (LOGITS[:, :-1], "shape *, expected *)")):
         logits(project, weights.astype(np.float32))
         project.run(passed=1, shows=f"*{NOTE} (*{far}*")
     logits(project, (LOGITS * (1 + 1e-7)).astype(np.float32))
@@ -304,6 +304,40 @@ def test_outputs_outside_of_layers_are_noted(project: Project, data: str) -> Non
     project.run(passed=1, hides="outputs outside layers=")
     path.write_text(text.replace("  head/logits float32", "  head/logits float32 nothing"))
     project.run(failed=1, shows="*nothing*")
+
+
+def test_outputs_outside_of_layers_that_have_no_element_are_noted(project: Project) -> None:
+    """Of one that had none when it was recorded, and of one that has none any more, the shapes are told."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"], name="act"),
+        helper.make_node("Greater", ["x", "least"], ["g"], name="gr"),
+        helper.make_node("NonZero", ["g"], ["y"], name="nz"),
+    ]
+    project.test_file(
+        """
+        @pytest.mark.npu_dump(layers=["act"])
+        def test_layer_before(npu_dump):
+            with npu_dump.load_model("small.onnx") as model:
+                model.run(np.ones((3, 16), np.float32))
+        """
+    )
+    for before, now, told in (("2x0", "2x48", 2), ("2x48", "2x0", 0)):
+        for least, option, shows in (
+            (told, "--npudump-update-golden", ""),
+            (told, "-q", ""),
+            (2 - told, "-q", f"*they do not fail the test: nz:output.0 (shape {now}, expected {before})*"),
+        ):
+            onnx_file(
+                project.path / "small.onnx",
+                nodes,
+                {"x": [3, 16]},
+                {"y": (TensorProto.INT64, [2, "n"])},
+                {"least": np.array(least, np.float32)},
+            )
+            if shows:
+                project.run(option, passed=1, shows=shows)
+            else:
+                project.run(option, passed=1, hides="*outside layers=*")
 
 
 def test_outputs_that_a_run_does_not_repeat_are_not_in_the_golden(project: Project) -> None:

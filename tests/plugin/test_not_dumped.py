@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import ModelProto, checker, helper
 
+from pytest_npudump.cli import main
 from pytest_npudump.onnxmodels.graph import inside
 from tests.onnxmodels.models import onnx_file, onnx_model
 from tests.plugin.conftest import Project
@@ -300,3 +301,29 @@ def test_a_copy_of_fewer_elements_than_its_inputs_give_is_convicted(
     words = f"npudump: out:output.0: kernel error *, its shape is [[]{rows}, 3], recomputed [[]2, 3]"
     handed = "hand over: *"
     project.run(failed=1, shows=[words, *[handed] * rows], hides=[handed][rows:])
+
+
+@pytest.mark.parametrize("data", ["stats", "tensor"])
+def test_an_operator_that_returned_no_element_is_explained_where_it_does(project: Project, data: str) -> None:
+    """The golden lists its shape, which is a mismatch with a source; the marker's layers are no others."""
+    told = "nms:output.0 shape 2x3, expected 0x3"
+    for layers in ("", ", layers=['*s']"):
+        marker = f"acl_json={{'dump_data': '{data}'}}{layers}"
+        onnx.save(detector(threshold=0.9), project.path / "small.onnx")
+        onnx.save(detector(), project.path / "wrong.onnx")
+        project.marked(marker, body=DETECTING.format(boxes=[], wrong=""))
+        project.record()
+        project.run(passed=1)
+        project.marked(marker, body=DETECTING.format(boxes=[], wrong="nms"))
+        project.run(
+            "--npudump-output=out",
+            failed=1,
+            shows=[
+                f"npudump: {told}",
+                "source: *nms:output.0; *including those of its inputs; *",
+                "second run: reproduced; [34] layers dumped as tensors",
+            ],
+            hides="* is new*",
+        )
+        assert main(["golden", "accept", "--results", "out"]) == 0
+        project.run(passed=1)

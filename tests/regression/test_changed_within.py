@@ -10,16 +10,18 @@ from typing import Any
 import pytest
 
 from pytest_npudump.compare.judge import judge_tables
+from pytest_npudump.compare.stats.verdict import explain_first
 from pytest_npudump.compare.tolerances.presets import OTHER, SAME, Numerics
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.graph import sources
-from pytest_npudump.record.edges import SIGN
+from pytest_npudump.record.edges import SIGN, edges_of_lines
 from pytest_npudump.record.noise import Calibrated
-from pytest_npudump.record.record import EDGES, MODELS, Record
+from pytest_npudump.record.record import EDGES, EMPTY, MODELS, Record
 from pytest_npudump.regression.dataflow import sources_of
 from pytest_npudump.regression.judgement import changes_of
+from pytest_npudump.report.origins import feeds_are_seen
 
 LAYERS = ("noisy", "follows", "apart")
 EDGE_LINES = f"noisy {SIGN} -\nfollows {SIGN} noisy:output.0\napart {SIGN} -\n"
@@ -49,14 +51,40 @@ def found(approved: Record, actual: StatsTable) -> tuple[list[str], int]:
     return [verdict.key.layer for verdict in changes], following
 
 
-def test_inputs_are_known_where_no_operator_between_was_left_out() -> None:
-    for others, fed in (("", True), ("between abcd\n", False)):
-        blocks = {EDGES: EDGE_LINES, MODELS: f"#m.onnx abcd efgh=\nnoisy abcd\n{others}"}
-        approved = replace(golden(), blocks=blocks)
-        comparison = judge_tables(approved.table, table(0.5, 0.7, 0.5), Tolerances("same"))
-        known, _ = sources_of(approved, comparison)
-        assert known is not None
-        assert [one.fed for one in known.found] == [fed]
+@pytest.mark.each(
+    ("others", "listed", "empty", "at_hand", "fed"),
+    [
+        ("", None, None, None, True),
+        ("between abcd\n", None, None, None, False),
+        ("none abcd\n", {"none": ["0x3"]}, {"none": ["0x3"]}, None, True),
+        ("none abcd\n", {"none#step=1": ["0x3"]}, {"none#step=1": ["0x3"]}, None, True),
+        ("none abcd\n", {"none": ["0x3"]}, {"none": ["3x0"]}, None, False),
+        ("none abcd\n", {"none": ["0x3"]}, {}, None, False),
+        ("beside abcd\n", None, None, "follows < noisy:output.0\n", True),
+        ("between abcd\n", None, None, "follows < between:output.0\nbetween < noisy:output.0\n", False),
+        ("beside abcd\n", None, None, "follows < noisy:output.0 -\n", False),
+        ("beside abcd\n", None, None, "", False),
+        ("", None, None, "follows <\n", None),
+        ("between abcd\n", None, None, "follows <\n", None),
+    ],
+)
+def test_inputs_are_known_where_each_that_the_operator_reads_was_dumped(
+    *, others: str, listed: Any, empty: Any, at_hand: str | None, fed: bool | None
+) -> None:
+    blocks = {EDGES: EDGE_LINES, MODELS: f"#m.onnx abcd efgh=\nnoisy abcd\n{others}"}
+    if at_hand == "follows <\n":
+        blocks[EDGES] = EDGE_LINES.replace("follows < noisy:output.0\n", at_hand)
+    approved = replace(golden(), blocks=blocks, extra={} if listed is None else {EMPTY: listed})
+    comparison = judge_tables(approved.table, table(0.5, 0.7, 0.5), Tolerances("same"))
+    edges = None if at_hand is None else lambda _: (edges_of_lines(at_hand, "small.onnx"), ())
+    known, _ = sources_of(approved, comparison, edges, empty=empty)
+    assert known is not None
+    assert [one.fed for one in known.found] == [fed]
+    first = comparison.first
+    assert first is not None
+    words = explain_first(comparison, feeds_seen=feeds_are_seen(known, first))
+    assert ("not all of its inputs are known" in words) == (fed is False)
+    assert ("including those of its inputs" in words) == bool(fed)
 
 
 def test_nothing_has_changed_where_all_is_the_same() -> None:

@@ -45,6 +45,8 @@ _FEW = 8
 _NEAR = 0.3
 _HUGE, _TINY = 2.0**4, 2.0**-12
 """By the golden's magnitude: random bits of float32 are between the two in one case of 16."""
+_MASKS, _BESIDE = 1e3, 0.1
+"""How much larger a mask is than the elements beside it, and the share of these, at least."""
 _LOOKED_UP = 64
 _MOST_AXES = 5
 _CLOSE, _ALIKE = 1e-9, 1e-13
@@ -83,8 +85,13 @@ class PossibleChange:
     whole: bool = False
 
 
-def _predicted(kind: str, words: str, predict: Callable[[Flat, Wide], Wide]) -> PossibleChange:
-    """Return a change that gives each element its value; NaN where it cannot."""
+def _predicted(
+    kind: str, words: str, predict: Callable[[Flat, Wide], Wide], *, near: bool = False
+) -> PossibleChange:
+    """Return a change that gives each element its value; NaN where it cannot.
+
+    Values are to be ``near`` by their own size where the golden's may be a mask, by which all are alike.
+    """
 
     def explain(tensors: Tensors, flat: Flat, golden: Wide, actual: Wide) -> Explained:
         predicted = predict(flat, golden)
@@ -93,6 +100,7 @@ def _predicted(kind: str, words: str, predict: Callable[[Flat, Wide], Wide]) -> 
             return Explained(np.empty(0), hit, None)
         left = actual - predicted
         size = np.minimum(np.abs(actual - golden), np.abs(predicted - golden))
+        size = np.minimum(size, np.abs(predicted)) if near else size
         hit |= np.abs(left) <= _LEFT * size
         left = np.where(np.isfinite(left), left, actual - golden)
         return Explained(left, hit, tensors.fails(golden, predicted))
@@ -165,9 +173,8 @@ def arithmetic(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[Possible
         return
     yield _predicted("sign", said("the sign is flipped"), lambda _, values: -values)
     if (factor := _middle(_ratios, golden, actual, 1.0)) not in (0.0, 1.0):
-        yield _predicted(
-            "factor", said("multiplied by {factor:.6g}", factor=factor), lambda _, values: factor * values
-        )
+        words, near = said("multiplied by {factor:.6g}", factor=factor), abs(factor) < 1 / _MASKS
+        yield _predicted("factor", words, lambda _, values: factor * values, near=near)
     if offset := _middle(np.subtract, actual, golden, 0.0):
         yield _predicted(
             "offset", said("{offset:+.6g} was added", offset=offset), lambda _, values: values + offset
@@ -215,9 +222,8 @@ def of_other(
     tensors = evidence.tensors
     for name, other in others.items():
         if other.dtype == tensors.actual.dtype and other.size == tensors.actual.size:
-            yield _predicted(
-                "other tensor", said("the values of {name}", name=name), partial(_held, other.reshape(-1))
-            )
+            words, held = said("the values of {name}", name=name), partial(_held, other.reshape(-1))
+            yield _predicted("other tensor", words, held, near=True)
 
 
 def _held(values: NDArray[Any], flat: Flat, _: Wide) -> Wide:
@@ -227,13 +233,17 @@ def _held(values: NDArray[Any], flat: Flat, _: Wide) -> Wide:
 def unwritten(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleChange]:
     """Yield values that are none of this tensor: NaN, infinities, and magnitudes far from all of its own."""
     magnitude = float(np.abs(evidence.golden[np.isfinite(evidence.golden)]).max(initial=0.0))
+    golden = evidence.tensors.golden  # in odd steps, which no axis of an even length is in step with
+    own = np.abs(wide(golden[:: max(golden.size // _GLANCE, 1) | 1]))
+    beside = own[(own > 0) & (own < magnitude / _MASKS)]
+    least = float(beside.max()) if beside.size > _BESIDE * own.size else magnitude
     words = said(
         "values that look like memory nobody wrote (NaN, Inf, or magnitudes far from any of its own)"
     )
 
     def odd(values: Wide) -> Flags:
         size = np.abs(values)
-        small = (size > 0) & (size < _TINY * magnitude)
+        small = (size > 0) & (size < _TINY * least)
         return np.asarray(~np.isfinite(values) | small | (size > _HUGE * magnitude))
 
     def explain(tensors: Tensors, _flat: Flat, golden: Wide, actual: Wide) -> Explained:

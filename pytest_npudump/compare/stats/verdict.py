@@ -410,12 +410,13 @@ def origin_of(first: Verdict | None, compared: Iterable[str]) -> str:
     return LAYER if any(execution(key) == fed for key in inputs) else UNSEEN
 
 
-def explain_first(comparison: Comparison, *, feeds_seen: bool = False) -> str:
+def explain_first(comparison: Comparison, *, feeds_seen: bool | None = False) -> str:
     """Describe the origin of the first mismatch, as far as known; "" without one.
 
     Args:
         comparison: of both sides.
-        feeds_seen: whether the outputs that feed it are known, and both sides have them.
+        feeds_seen: whether the outputs that feed it are known, and both sides have them; None where only
+            weights feed it.
     """
     first = comparison.first
     if first is None:
@@ -428,7 +429,7 @@ def explain_first(comparison: Comparison, *, feeds_seen: bool = False) -> str:
     )
 
 
-def _explained(comparison: Comparison, first: Verdict, *, feeds_seen: bool) -> str:
+def _explained(comparison: Comparison, first: Verdict, *, feeds_seen: bool | None) -> str:
     key = first.key
     if comparison.origin == STRUCTURE:
         return _("the model, the operators that ran, or the dump changed there")
@@ -454,10 +455,14 @@ def _explained(comparison: Comparison, first: Verdict, *, feeds_seen: bool) -> s
         words = _("all tensors compared before it are within tolerance")
     if feeds_seen:
         return _("{words}, including those of its inputs").format(words=words)
-    return words if own else _("{words}; not all of its inputs are known").format(words=words)
+    return (
+        words
+        if own or feeds_seen is None
+        else _("{words}; not all of its inputs are known").format(words=words)
+    )
 
 
-def inputs_match(comparison: Comparison, *, feeds_seen: bool) -> bool:
+def inputs_match(comparison: Comparison, *, feeds_seen: bool | None) -> bool:
     """Return whether all statistics of the first mismatch's inputs are known, and the golden's.
 
     Args:

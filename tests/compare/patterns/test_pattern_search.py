@@ -144,6 +144,28 @@ def test_values_of_a_tensor_at_hand_are_recognised() -> None:
     assert said(golden, actual) == "index 3 of 24 along axis 1: other values"
 
 
+@pytest.mark.each(
+    ("mask", "kept", "what"),
+    [
+        (-1e9, 0.0, "the values of its input"),
+        (-1e9, -1e4, "other values"),
+        (-1e9, -2.0, "other values"),
+        (-1e4, 0.0, "+10000 was added"),
+        (-1e4, -2.0, "+9998 was added"),
+    ],
+)
+def test_values_beside_a_mask_are_judged_by_their_own_size(mask: float, kept: float, what: str) -> None:
+    """Another mask in its place is no input, and an input that is not known is no memory nobody wrote."""
+    for shape, masked in (((16, 16), np.s_[:, 11:]), ((4, 64, 64), np.s_[..., 20:])):
+        scores = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+        golden, actual = scores.copy(), scores.copy()
+        golden[masked] += np.float32(mask)
+        actual[masked] += np.float32(kept)
+        assert said(golden, actual, others={"its input": scores}).endswith(f": {what}")
+        found = said(golden, actual)
+        assert found.endswith(what if "added" in what else ": other values")
+
+
 def test_the_end_of_memory_may_be_the_share_of_one_core() -> None:
     golden = tensor("float32", (40, 100))
     actual = golden.copy()
