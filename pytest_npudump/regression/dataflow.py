@@ -110,7 +110,7 @@ def sources_of(
     dumped = {name for key in golden.table.keys for name in TensorKey.parse(key).operator_names}
     # Edges lead through operators that were not dumped: what is read may not be what was compared.
     unseen = not dumped.issuperset(operators_in(golden.blocks.get(MODELS, "")))
-    feeds = edges.restricted(dumped).feeds if models is not None and models.fed else {}
+    feeds = edges.restricted(dumped).feeds if models is not None and not models.fed_alike else {}
     if unseen or feeds:  # nor was an input of the graph that only operators inside of another read
         told = (
             replace(one, fed=one.fed and not unseen and None not in feeds.get(sanitise(one.key.layer), ()))
