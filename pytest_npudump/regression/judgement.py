@@ -368,8 +368,8 @@ def changes_of(comparison: Comparison, golden: Record) -> tuple[tuple[Verdict, .
     if not comparison.changed:
         return (), 0
     judged = judge_tables(comparison.golden, comparison.actual, Tolerances("exact"))
-    passing = {verdict.key for verdict in comparison.verdicts() if verdict.changed}
-    changed = tuple(verdict for verdict in judged.failing if verdict.key in passing)
+    exact = {verdict.key: verdict for verdict in judged.failing}
+    changed = tuple(exact.get(one.key, one) for one in comparison.verdicts() if one.changed)
     strays = comparison.within_noise | comparison.unsteady & comparison.differing
     every = enumerate(comparison.verdicts())
     wavering = {sanitise(verdict.key.layer) for at, verdict in every if at in strays}
