@@ -343,6 +343,24 @@ def test_inputs_are_not_compared_where_a_model_ran_more_or_less_often(
 
 
 @pytest.mark.each(
+    ("digest", "fed", "changed"),
+    [
+        ("-" * 16, FED, ""),
+        ("1" * 16, FED, "the model's graph changed: connections, types or versions of operators"),
+        ("-" * 16, OTHERWISE, "add: connections changed"),
+    ],
+)
+def test_a_golden_that_is_accepted_in_part_has_no_graph_of_one_model(
+    make_table: Callable[..., Any], digest: str, fed: dict[str, str], changed: str
+) -> None:
+    golden, _ = side(make_table, FED, "", DIGESTS)
+    models = golden.blocks[MODELS].replace("1" * 16, digest)
+    golden = replace(golden, blocks={**golden.blocks, MODELS: models})
+    run, _ = side(make_table, fed, "pool", DIGESTS, 2)
+    assert what_changed(judge_run(Terms(), golden, run)) == changed
+
+
+@pytest.mark.each(
     ("given", "fed", "known"),
     [
         ((b"a", b"a"), "x", True),
