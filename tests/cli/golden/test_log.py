@@ -67,11 +67,15 @@ def test_one_layer_has_the_commits_that_touch_it(
     commit("first", {"conv": 1.0, "fc": 2.0})
     commit("conv", {"conv": 1.5, "fc": 2.0})
     commit("fc", {"conv": 1.5, "fc": 2.5})
-    done = run("golden", "log", repository.golden("test_x"), "conv", "--json", "-")
-    assert [(one["subject"], [change["key"] for change in one["changes"]]) for one in done.json] == [
-        ("conv", ["conv:output.0"]),
-        ("first", ["conv:output.0"]),
-    ]
+    for layer in ("conv", "conv:output.0"):
+        done = run("golden", "log", repository.golden("test_x"), layer, "--json", "-")
+        assert [(one["subject"], [change["key"] for change in one["changes"]]) for one in done.json] == [
+            ("conv", ["conv:output.0"]),
+            ("first", ["conv:output.0"]),
+        ]
+    done = run("golden", "log", repository.golden("test_x"), "cnv")
+    assert done.code == 2
+    assert "no revision has a layer 'cnv'; did you mean conv?" in done.err
 
 
 @pytest.mark.each("name", ["test_x", "TestA::test_x", "TestA::TestB::test_x[a-b]", "test_x[c::d/e]"])
