@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_npudump.cli.common.output import present
-from pytest_npudump.cli.common.project import golden_named
-from pytest_npudump.doctor.pytest_config import golden_folder
+from pytest_npudump.cli.common.project import golden_named, nearest_goldens
 from pytest_npudump.dump.selection import layers_called, suggest
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import GoldenError, RequestError
@@ -37,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         RequestError: git does not know the file, or no tensor of the history is of the layer.
     """
-    golden = golden_named(arguments.golden) if arguments.golden else golden_folder(Path.cwd())
+    golden = golden_named(arguments.golden) if arguments.golden else nearest_goldens()
     if golden.is_dir() or arguments.golden is None:
         return _run_for_folder(arguments, golden)
     told = [*_told(golden, arguments.layer)]

@@ -104,6 +104,27 @@ def test_a_golden_is_named_as_its_test_is(
         assert "golden/test_b/" in missing.err
 
 
+def test_a_golden_is_named_by_the_last_parts_of_its_test_and_from_a_folder_below(
+    repository: Repository, commit: Callable[..., None], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.approve("test_y[a]", {"conv": 1.0})
+    repository.approve("test_y[b]", {"conv": 1.0})
+    commit("first", {"conv": 1.0})
+    path = repository.golden("test_x").absolute()
+    (below := Path("below").absolute()).mkdir()
+    for folder in (Path.cwd(), below):
+        monkeypatch.chdir(folder)
+        for verb in ("show", "log"):
+            expected = run("golden", verb, path, "--json", "-").json
+            for name in ("test_x", "test_a.py::test_x"):
+                assert run("golden", verb, name, "--json", "-").json == expected
+            done = run("golden", verb, "test_y")
+            assert done.code == 2
+            assert "test_y names several goldens: test_a.py::test_y[a], test_a.py::test_y[b]" in done.err
+            assert run("golden", verb, "test_y[b]").code == 0
+    assert "Ada: first" in run("golden", "log").out
+
+
 def test_a_layer_that_was_there_is_meant_alone_though_its_name_is_a_glob_of_another(
     repository: Repository, commit: Callable[..., None], run: Run
 ) -> None:
