@@ -167,7 +167,9 @@ _TESTS = (
     _NAMED_RESULTS,
     *_PLACES,
 )
-_LAYERS = _list("--layers", "PATTERN", "layer name or glob; may be repeated; default: all layers")
+_LAYERS = _list(
+    "--layers", "PATTERN", "layer, glob, or key of a tensor; may be repeated; default: all layers"
+)
 _APPROVAL = (
     _text("--reason", "TEXT", "reason, stored in the golden"),
     _flag("--allow-in-ci", "allow accepting in CI"),

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from pytest_npudump.dump.records import Dump, Stats, TensorKey, sanitise
-from pytest_npudump.errors import DumpError, FormatError, said
+from pytest_npudump.errors import DumpError, FormatError, RequestError, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.request import DumpRequest, KnownNames, is_glob
 from pytest_npudump.storage.regular_file import open_regular, read_small
@@ -55,6 +55,17 @@ def select_layers(dump: Dump, request: DumpRequest) -> Dump:
 def layers_meant(patterns: Iterable[str], layers: Iterable[str]) -> set[str]:
     """Return the ``layers`` that names and globs mean, either side raw or as file names spell it."""
     return KnownNames(layers, sanitise).meant(patterns)
+
+
+def layers_called(patterns: Iterable[str], layers: Iterable[str]) -> set[str]:
+    """Return the ``layers`` that people mean by names, globs and keys of tensors, as reports show them."""
+    known, found = [*layers], set[str]()
+    for pattern in patterns:
+        meant = layers_meant([pattern], known)
+        with suppress(RequestError):
+            meant = meant or layers_meant([TensorKey.parse(pattern).layer], known)
+        found |= meant
+    return found
 
 
 def alike_layers(*dumps: Dump) -> frozenset[str]:

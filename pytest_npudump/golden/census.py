@@ -248,8 +248,12 @@ def _is_selected(path: Path, variants: Sequence[str], named: dict[Path, frozense
 
 
 def of_test(test: str, collection: Collection) -> tuple[str, str]:
-    """Return whether what is of a test that was not collected is stale or unjudged, and why."""
+    """Return whether what no collected test has there is stale or unjudged, and why."""
     file = test.partition("::")[0]
+    for place in (path for path, name in collection.goldens.items() if name == test):
+        if place.exists():
+            return "stale", f"{test} reads {os.path.relpath(place)}"
+        return "unjudged", f"{test} reads {os.path.relpath(place)}, which is missing: move the file there"
     if test.partition("[")[0] in collection.unclear:
         return "unjudged", f"{test}: has no parameters on this machine, and may have some on another"
     is_collected = file in collection.files

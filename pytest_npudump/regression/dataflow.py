@@ -115,7 +115,7 @@ def sources_of(
     # Edges lead through operators that were not dumped: what is read may not be what was compared.
     unseen = not dumped.issuperset(operators_in(golden.blocks.get(MODELS, "")))
     direct = at_hand(comparison.actual)[0].feeds if unseen and at_hand is not None else {}
-    feeds = edges.restricted(dumped).feeds if models is not None and models.fed else {}
+    feeds = edges.restricted(dumped).feeds if models is not None and not models.fed_alike else {}
     if unseen or feeds:  # nor was an input of the graph that only operators inside of another read
         spelt = {sanitise(name) for name in dumped}
 

@@ -83,7 +83,8 @@ def explain_empty(
 
 def _likely_cause(request: DumpRequest, activity: Activity, dump_path: Path) -> str:
     """Return the first cause of an empty dump that applies, the likeliest first."""
-    evidence, (unknown, named) = activity.evidence, _nearest(request.layers, activity.models)
+    layers = request.layers if request.exact_layers else ()  # else CANN dumps all
+    evidence, (unknown, named) = activity.evidence, _nearest(layers, activity.models)
     filters = _filters(request, named)
     or_filtered = said("; or a filter matched nothing: {filters}", filters=filters) if filters else ""
     lost = not dump_path.is_dir() or not os.access(dump_path, os.W_OK)
@@ -208,7 +209,7 @@ def _filters(request: DumpRequest, named: Sequence[str]) -> str:
     step, kernel = request.dump_step, request.dump_level == "kernel"
     filters = (
         (
-            request.layers,
+            request.exact_layers,
             said(
                 "layers={layers} (CANN takes exact operator names of the model, and dumps nothing for "
                 "others)",

@@ -113,7 +113,8 @@ def _what(result: Result, detail: int) -> str:
     if result.findings:
         return finding_sentence(result.findings[0])
     if result.problems:
-        return spoken(result.problems[0])
+        words = spoken(result.problems[0])
+        return joined(_("; "), [changed, words]) if changed and result.changes else words
     if result.reference is not None and result.reference.failing:
         return cause or reference_sentence(result.reference, result.sources)
     return spoken(result.escalation.problem) if result.escalation else ""

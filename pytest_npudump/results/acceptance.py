@@ -11,7 +11,7 @@ from pytest_npudump.compare.judge import seen_by
 from pytest_npudump.compare.stats.alignment import ABSENT, align
 from pytest_npudump.compare.stats.tables import describe_not_finite
 from pytest_npudump.compare.tolerances.presets import numerics_of
-from pytest_npudump.dump.selection import layers_meant
+from pytest_npudump.dump.selection import layers_called
 from pytest_npudump.dump.table import StatsTable, layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError, NpudumpError, StoreError, said
 from pytest_npudump.golden.origin import Stamp, stamped
@@ -105,10 +105,10 @@ class Pending:
         tables = [one.table for one in (self.golden, self.record) if one is not None]
         layers = [layer_of(key) for table in tables for key in table.keys]
         if self.comparison is None or not patterns:
-            return layers_meant(patterns or ["*"], layers)
+            return layers_called(patterns or ["*"], layers)
         names = LayerNames.of(self.comparison)
         found = (
-            next(filter(None, (layers_meant([glob], layers) for glob in names.globs(pattern))), set[str]())
+            next(filter(None, (layers_called([glob], layers) for glob in names.globs(pattern))), set[str]())
             for pattern in patterns
         )
         return set[str]().union(*found)

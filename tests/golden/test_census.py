@@ -58,6 +58,8 @@ def test_tensors_that_wait_for_their_place_are_in_use(golden: Callable[[str], Pa
 @pytest.mark.each(
     ("test", "kind"),
     [
+        ("test_here.py::test_misplaced", "unjudged"),  # the only golden of its test
+        ("test_here.py::test_copied", "stale"),
         ("test_here.py::test_gone", "stale"),
         ("test_here.py::test_cases[a]", "unjudged"),  # which another machine may have
         ("test_here.py::test_cases", "unjudged"),
@@ -71,8 +73,13 @@ def test_only_what_is_known_to_be_of_no_test_is_stale(tmp_path: Path, test: str,
         (tmp_path / name).write_text("")
     (tmp_path / "golden").mkdir()
     unclear = frozenset({"test_here.py::test_cases"})
-    collection = Collection(tmp_path / "golden", tmp_path, {}, frozenset({"test_here.py"}), unclear)
-    assert of_test(test, collection)[0] == kind
+    (tmp_path / "golden" / "test_copied.yaml").write_text("")
+    names = ("test_misplaced", "test_copied")
+    goldens = {tmp_path / "golden" / f"{name}.yaml": f"test_here.py::{name}" for name in names}
+    collection = Collection(tmp_path / "golden", tmp_path, goldens, frozenset({"test_here.py"}), unclear)
+    found, why = of_test(test, collection)
+    assert found == kind
+    assert ("reads" in why) is (test.rpartition("::")[2] in names)
 
 
 def test_a_folder_without_goldens_has_none(tmp_path: Path) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pytest_npudump.compare.judge import judge_tables
@@ -98,6 +100,22 @@ def test_each_change_is_told_with_both_numbers() -> None:
     assert verdict.key == TensorKey("apart", "output", 0)
     [reason] = verdict.reasons
     assert (reason.statistic, reason.golden, reason.actual) == ("avg", 0.5, 0.5000005)
+
+
+def test_a_digit_of_the_projections_alone_is_a_change() -> None:
+    """A golden's digits are those of equal bits: where they are others, rounding has no say in it."""
+    sums = np.full((3, 8), 1.0)
+    told = partial(replace, projected=np.ones(3, np.bool_), summed=True)
+    approved = replace(golden(), table=told(golden().table, projections=sums))
+    moved = sums.copy()
+    moved[2, 0] += 2e-7
+    comparison = judge_tables(
+        approved.table, told(table(0.5, 0.5, 0.5), projections=moved), Tolerances("same")
+    )
+    assert (comparison.ok, comparison.changed) == (True, 1)
+    [verdict], _ = changes_of(comparison, approved)
+    [reason] = verdict.reasons
+    assert (verdict.key.layer, reason.statistic, reason.allowed) == ("apart", "projections", 0)
 
 
 def test_what_follows_from_a_tensor_that_does_not_repeat_is_no_change_of_its_own() -> None:

@@ -113,6 +113,12 @@ def test_filter_is_named_too_where_the_test_calls_acl_itself(tmp_path: Path) -> 
     assert "or a filter matched nothing: layers=['conv9']" in text
 
 
+def test_globs_are_no_filter_as_cann_dumps_all_for_them(tmp_path: Path) -> None:
+    text = explain(tmp_path, Activity(models=(), executions=0), layers=("conv9", "encoder/*"))
+    assert "no model was loaded through npu_dump.load_model()" in text
+    assert "layers=" not in text
+
+
 def test_directory_that_is_gone_is_the_cause(tmp_path: Path) -> None:
     path = tmp_path / "dump"
     text = explain(path, Activity())

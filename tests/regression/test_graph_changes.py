@@ -343,6 +343,49 @@ def test_inputs_are_not_compared_where_a_model_ran_more_or_less_often(
 
 
 @pytest.mark.each(
+    ("digest", "fed", "changed"),
+    [
+        ("-" * 16, FED, ""),
+        ("1" * 16, FED, "the model's graph changed: connections, types or versions of operators"),
+        ("-" * 16, OTHERWISE, "add: connections changed"),
+    ],
+)
+def test_a_golden_that_is_accepted_in_part_has_no_graph_of_one_model(
+    make_table: Callable[..., Any], digest: str, fed: dict[str, str], changed: str
+) -> None:
+    golden, _ = side(make_table, FED, "", DIGESTS)
+    models = golden.blocks[MODELS].replace("1" * 16, digest)
+    golden = replace(golden, blocks={**golden.blocks, MODELS: models})
+    run, _ = side(make_table, fed, "pool", DIGESTS, 2)
+    assert what_changed(judge_run(Terms(), golden, run)) == changed
+
+
+@pytest.mark.each(
+    ("given", "fed", "known"),
+    [
+        ((b"a", b"a"), "x", True),
+        ((b"a", b""), "x", True),  # nothing else feeds it
+        ((b"a", b"a"), "x -", True),
+        ((b"a", b"b"), "x -", False),
+        ((b"a", b""), "x -", False),  # of other executions
+    ],
+)
+def test_inputs_that_are_not_dumped_are_known_where_the_model_was_given_the_same(
+    make_table: Callable[..., Any], *, given: tuple[bytes, bytes], fed: str, known: bool
+) -> None:
+    sides = [side(make_table, {"x": "", "conv": "x"}, off, "")[0] for off in ("", "conv")]
+    edges = f"x <\nconv < {fed}\n"
+    blocks = [
+        {EDGES: edges, MODELS: one.blocks[MODELS] + fed_line("m", [how]) * bool(how)}
+        for one, how in zip(sides, given, strict=True)
+    ]
+    golden, run = (replace(one, blocks=block) for one, block in zip(sides, blocks, strict=True))
+    text = "\n".join(full_lines(judge_run(Terms(), golden, run)))
+    assert ("including those of its inputs" in text) is known
+    assert ("not all of its inputs are known" in text) is not known
+
+
+@pytest.mark.each(
     ("fail_on", "graph", "verdict"),
     [
         ("", "graph1cccccc", "passed"),

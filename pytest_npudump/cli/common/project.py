@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
 from contextlib import suppress
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import complain
 from pytest_npudump.doctor.pytest_config import golden_folder, output_folder
-from pytest_npudump.errors import RequestError
+from pytest_npudump.errors import GoldenError, RequestError
 from pytest_npudump.golden.path import golden_path
+from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.results.entry import LAST, LINES, ResultsError, results_in
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pytest_npudump.results.folder import ResultsFolder
 
@@ -117,20 +120,57 @@ def last_if_any() -> Path | None:
     return None
 
 
-def golden_named(named: Path) -> Path:
-    """Return a golden file that is named by its path, or as its test is: ``tests/test_a.py::test_b[c]``.
+_PARTS = re.compile("/|::")
+
+
+def is_called(test: str, name: str) -> bool:
+    """Return whether a name is the last parts of a test's id, with its parameters or without."""
+    return any(name in {part, part.partition("[")[0]} for part in last_parts(test))
+
+
+def last_parts(test: str) -> Iterator[str]:
+    """Yield a test's id, and all that it ends in behind a folder, its file and its classes."""
+    return (test[at:] for at in (0, *(part.end() for part in _PARTS.finditer(test.partition("[")[0]))))
+
+
+def nearest_goldens() -> Path:
+    """Return the folder of goldens, here or in a folder above; the one here if there is none.
 
     Raises:
         ConfigError: pytest's configuration, which names the folder of goldens, cannot be read.
     """
-    test, bracket, parameters = str(named).partition("[")
-    if "::" not in test or named.exists():
+    start = Path.cwd()
+    places = (folder / golden_folder(folder) for folder in start.parents)
+    here = golden_folder(start)
+    return here if here.is_dir() else next((place for place in places if place.is_dir()), here)
+
+
+def golden_named(named: Path) -> Path:
+    """Return a golden file that is named by its path, or as its test is, or by the last parts of that.
+
+    Raises:
+        ConfigError: pytest's configuration, which names the folder of goldens, cannot be read.
+        RequestError: the parts are those of several tests.
+    """
+    from pytest_npudump.golden.store import read_golden  # noqa: PLC0415 - only where a golden is named
+
+    text, (test, bracket, parameters) = str(named), str(named).partition("[")
+    if named.exists() or named.suffix == ".yaml":
         return named
-    file, *classes, name = test.split("::")
-    case = parameters.removesuffix("]") if bracket else None
-    return golden_path(
-        golden_folder(Path.cwd()), test_file=Path(file), classes=classes, name=name, param_id=case
-    )
+    folder, (*_folders, function) = nearest_goldens(), _PARTS.split(test)
+    if "::" in test:
+        file, *classes, name = test.split("::")
+        case = parameters.removesuffix("]") if bracket else None
+        named = golden_path(folder, test_file=Path(file), classes=classes, name=name, param_id=case)
+    found = {path: "" for path in folder.rglob(f"*{escape(function)}*.yaml") if "@" not in path.name}
+    for path in () if named.exists() else sorted(found):
+        with suppress(GoldenError):
+            found[path] = read_golden(path).test
+    called = [path for path, of in found.items() if is_called(of, text)]
+    if len(called) > 1:
+        tests = first_of(sorted(found[path] for path in called))
+        raise RequestError(_("{name} names several goldens: {tests}").format(name=text, tests=tests))
+    return called[0] if called else named
 
 
 def golden_files(paths: Sequence[Path]) -> list[Path]:

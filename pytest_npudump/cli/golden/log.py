@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_npudump.cli.common.output import present
-from pytest_npudump.cli.common.project import golden_named
-from pytest_npudump.doctor.pytest_config import golden_folder
-from pytest_npudump.dump.selection import layers_meant
+from pytest_npudump.cli.common.project import golden_named, nearest_goldens
+from pytest_npudump.dump.selection import layers_called, suggest
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import GoldenError, RequestError
 from pytest_npudump.golden.census import SUFFIX
@@ -37,13 +36,12 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         RequestError: git does not know the file, or no tensor of the history is of the layer.
     """
-    golden = golden_named(arguments.golden) if arguments.golden else golden_folder(Path.cwd())
+    golden = golden_named(arguments.golden) if arguments.golden else nearest_goldens()
     if golden.is_dir() or arguments.golden is None:
         return _run_for_folder(arguments, golden)
     told = [*_told(golden, arguments.layer)]
     if not told:
-        layers = f"; no revision touches {arguments.layer}" if arguments.layer else ""
-        raise RequestError(f"{golden}: no history{layers}: name a golden that is committed")
+        raise RequestError(f"{golden}: no history: name a golden that is committed")
     lines = (line for one in told for line in _lines(*one, arguments.limit))
     present(arguments, lambda: [_as_json(*one) for one in told], lines)
     return 0
@@ -81,8 +79,13 @@ def _folder_lines(revisions: Sequence[tuple[dict[str, str], list[str]]], limit: 
 def _told(path: Path, layer: str | None) -> Iterator[tuple[_Revision, tuple[Change, ...]]]:
     """Yield each revision with what it changed, of one layer where one is named."""
     revisions = [*_revisions(path)]
-    keys = {key for _, golden, _ in revisions if golden is not None for key in golden.table.keys}
-    named = layers_meant([layer] if layer else [], map(layer_of, keys))
+    keys = (key for _, golden, _ in revisions if golden is not None for key in golden.table.keys)
+    layers = dict.fromkeys(map(layer_of, keys))
+    named = layers_called([layer] if layer else [], layers)
+    if layer and revisions and not named:
+        raise RequestError(
+            f"{path}: no revision has a layer {layer!r}; {suggest(layer, layers, 'the golden')}"
+        )
     for revision, before in pairwise([*revisions, None]):
         assert revision is not None  # noqa: S101 - only the last one is
         golden, earlier = revision[1], before[1] if before else None

@@ -20,7 +20,7 @@ from pytest_npudump.compare.stats.allowances import Allowance, allowances
 from pytest_npudump.compare.stats.tables import blind_keys, describe_blind, describe_not_finite
 from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.compare.tolerances.tolerance import ANY, Rule, Tolerances
-from pytest_npudump.dump.selection import layers_meant, suggest
+from pytest_npudump.dump.selection import layers_called, suggest
 from pytest_npudump.dump.table import PROJECTIONS, is_count, layer_of, sanitised_key
 from pytest_npudump.errors import RequestError
 from pytest_npudump.golden.origin import in_words
@@ -162,7 +162,7 @@ def _bounds(arguments: argparse.Namespace, golden: Record) -> tuple[list[Allowan
     tolerances = _chosen(arguments, golden).with_measured(calibrated_of(golden))
     tolerances = with_upstream(golden, golden.table, tolerances)
     layers = dict.fromkeys(map(layer_of, golden.table.keys))
-    wanted_layers = layers_meant([arguments.layer or "*"], layers)
+    wanted_layers = layers_called([arguments.layer or "*"], layers)
     found = list(allowances(golden.table, tolerances, wanted_layers))
     if alone := _rounded_alone(arguments, golden, tolerances):
         tighter = allowances(golden.table, replace(tolerances, alone=alone), wanted_layers)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import termios
 import tty
@@ -26,7 +25,7 @@ from pytest_npudump.cli.common.output import (
     screen,
     to_stderr,
 )
-from pytest_npudump.cli.common.project import last_results
+from pytest_npudump.cli.common.project import is_called, last_parts, last_results
 from pytest_npudump.cli.compare_report import verdict_table
 from pytest_npudump.compare.stats.tables import describe_not_finite
 from pytest_npudump.errors import NpudumpError, RequestError
@@ -85,9 +84,6 @@ def read_waiting(arguments: argparse.Namespace) -> WaitingRuns:
     return WaitingRuns(folder, results, _chosen(pending, arguments.tests, tests))
 
 
-_PARTS = re.compile("/|::")
-
-
 def _chosen(pending: Sequence[Pending], names: Sequence[str], tests: Collection[str]) -> tuple[Pending, ...]:
     """Return the runs of tests, files or classes, or of globs of these or of the last parts of their names.
 
@@ -103,7 +99,7 @@ def _chosen(pending: Sequence[Pending], names: Sequence[str], tests: Collection[
     chosen: set[str] = set()
     for name in names:
         meant = {name} if name in tests else {test for test in tests if _is_meant(test, name)}
-        called = [one.entry.test for one in pending if not meant and _is_called(one.entry.test, name)]
+        called = [one.entry.test for one in pending if not meant and is_called(one.entry.test, name)]
         meant.update(called if len(called) == 1 else ())
         chosen |= meant
         if not any(one.entry.test in meant for one in pending):
@@ -120,17 +116,8 @@ def _is_meant(test: str, name: str) -> bool:
     """Return whether a test is in what a name says, or a glob matches its id or the last parts of that."""
     glob = name.replace("[", "[[]") if "*" in name or "?" in name else ""
     return test.startswith((f"{name}::", f"{name}[")) or any(
-        fnmatchcase(part, glob) for part in _last_parts(test)
+        fnmatchcase(part, glob) for part in last_parts(test)
     )
-
-
-def _is_called(test: str, name: str) -> bool:
-    """Return whether a name is the last parts of a test's id, with its parameters or without."""
-    return any(name in {part, part.partition("[")[0]} for part in _last_parts(test))
-
-
-def _last_parts(test: str) -> Iterator[str]:
-    return (test[at:] for at in (0, *(part.end() for part in _PARTS.finditer(test.partition("[")[0]))))
 
 
 def _unlike(name: str, test: str) -> float:

@@ -156,8 +156,9 @@ def _without_marks(pairs: Pairs) -> NDArray[np.bool_]:
 
 def _allowed(pairs: Pairs, row: int, found: Distances, tolerances: Tolerances) -> tuple[float, Rule]:
     rule = pairs.rule(row, PROJECTIONS, tolerances)
-    allowed = rule.rtol * found.scale[row] + rule.atol * found.root[row] + found.slack[row]
-    return float(min(allowed, LARGEST)), rule
+    allowed = rule.rtol * found.scale[row] + rule.atol * found.root[row]
+    # Only what the digits tell apart is compared: without a tolerance all of that fails.
+    return float(min(allowed + found.slack[row] if allowed else 0.0, LARGEST)), rule
 
 
 def _remarks(pairs: Pairs, *found: tuple[str, NDArray[np.bool_]]) -> Iterator[str]:

@@ -76,6 +76,7 @@ def test_the_reason_of_an_earlier_change_does_not_stay(waiting: Repository, gold
     [
         (["conv"], {"conv": 1.5, "relu": 2.0, "fc": 3.0}),
         (["f*"], {"conv": 1.0, "relu": 2.0, "fc": 4.0}),
+        (["conv:output.0"], {"conv": 1.5, "relu": 2.0, "fc": 3.0}),  # as reports show it
         (["new"], {"conv": 1.0, "relu": 2.0, "new": 7.0, "fc": 3.0}),
         (["conv", "new"], {"conv": 1.5, "relu": 2.0, "new": 7.0, "fc": 3.0}),
         (["*"], AFTER),
@@ -97,7 +98,7 @@ def test_a_layer_that_is_there_is_accepted_alone_though_its_name_is_a_glob_of_an
 ) -> None:
     repository.approve("test_one", {"net/blk[1]": 1.0, "net/blk1": 1.0, "fc[1]": 1.0, "fc1": 1.0})
     repository.keep("test_one", {"net/blk[1]": 2.0, "net/blk1": 2.0, "fc[1]": 1.0, "fc1": 2.0})
-    for spelling in ("net/blk[1]", "net_blk[1]"):
+    for spelling in ("net/blk[1]", "net_blk[1]", "net/blk[1]:output.0"):
         [told] = golden_command("diff", "--layers", spelling, "--json", "-").json
         assert [one["layer"] for one in told["verdicts"]] == ["net/blk[1]"]
     done = golden_command("accept", "--layers", "fc[1]")  # it is as it was

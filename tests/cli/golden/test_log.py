@@ -67,11 +67,15 @@ def test_one_layer_has_the_commits_that_touch_it(
     commit("first", {"conv": 1.0, "fc": 2.0})
     commit("conv", {"conv": 1.5, "fc": 2.0})
     commit("fc", {"conv": 1.5, "fc": 2.5})
-    done = run("golden", "log", repository.golden("test_x"), "conv", "--json", "-")
-    assert [(one["subject"], [change["key"] for change in one["changes"]]) for one in done.json] == [
-        ("conv", ["conv:output.0"]),
-        ("first", ["conv:output.0"]),
-    ]
+    for layer in ("conv", "conv:output.0"):
+        done = run("golden", "log", repository.golden("test_x"), layer, "--json", "-")
+        assert [(one["subject"], [change["key"] for change in one["changes"]]) for one in done.json] == [
+            ("conv", ["conv:output.0"]),
+            ("first", ["conv:output.0"]),
+        ]
+    done = run("golden", "log", repository.golden("test_x"), "cnv")
+    assert done.code == 2
+    assert "no revision has a layer 'cnv'; did you mean conv?" in done.err
 
 
 @pytest.mark.each("name", ["test_x", "TestA::test_x", "TestA::TestB::test_x[a-b]", "test_x[c::d/e]"])
@@ -98,6 +102,27 @@ def test_a_golden_is_named_as_its_test_is(
         missing = run("golden", verb, f"test_b.py::{name}")
         assert missing.code == 2
         assert "golden/test_b/" in missing.err
+
+
+def test_a_golden_is_named_by_the_last_parts_of_its_test_and_from_a_folder_below(
+    repository: Repository, commit: Callable[..., None], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.approve("test_y[a]", {"conv": 1.0})
+    repository.approve("test_y[b]", {"conv": 1.0})
+    commit("first", {"conv": 1.0})
+    path = repository.golden("test_x").absolute()
+    (below := Path("below").absolute()).mkdir()
+    for folder in (Path.cwd(), below):
+        monkeypatch.chdir(folder)
+        for verb in ("show", "log"):
+            expected = run("golden", verb, path, "--json", "-").json
+            for name in ("test_x", "test_a.py::test_x"):
+                assert run("golden", verb, name, "--json", "-").json == expected
+            done = run("golden", verb, "test_y")
+            assert done.code == 2
+            assert "test_y names several goldens: test_a.py::test_y[a], test_a.py::test_y[b]" in done.err
+            assert run("golden", verb, "test_y[b]").code == 0
+    assert "Ada: first" in run("golden", "log").out
 
 
 def test_a_layer_that_was_there_is_meant_alone_though_its_name_is_a_glob_of_another(

@@ -99,3 +99,5 @@ def test_measured_tolerances_are_those_of_their_statistics(run: Run, golden: Cal
     rules = {(row["key"], row["statistic"]): row["rule"] for row in told["tolerances"]}
     measured = {row for row, rule in rules.items() if "calibrated: 20 members, factor 7" in rule}
     assert measured == {("conv:output.0", "l2norm"), ("relu:output.0", "min"), ("relu:output.0", "l2norm")}
+    shown = [run("golden", "show", golden(CALIBRATED, cells), name).out for name in ("conv", "conv:output.0")]
+    assert shown[0] == shown[1] != ""

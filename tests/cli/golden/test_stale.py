@@ -88,6 +88,19 @@ def test_a_parameter_a_test_and_a_file_that_are_gone_leave_stale_goldens(
     assert stale() == (["test_gone.yaml", "test_x[c].yaml", "other.yaml"], [])
 
 
+def test_a_golden_that_lies_elsewhere_is_kept_where_its_test_has_no_other(
+    project: Project, stale: Any, run: Run
+) -> None:
+    place = project.path / "golden" / "test_a" / "test_x[a].yaml"
+    moved = place.rename(place.parent.parent / "moved.yaml")
+    assert stale() == ([], ["moved.yaml"])
+    why = "test_a.py::test_x[a] reads golden/test_a/test_x[a].yaml, which is missing: move the file there"
+    assert f"golden/moved.yaml: {why}" in run("golden", "status").out
+    assert run("golden", "status", "--prune", "--yes").code == 0
+    place.write_bytes(moved.read_bytes())
+    assert stale() == (["moved.yaml"], [])
+
+
 def test_a_test_without_the_marker_has_no_golden(project: Project, stale: Any) -> None:
     (project.path / "test_a.py").write_text(TESTS.replace("pytestmark =", "other ="))
     assert stale() == (["test_x[a].yaml", "test_x[b].yaml"], [])
