@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from pytest_npudump.dump.records import ARGMAX, BESIDE_MASK, WEIGHED
 from pytest_npudump.dump.table import PROJECTIONS, STATISTICS, StatsTable
 from pytest_npudump.golden.store import KEY
 from pytest_npudump.language.text import first_of, number_of
@@ -255,12 +257,16 @@ def _named(before: str, after: str) -> set[str]:
     return {line.partition(" ")[0] for line in sides[0].keys() ^ sides[1].keys()}
 
 
+_SUMS = re.compile(rf" ?{ARGMAX}:[{BESIDE_MASK}{WEIGHED}]\S+")
+"""Projections among hashes, which nobody reads."""
+
+
 def _row(before: StatsTable, old: int, after: StatsTable, new: int) -> Iterator[str]:
     """Yield the differences of one tensor's line."""
     facts = (("dtype", "dtypes"), ("shape", "shapes"), ("count", "counts"), ("digest", "digests"))
     for name, column in (*facts, ("noise", "noise")):
         cells = [
-            str(getattr(table, column)[row] or "-") if getattr(table, column) else "-"
+            _SUMS.sub("", str(getattr(table, column)[row] or "")) or "-" if getattr(table, column) else "-"
             for table, row in ((before, old), (after, new))
         ]
         if cells[0] != cells[1]:
