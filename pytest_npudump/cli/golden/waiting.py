@@ -386,7 +386,7 @@ def review(arguments: argparse.Namespace) -> int:
         decided += [(one.entry.test, _SKIPPED, "") for one in waiting.chosen[len(decided) :]]
     rows = [(_(word), test, layers) for test, word, layers in decided]
     said_above = len(rows) == 1 and not rows[0][2]
-    emit(["", *([] if said_above else columns(rows, ("", "", ""))[1:])])
+    emit(["", *([] if said_above else columns(rows))])
     counts = Counter(word for _test, word, _layers in decided)
     told = _("{accepted} accepted, {rejected} rejected, {left} skipped").format(
         accepted=counts[_ACCEPTED], rejected=counts[_REJECTED], left=counts[_SKIPPED]
