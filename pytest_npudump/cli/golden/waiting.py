@@ -460,7 +460,8 @@ def _answer(pending: Pending, left: int) -> tuple[str, tuple[str, ...]]:
         if words == ["w"]:
             emit(_why(pending))
         elif words[:1] == ["l"]:
-            layers = words[1:] or _words(_line(_("layers to accept (names or globs, separated by blanks): ")))
+            asked = _("layers to accept (names or globs, separated by blanks): ")
+            layers = words[1:] or _words(_line(asked, ""))
             if layers and _differ_in([pending], layers):
                 return "l", tuple(layers)
         elif len(words) != 1 or words[0] not in _DECISIONS:

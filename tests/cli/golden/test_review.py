@@ -234,6 +234,12 @@ def test_layers_that_could_be_meant_are_named_as_a_terminal_has_room_for(
 
 
 @pytest.mark.usefixtures("waiting")
+def test_the_end_of_input_names_no_layer(review: Run) -> None:
+    done = review("l")
+    assert (done.err, done.out[-34:]) == ("", "0 accepted, 0 rejected, 3 skipped\n")
+
+
+@pytest.mark.usefixtures("waiting")
 def test_the_end_names_every_test_where_a_terminal_is_narrow(
     review: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

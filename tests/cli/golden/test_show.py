@@ -99,3 +99,13 @@ def test_measured_tolerances_are_those_of_their_statistics(run: Run, golden: Cal
     rules = {(row["key"], row["statistic"]): row["rule"] for row in told["tolerances"]}
     measured = {row for row, rule in rules.items() if "calibrated: 20 members, factor 7" in rule}
     assert measured == {("conv:output.0", "l2norm"), ("relu:output.0", "min"), ("relu:output.0", "l2norm")}
+
+
+def test_tolerances_name_what_failures_do(run: Run, golden: Callable[..., Path]) -> None:
+    sums = " ".join(["1"] * 8)
+    path = golden()
+    path.write_text(f"{path.read_text('utf-8')}projections: |\n  conv:output.0 {sums}\n", "utf-8")
+    out = run("golden", "show", "--tolerances=", path, "conv").out
+    found = [line.split()[2:4] for line in out.splitlines()]
+    assert found.count(["difference", "0"]) == 1
+    assert " difference " in run("golden", "show", "--tolerances=", path).out
