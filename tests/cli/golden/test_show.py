@@ -68,6 +68,7 @@ def test_when_and_why_it_changed_is_told(run: Run, golden: Callable[..., Path]) 
         "tensors:     3",
         "models:      m.onnx",
     ]
+    assert "2025-02-03（提交 aaaaaaaaaaaa）" in run("--lang", "zh", "golden", "show", path).out
 
 
 def test_a_damaged_head_is_an_error_with_the_way_out(run: Run, golden: Callable[..., Path]) -> None:
