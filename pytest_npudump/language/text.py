@@ -99,8 +99,12 @@ def _sign(sign: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in sign.encode("utf-8", escaped))
 
 
-_PIECE = r"[（“]*(?:[!-~]+|[^\s!-~])[，。；：、）”？！]*|\s+"  # noqa: RUF001 - the signs of Chinese
-"""Part that a line is not broken in: a word, or a letter of Chinese, with the signs that belong to it."""
+_PIECE = (
+    r"[（“]*(?:[!-~]+::[^\s\[]*\[[^]]*\][!-~]*|"
+    r"[!-~]+|[^\s!-~])[，。；：、）”？！]*|\s+"  # noqa: RUF001 - the signs of Chinese
+)
+"""Part that a line is not broken in: a test with its parameters, a word, or a letter of Chinese, with the
+signs that belong to it."""
 
 
 def width(text: str) -> int:

@@ -79,6 +79,8 @@ def test_a_letter_of_chinese_takes_two_columns(text: str, columns: int) -> None:
         ("退出码 0；dump 为空", 9, ["退出码", "0；dump", "为空"]),
         ("看 --npudump-output 吧", 8, ["看", "--npudump-output", "吧"]),
         ("no file /tmp/a/b.yaml at all", 9, ["no file /tmp/a/b.yaml", "at all"]),
+        ("in t.py::T::test[a b-c]: no file", 12, ["in", "t.py::T::test[a b-c]:", "no file"]),
+        ("用例 t.py::test[a b]：不匹配", 9, ["用例", "t.py::test[a b]：", "不匹配"]),
     ],
 )
 def test_words_stay_whole_with_the_signs_that_belong_to_them(
