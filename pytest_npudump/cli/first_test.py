@@ -102,7 +102,8 @@ class Survey:
         section: the line of its section; "" where pytest's keys are there without one.
         golden_dir: the folder of goldens, relative to the root.
         requires: whether pytest is told to require this plugin, or can be, as no other is named.
-        tests: the folder of the tests: the first of pytest's ``testpaths``, else ``tests`` or ``test``.
+        test: the file of the first test, in the first folder of pytest's ``testpaths``, else ``tests`` or
+            ``test``; one of its own for a named model where that file has a test of another.
         models: ONNX models, then offline models, the smallest first, relative to the root.
         packages: which of torch_npu, mindspore, acl, onnx and onnxruntime can be imported.
         cann: the version of CANN; "" without it.
@@ -115,7 +116,7 @@ class Survey:
     section: str
     golden_dir: str
     requires: bool
-    tests: Path
+    test: Path
     models: tuple[Path, ...]
     packages: frozenset[str]
     cann: str
@@ -139,7 +140,7 @@ def survey(root: Path, model: Path | None = None) -> Survey:
         section=section,
         golden_dir=_golden_dir(told),
         requires=not told.get("required_plugins") or bool(required(told["required_plugins"])),
-        tests=_tests(root, told.get("testpaths", "")),
+        test=_test(_tests(root, told.get("testpaths", "")), model),
         models=models,
         packages=frozenset(filter(find_spec, names)),
         cann=installed_cann() or "",
@@ -173,6 +174,27 @@ def _tests(root: Path, testpaths: Any) -> Path:
     return next((path for path in folders if path.is_dir() and path.is_relative_to(root)), root)
 
 
+def _test(tests: Path, model: Path | None) -> Path:
+    """Return the file of the first test, or of a model's own where that is there and does not name it."""
+    first = tests / _FILE
+    if model is None or not first.is_file():
+        return first
+    path = _relative(model, tests)
+    if re.search(rf"[\"']{re.escape(path)}[\"']", first.read_text("utf-8")):
+        return first
+    name = _identifier(path.rpartition(".")[0]).strip("_")
+    return tests / f"test_npudump_{name}.py"
+
+
+def _relative(model: Path, tests: Path) -> str:
+    """Return the path of a model as a test names it."""
+    return os.path.relpath(model, tests).replace(os.sep, "/")
+
+
+def _identifier(text: str) -> str:
+    return "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in text.lower())
+
+
 def _models(root: Path) -> tuple[tuple[Path, ...], bool]:
     found: list[tuple[bool, int, Path]] = []
     seen = 0
@@ -186,7 +208,7 @@ def _models(root: Path) -> tuple[tuple[Path, ...], bool]:
     return tuple(path.relative_to(root) for _, _, path in sorted(found)), seen <= _MOST
 
 
-FILE = "test_npudump_first.py"
+_FILE = "test_npudump_first.py"
 _REASON = 300
 
 _MODEL = '''\
@@ -297,9 +319,9 @@ def _of_model(found: Survey, model: Path) -> tuple[str, tuple[str, ...]]:
     except (OSError, ValueError) as error:
         first = str(error).splitlines()[:1]
         return "", (f"{model}: which inputs it has: it cannot be read: {' '.join(first)}",)
-    name = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in model.stem.lower())
-    path = os.path.relpath(found.root / model, found.tests).replace(os.sep, "/")
-    text = _MODEL.format(arrays="\n".join(map(_array, inputs)), name=name, path=path)
+    path = _relative(found.root / model, found.test.parent)
+    arrays = "\n".join(map(_array, inputs))
+    text = _MODEL.format(arrays=arrays, name=_identifier(model.stem), path=path)
     others = len(found.models) - 1
     unknown = tuple(
         f"{model}: the shape of the input {one.name!r}: the test takes {one.shape}"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pytest_npudump import __version__
 from pytest_npudump.cli.common.output import emit
-from pytest_npudump.cli.first_test import FILE, MODELS, Survey, first_test, survey, values_for, with_keys
+from pytest_npudump.cli.first_test import MODELS, Survey, first_test, survey, values_for, with_keys
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.text import padded, typed
 from pytest_npudump.storage.atomic import write_whole
@@ -68,12 +68,12 @@ def _lines(found: Survey, planned: Sequence[Addition], *, dry: bool) -> Iterator
     if not found.root.samefile(Path.cwd()):
         yield f"  {typed('cd', found.root)}"
     if (
-        any(one.path.name == FILE and not one.after for one in planned)
+        any(one.path == found.test and not one.after for one in planned)
         and "onnxruntime" not in found.packages
     ):
         yield '  pip install "pytest-npudump[emulator]" && npudump init  # writes a test'
-    if any(one.path.name == FILE and one.after for one in planned):
-        test = next(one.path.relative_to(found.root) for one in planned if one.path.name == FILE)
+    if any(one.path == found.test and one.after for one in planned):
+        test = found.test.relative_to(found.root)
         yield from (f"  {words}" for words in to_do)
         yield f"  {typed('pytest', '--npudump-update-golden', test)}"
         yield f"  {typed('pytest', test)}"
@@ -205,7 +205,7 @@ def additions(found: Survey) -> list[Addition]:
     """Return the additions to a repository."""
     return [
         _configuration(found),
-        _new(found.tests / FILE, *first_test(found)),
+        _new(found.test, *first_test(found)),
         git_attributes(found.root, found.golden_dir),
         _new(*ci_job(found)),
     ]
@@ -277,7 +277,7 @@ _SOURCE = (
     "you add"
 )
 _NEEDS = "what else your tests need: there is no requirements.txt, nor a project in pyproject.toml"
-_EMULATED = "whether CI has an NPU: the job runs on the emulator; on an NPU add --npudump-runtime=npu"
+_EMULATED = "whether CI has an NPU: the job runs on the emulator; on an NPU set its --npudump-runtime to npu"
 
 
 def ci_job(found: Survey) -> tuple[Path, str, tuple[str, ...]]:

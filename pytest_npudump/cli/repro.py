@@ -16,6 +16,7 @@ from pytest_npudump.explain.reproduction.operators import of_operator
 from pytest_npudump.explain.reproduction.reproduction import Reproduction, TrialRun, write_and_try
 from pytest_npudump.language.text import typed
 from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.regression.result import GOOD
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.results.entry import LINES, results_in
 
@@ -69,6 +70,8 @@ def _report(named: Path | None) -> Path:
     entries = [one for one in results.entries if one.data["details"]]
     last = [one for one in entries if one.data["session"] == results.session]
     reports = [Path(one.data["details"]).parent for one in last or entries]
+    if all(one.status in GOOD for one in results.entries):
+        raise RequestError(_("no test failed: there is nothing to reproduce"))
     if len(reports) != 1:
         words = _("{count} tests have a report: name one as RESULT").format(count=len(reports))
         listed = [*map(shown, reports[:_LISTED])]

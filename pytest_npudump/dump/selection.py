@@ -175,13 +175,18 @@ def by_file_names(layers: Iterable[str]) -> dict[str, tuple[str, ...]]:
 def suggest(name: str, layers: Iterable[str], where: str = said("the dump")) -> str:
     """Return a hint which layers' names come close to ``name``, or how many there are, and where.
 
-    Those come first that it means, or that end as it does, in letters of another case.
+    Those come first that it means, or that end as it does, in letters of another case; of a glob one of the
+    same end below the nearest name.
     """
     known = list(dict.fromkeys(layers))
     lower, named = {layer: layer.lower() for layer in known}, name.lower()
-    likely = nlargest(_COMPARED, known, key=partial(_shared_ends, sanitise(name)))
-    meant = layers_meant([named], lower.values())
+    alike = partial(nlargest, _COMPARED, key=partial(_shared_ends, sanitise(name)))
+    likely, meant = alike(known), layers_meant([named], lower.values())
     close = [layer for layer in known if lower[layer] in meant][:3]
+    if is_glob(name) and not close:
+        *above, last = name.split("/")
+        globs = dict.fromkeys("/".join([*layer.split("/")[: len(above)], last]) for layer in known)
+        close = [glob for glob in get_close_matches(name, alike(globs), 1) if layers_meant([glob], known)]
     close = close or get_close_matches(name, likely, n=3, cutoff=0.6)
     close = close or get_close_matches(sanitise(name), likely, n=3)
     close = close or [layer for layer in known if lower[layer].endswith(named)][:3]

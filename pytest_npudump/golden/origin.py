@@ -16,6 +16,7 @@ from pytest_npudump.dump.records import ARGMAX, BESIDE_MASK, WEIGHED
 from pytest_npudump.dump.table import PROJECTIONS, STATISTICS, StatsTable
 from pytest_npudump.golden.store import KEY
 from pytest_npudump.language.text import first_of, number_of
+from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.record.model_lines import change_of_models
 from pytest_npudump.record.noise import CALIBRATION, REPEATS
 from pytest_npudump.record.record import MODELS, POINTERS, REASON, RECORDED, SHARDS, Record
@@ -160,7 +161,8 @@ def stamped(golden: Record, previous: Record | None, stamp: Stamp) -> Record:
 
 def in_words(stamp: object) -> str:
     """Return a day and commit in words; "" where there is no day."""
-    return str(stamp or "").replace(" ", " at ")
+    day, _blank, commit = str(stamp or "").partition(" ")
+    return _("{day} at {commit}").format(day=day, commit=commit) if commit else day
 
 
 def changed_tensors(table: StatsTable, previous: StatsTable) -> list[str]:

@@ -7,7 +7,7 @@ import shlex
 import shutil
 from collections.abc import Iterable
 
-from pytest_npudump.errors import Said
+from pytest_npudump.errors import Said, joined
 from pytest_npudump.language.translation import gettext as _
 
 
@@ -22,7 +22,8 @@ def first_of(names: Iterable[object], most: int | None = 5, separator: str = "")
     every = [*names]
     shown = every[:most]
     left = len(every) - len(shown)
-    told = (separator or _(", ")).join(map(str, shown))
+    between = separator or _(", ")
+    told = joined("", [piece for name in map(str, shown) for piece in (between, name)][1:])
     return told + (_(" and {left} more").format(left=left) if left else "")
 
 
@@ -98,8 +99,12 @@ def _sign(sign: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in sign.encode("utf-8", escaped))
 
 
-_PIECE = r"[（“]*(?:[!-~]+|[^\s!-~])[，。；：、）”？！]*|\s+"  # noqa: RUF001 - the signs of Chinese
-"""Part that a line is not broken in: a word, or a letter of Chinese, with the signs that belong to it."""
+_PIECE = (
+    r"[（“]*(?:[!-~]+::[^\s\[]*\[[^]]*\][!-~]*|"
+    r"[!-~]+|[^\s!-~])[，。；：、）”？！]*|\s+"  # noqa: RUF001 - the signs of Chinese
+)
+"""Part that a line is not broken in: a test with its parameters, a word, or a letter of Chinese, with the
+signs that belong to it."""
 
 
 def width(text: str) -> int:

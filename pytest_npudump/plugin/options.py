@@ -28,6 +28,8 @@ _REPORT = f"{_OURS}report"
 _MISSPELT = "npudump_misspelt"
 _ALLOWED = "--npudump-allow-update-in-ci"
 _HELP = "pytest --help -v"
+_ALIKE = 0.75
+"""How alike a word is at least to the option that it is likely meant for, from 0 to 1."""
 _GONE = {
     "calibrate": "--npudump-update-golden=calibrate -o npudump_calibration_runs={value}",
     "require-npu": "--npudump-runtime=npu",
@@ -121,9 +123,12 @@ def _misspelt(word: str) -> str:
         if name == option.flag and option.modes and value and value not in {*option.modes, CALIBRATE}:
             modes = hint(value, [*option.modes, CALIBRATE])
             return said("{name} takes no {value!r}{hint}", name=name, value=value, hint=modes)
-    if not name.startswith(_OURS) or name.removeprefix(_OURS) in names:
+    dashed = name.replace("_", "-")
+    own = dashed.removeprefix(_OURS)
+    if own == dashed or (name == f"{_OURS}{own}" and own in names):
         return ""
-    near, gone = nearest(name.removeprefix(_OURS), names, 0.8), _gone()
+    begun = next((one for one in names if own.startswith(one)), "")
+    near, gone = nearest(own, names, _ALIKE) or begun, _gone()
     now = _filled(gone[near], value) if near in gone else f"{_OURS}{near}"
     return said("there is no {given}: did you mean {near}?", given=name, near=now) if near else ""
 
@@ -304,14 +309,18 @@ def _filled(now: str, value: str) -> str:
         value = "no-recompute" if value == "off" else value
     if "{value}" not in held:
         return now
-    text = held.format(value=value)
+    text, choices = held.format(value=value), _choices(option)
+    if option.name == "preset":
+        from pytest_npudump.compare.tolerances.presets import PRESETS  # noqa: PLC0415 - for a refusal
+
+        choices = (*PRESETS,)
     try:
         option.value(text)
-        takes = bool(value) and (not option.choices or text in _choices(option))
+        takes = bool(value) and (not choices or text in choices)
     except RequestError:
         takes = False
     if not takes:
-        text = nearest(value, option.choices) or str(option.default) or option.metavar
+        text = nearest(value, choices) or str(option.default) or option.metavar
     return now.replace(held, shlex.quote(text) if now.startswith("-") else text)
 
 

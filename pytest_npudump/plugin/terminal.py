@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from itertools import takewhile
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +33,10 @@ def fitted(reporter: Any, line: str) -> list[str]:
 
     One without an absolute path is as wide as ``COLUMNS`` says there, too.
     """
-    wide = "COLUMNS" in os.environ and " /" not in line
-    return hung(inert(line), terminal_columns() if wide or getattr(reporter, "isatty", False) else None)
+    fits = getattr(reporter, "isatty", False)
+    if not fits and "COLUMNS" in os.environ:  # names of layers begin as paths do
+        fits = not any(Path("/", top).exists() for top in re.findall(r" /([^\s/]+)", line))
+    return hung(inert(line), terminal_columns() if fits else None)
 
 
 PATIENCE = 2.0
@@ -247,6 +250,8 @@ def _shortened(cause: str, room: int, *, named: bool) -> str:
     if named:
         forms.append(_CLAUSE.split(cause)[0])
         name, *behind = _NAMED.split(forms[-1], maxsplit=1)
+        if _SENTENCE.search(_BESIDE.sub("", name)):
+            name, behind = forms[-1], []
         what = _PHRASE.split(behind[-1])[0] if behind else ""
         while True:
             shortest = name + "".join(behind[:1]) + what
@@ -261,8 +266,11 @@ def _shortened(cause: str, room: int, *, named: bool) -> str:
 
 _CLAUSE, _NAMED, _PHRASE = re.compile(r"; |；"), re.compile(r"(: |：)"), re.compile(r", |，| \(|（")
 """What separates sentences of a cause, its layer and what is wrong there, and what is said of that."""
-_UPSTREAM = re.compile(r"^[^\s#/]*/(?=[^\s/])")
+_UPSTREAM = re.compile(r"(?:^|(?<=, )|(?<=，))[^\s#/，]*/(?=[^\s/])")
 """The first part of a layer's name, where there are others."""
+_BESIDE = re.compile(r"[,，] ?| and \d.*| 等，.*| \([^)]*\)|（[^）]*）")
+_SENTENCE = re.compile(r"\s|[^\x00-\x7f]")
+"""What stands beside layers' names, and what their names lack."""
 _WHAT = 12
 """Characters of what is wrong that are worth the name of the layer in front of them."""
 _WHOLE, _LEAST = 2, 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.judge import Terms, judge, judge_tables
@@ -37,7 +38,6 @@ from pytest_npudump.request import AUTO_LAYERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from pytest_npudump.explain.reference import ReferenceResult
     from pytest_npudump.record.edges import Edges
@@ -53,11 +53,13 @@ _NOTHING_JUDGED = said(
 )
 
 
-def without_golden(run: Record) -> Result:
-    """Return the outcome of a test that has no golden to be compared with."""
-    problem = str(GoldenMissingError(said("no golden file {path}", path=run.path)))
+def without_golden(run: Record, *problems: str) -> Result:
+    """Return the outcome of a test that has no golden to be compared with, and why it cannot be one."""
+    here = Path.cwd()
+    path = run.path.relative_to(here) if run.path.is_relative_to(here) else run.path
+    problems = (str(GoldenMissingError(said("no golden file {path}", path=path))), *problems)
     notes = tuple(filter(None, [describe_not_finite(run.table)]))
-    return Result(status.MISSING_GOLDEN, run.path, problems=(problem,), notes=notes, tensors=len(run.table))
+    return Result(status.MISSING_GOLDEN, run.path, problems=problems, notes=notes, tensors=len(run.table))
 
 
 def judge_run(

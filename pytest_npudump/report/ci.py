@@ -66,7 +66,7 @@ def sources_of(result: Mapping[str, Any]) -> str:
         return str(result.get("first") or result.get("operator") or "")
     names = []
     for source in sources["first"]:
-        least = "at least " * (source["explains"] < result.get("fail", 0))  # not all edges need be known
+        least = "at least " * (1 < source["explains"] < result.get("fail", 0))  # not all edges need be known
         change = f"{source['altered']}, upstream of " if source.get("altered") else ""
         names.append(f"{change}{source['key']} ({least}{source['explains'] - 1} downstream)")
     left = sources["in_all"] - len(names)

@@ -54,7 +54,8 @@ if TYPE_CHECKING:
 
 def _disagreement(name: str, first: object, second: object) -> str:
     if name == PROJECTIONS and first == 0:  # what the second is, is how far off the elements are
-        return _("{name} by about {distance:.2g}").format(name=name, distance=second)
+        words = _("l2norm of the difference about {actual:.2g}, estimated from projections")
+        return words.format(actual=second)
     first, second = numbers(first, second)
     return _("{name} {first}, then {second}").format(name=name, first=first, second=second)
 

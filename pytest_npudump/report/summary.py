@@ -104,7 +104,8 @@ def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
     notes: dict[Any, None] = dict.fromkeys(note for result in results for note in result.get("notes", ()))
     if unseen := [note.values for note in notes if is_not_dumped(note)]:
         count = sum(int(values["count"]) for values in unseen)
-        layers = first_of(dict.fromkeys(values["layers"] for values in unseen), 3)
+        named = _("{layers} ({model})")
+        layers = first_of(dict.fromkeys(named.format(**values) for values in unseen), 3)
         told = _("operators neither dumped nor compared: {count}, inside {layers}")
         found.append(told.format(count=count, layers=layers))
     expected = sum(result.get("expected", 0) for result in results)

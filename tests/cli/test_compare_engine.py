@@ -72,4 +72,4 @@ def test_an_explanation_of_tolerances_has_projections(run: Run, tmp_path: Path, 
     assert [row["statistic"] for row in rows] == ["max", "min", "avg", "l2norm", "projections"]
     assert rows[-1]["rule"].startswith("rtol=1.5e-05")
     assert rows[-1]["golden"] == pytest.approx(float(np.linalg.norm(VALUES)), rel=1e-6)
-    assert "projections" in run("golden", "show", "--tolerances=", golden, "net/relu").out
+    assert " difference " in run("golden", "show", "--tolerances=", golden, "net/relu").out

@@ -477,6 +477,25 @@ def test_a_model_that_is_named_is_tested_in_this_repository(
     assert "64" in next(root.rglob("golden/**/*.yaml")).read_text("utf-8").split("tensors", 1)[1]
 
 
+def test_a_model_that_is_named_behind_another_has_a_test_of_its_own(
+    repository: Path, run: Run, run_pytest: Callable[..., str]
+) -> None:
+    (repository / "deep").mkdir()
+    for name, batch in (("small", 1), ("half.2", 64), ("deep/small", 32)):
+        model(repository / f"{name}.onnx", batch)
+    run("init", "small.onnx")
+    assert run("init", "half.2.onnx").out.count(" test_npudump_half_2.py\n") == 3  # written, and to be run
+    run_pytest(repository, "--npudump-update-golden", "test_npudump_half_2.py")
+    assert "64" in next(repository.rglob("golden/**/*.yaml")).read_text("utf-8").split("tensors", 1)[1]
+    before = files(repository)
+    for name, file in (("small", "first"), ("half.2", "half_2")):
+        done = run("init", f"{name}.onnx")
+        assert f"as it is:  pytest.ini, test_npudump_{file}.py, " in done.out
+    assert files(repository) == before
+    run("init", "deep/small.onnx")
+    assert "deep/small.onnx" in (repository / "test_npudump_deep_small.py").read_text("utf-8")
+
+
 def test_a_machine_with_nothing_to_run_gets_no_test_and_is_told_why(
     repository: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

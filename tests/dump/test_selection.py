@@ -177,6 +177,19 @@ def test_hint_names_layers_in_letters_of_another_case(name: str) -> None:
     assert suggest(name, layers) == "did you mean jax/Magika/Conv_0/Conv2D?"
 
 
+@pytest.mark.each(
+    ("glob", "hint"),
+    [
+        ("/model/encoderr/*", "did you mean /model/encoder/*?"),
+        ("/model/encodr/*Conv", "did you mean /model/encoder/*Conv?"),
+        ("/modl/*", "did you mean /model/*?"),
+    ],
+)
+def test_hint_on_a_glob_is_a_glob(glob: str, hint: str) -> None:
+    layers = [f"/model/{part}/{at}/Conv" for part in ("encoder", "decoder/decoder") for at in range(4)]
+    assert suggest(glob, layers) == hint
+
+
 def test_hint_lists_some_layers_where_none_is_close() -> None:
     layers = [f"layer{number}" for number in range(7)]
     assert suggest("#", layers) == "the dump has layer0, layer1, layer2, layer3, layer4 and 2 more"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
+from pytest_npudump.errors import said
 from pytest_npudump.language.text import byte_size, cut, first_of, hung, inert, padded, width, wrapped
+from pytest_npudump.language.translation import carried, carrying, restored, speaking, spoken
 from pytest_npudump.report.layer_names import LayerNames
 
 TEXT = st.text("ab /-中文，。（）：", max_size=60)
@@ -24,6 +28,15 @@ def test_a_long_list_says_how_many_it_leaves_out(
     names: list[object], most: int | None, separator: str, expected: str
 ) -> None:
     assert first_of(names, most, separator) == expected
+
+
+def test_a_list_that_was_kept_is_spoken_with_its_commas_and_names() -> None:
+    with carrying():
+        names = [said("{name} ({before}, now {now})", name="b", before="Relu", now="LeakyRelu"), "c", "d"]
+        (kept,) = restored(json.loads(json.dumps(carried({"": first_of(["a", *names], 3)})))).values()
+    assert kept == "a, b (Relu, now LeakyRelu), c and 1 more"
+    with speaking("zh"):
+        assert spoken(kept) == "a，b（原为 Relu，现为 LeakyRelu），c 等，另有 1 个"
 
 
 @pytest.mark.each(
@@ -66,6 +79,8 @@ def test_a_letter_of_chinese_takes_two_columns(text: str, columns: int) -> None:
         ("退出码 0；dump 为空", 9, ["退出码", "0；dump", "为空"]),
         ("看 --npudump-output 吧", 8, ["看", "--npudump-output", "吧"]),
         ("no file /tmp/a/b.yaml at all", 9, ["no file /tmp/a/b.yaml", "at all"]),
+        ("in t.py::T::test[a b-c]: no file", 12, ["in", "t.py::T::test[a b-c]:", "no file"]),
+        ("用例 t.py::test[a b]：不匹配", 9, ["用例", "t.py::test[a b]：", "不匹配"]),
     ],
 )
 def test_words_stay_whole_with_the_signs_that_belong_to_them(

@@ -203,7 +203,7 @@ def test_operators_inside_others_are_found_at_any_depth() -> None:
 
 @pytest.mark.e2e
 def test_a_test_says_how_many_operators_of_its_model_are_not_dumped(inner: Project) -> None:
-    words = "operators neither dumped nor compared: 9, inside if, loop, own"
+    words = "operators neither dumped nor compared: 9, inside if, loop, own (nested)"
     for marker in ("", 'isolation="process"', 'layers=["*"]'):
         inner.test_file(VECTOR.format(marker=marker))
         for option in ("--npudump-update-golden", "-q"):

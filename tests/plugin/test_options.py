@@ -334,6 +334,13 @@ def test_a_choice_or_key_that_is_none_is_refused_with_the_near_one(pytester: pyt
         "--npudump-numerics=auto": "there is no --npudump-numerics=auto any more: leave it out",
         "--npudump-device=auto": "there is no --npudump-device=auto any more: leave it out",
         "--npudump-keep": "there is no --npudump-keep: did you mean -o npudump_keep_dumps=failed?",
+        "--npudump-language=zh": "there is no --npudump-language: did you mean -o npudump_lang=zh?",
+        "--npudump-isolate": "there is no --npudump-isolate: did you mean -o npudump_isolation=",
+        "--npudump_output=y": "there is no --npudump_output: did you mean --npudump-output?",
+        "--npudump_lang=zh": "there is no --npudump_lang: did you mean -o npudump_lang=zh?",
+        "--npudump-preset=foo": "no --npudump-preset=foo any more: give -o npudump_preset=NAME instead",
+        "--npudump-preset=exct": "no --npudump-preset=exct any more: give -o npudump_preset=exact instead",
+        "--npudump-preset=exact": "no --npudump-preset=exact any more: give -o npudump_preset=exact inst",
     }.items():
         refused(pytester, re.escape(told), *words.split(), ini="")
     for key, told in {

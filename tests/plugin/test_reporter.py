@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from execnet.gateway_base import dumps, loads
 
-from pytest_npudump.plugin.terminal import cause_in_summary, note_lines
+from pytest_npudump.plugin.terminal import cause_in_summary, fitted, note_lines
 from tests.plugin.conftest import held
 
 ROW = "Output,0,16,DT_FLOAT,ND,4,{largest},-1,0.25,4,0,0,{infinite}\n"
@@ -234,6 +234,17 @@ def test_the_line_of_the_summary_fits_a_terminal_with_colours(
     assert report.longrepr.reprcrash.message == line
 
 
+@pytest.mark.each(
+    ("name", "lines"), [("/decoder/If/output.0", 2), (f"{Path(__file__).parent}/dumps/report.txt", 1)]
+)
+def test_a_line_is_as_wide_as_columns_say_but_for_one_with_a_path(
+    monkeypatch: pytest.MonkeyPatch, name: str, lines: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    line = f"npudump: 1 of 4 tests passed, 3 failed; 234 of 234 tensors compared; first mismatch {name}"
+    assert len(fitted(None, line)) == lines
+
+
 WEIGHTS = ".../encoder/1/conv/Conv: weights changed; first mismatch: .../1/conv/Conv:output.0 max 1"
 KERNEL = "block/conv.2:output.0: kernel error, relative L2 error 0.001, limit 4.8e-06"
 
@@ -257,7 +268,13 @@ KERNEL = "block/conv.2:output.0: kernel error, relative L2 error 0.001, limit 4.
             30,
             "op#model=net/0:output.0 max...",
         ),
-        ("a/b, a/c: weights changed (2 of 3 operators)", 24, "b, a/c: weights changed"),
+        ("a/b, a/c: weights changed (2 of 3 operators)", 24, "b, c: weights changed"),
+        ("a/Relu (Relu, now LeakyRelu): type changed", 41, "Relu (Relu, now LeakyRelu): type changed"),
+        ("a/b and 2 more: removed; first", 22, "b and 2 more: removed"),
+        ("a/b，a/c：权重已改变（3 个中的 2 个）", 18, "b，c：权重已改变"),
+        ("a/b 等，另有 2 个：已移除；首个", 24, "b 等，另有 2 个：已移除"),
+        ("the model's graph changed: connections, types", 36, "the model's graph changed: connec..."),
+        ("模型的图已改变：算子的连接、类型或版本", 26, "模型的图已改变：算子的..."),
         ("b：权重已改变（2 个算子）；首个", 15, "b：权重已改变"),
         ("the golden is missing", 21, "the golden is missing"),
         ("the golden is missing", 12, "the golde..."),

@@ -169,3 +169,12 @@ def test_a_session_below_its_rootdir_ends_as_others_do(project: Project, colour:
     assert "INTERNALERROR" not in result.stderr.str() + result.stdout.str()
     lines = [re.sub(r"\x1b\[\d*m", "", line) for line in result.outlines]
     assert any(line.startswith("FAILED ../test_small.py::test_small - block/conv.2: ") for line in lines)
+
+
+def test_a_misspelt_layer_is_told_before_there_is_a_golden(project: Project) -> None:
+    project.marked("layers=['blokk/*', '*conv*']")
+    project.model()
+    words = "layer 'blokk/[*]', named in the marker, is not in the dump; did you mean block/[*][?]"
+    project.run(failed=1, shows=f"*{words}*", hides="*to create:*")
+    project.marked("layers=['block/*', '*conv*']")
+    project.run(failed=1, shows="npudump: no golden file golden/test_small/test_small.yaml")

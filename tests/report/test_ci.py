@@ -46,6 +46,8 @@ def test_sources_name_what_each_explains_and_how_many_more_there_are() -> None:
         sources_of({"first": "x", "fail": 10, "sources": sources})
         == "Conv@0:output.0 (at least 8 downstream)"
     )
+    sources = {"in_all": 1, "first": [{"key": "If_0:output.0", "explains": 1}]}
+    assert sources_of({"fail": 2, "sources": sources}) == "If_0:output.0 (0 downstream)"
 
 
 def test_a_source_names_what_has_changed_in_front_of_it() -> None:

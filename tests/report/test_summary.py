@@ -72,7 +72,7 @@ def test_line_says_what_was_compared_of_what_was_expected(results: list[dict[str
         ({"calibrated": 1}, "1 tensor has a measured tolerance wider than the preset's"),
         (
             {"notes": [not_dumped_inside(344, "net", "If_0"), not_dumped_inside(2, "m", "a/Loop"), "other"]},
-            "operators neither dumped nor compared: 346, inside If_0, a/Loop",
+            "operators neither dumped nor compared: 346, inside If_0 (net), a/Loop (m)",
         ),
         ({"bounds": "hf32"}, "1 test was compared with the preset hf32"),
     ],

@@ -562,6 +562,10 @@ def test_missing_golden_names_the_command_that_creates_it(failed: Callable[..., 
     lines = text_of(test)
     assert lines[0] == "npudump: no golden file g.yaml"
     assert lines[-1] == "to create:  pytest --npudump-update-golden test_a.py::test_b"
+    problems = (*test.problems, "layer 'x', named in the marker, is not in the dump")
+    lines = text_of(failed([], status=status.MISSING_GOLDEN, problems=problems))
+    assert lines[1] == f"also:       {problems[1]}"
+    assert not any("to create" in line for line in lines)
 
 
 def test_error_offers_no_approval(failed: Callable[..., Result]) -> None:

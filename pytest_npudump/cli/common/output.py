@@ -138,12 +138,12 @@ def complain(problems: Iterable[object]) -> None:
         to_stderr(f"npudump: {problem}")
 
 
-def columns(rows: Sequence[Sequence[str]], header: Sequence[str]) -> list[str]:
+def columns(rows: Sequence[Sequence[str]], header: Sequence[str] = ()) -> list[str]:
     """Lay rows out in columns as wide as their longest cell; names stay whole, so that they can be copied.
 
     In a terminal that is too narrow the last columns stand below the others.
     """
-    grid = [tuple(map(_, header)), *rows]
+    grid = [*([tuple(map(_, header))] if header else []), *rows]
     is_plain = all("".join(row).isascii() for row in grid)
     sizes = [max(map(len if is_plain else width, cells)) for cells in zip(*grid, strict=True)]
     if (most := screen()) is not None and sum(sizes) + len(_GAP) * (len(sizes) - 1) > most:

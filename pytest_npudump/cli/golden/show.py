@@ -232,12 +232,20 @@ def _by_rule(found: Iterable[Allowance]) -> Iterator[tuple[str, ...]]:
         groups.setdefault((allowance.rule, allowance.dtype, allowance.statistic), []).append(allowance)
     for (rule, dtype, statistic), members in groups.items():
         widest = max(members, key=lambda one: one.share or 0.0)
-        yield (str(len(members)), dtype, statistic, widest.key, *_width(widest), spoken(rule.describe()))
+        where = dtype, _measured(statistic), widest.key
+        yield (str(len(members)), *where, *_width(widest), spoken(rule.describe()))
 
 
 def _row(allowance: Allowance) -> tuple[str, ...]:
     one = allowance
-    return (one.key, one.dtype, one.statistic, number(one.value), *_width(one), spoken(one.rule.describe()))
+    value = "0" if one.statistic == PROJECTIONS else number(one.value)
+    name = _measured(one.statistic)
+    return (one.key, one.dtype, name, value, *_width(one), spoken(one.rule.describe()))
+
+
+def _measured(statistic: str) -> str:
+    """Return the name of a statistic, as failures have it."""
+    return _("difference") if statistic == PROJECTIONS else statistic
 
 
 def _width(allowance: Allowance) -> tuple[str, str, str]:

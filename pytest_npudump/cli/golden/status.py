@@ -243,12 +243,14 @@ def _lines(found: _Status, *, verbose: bool) -> Iterator[str]:
 
 
 def _summary(found: _Status) -> str:
-    bad, count, known = len({one.path for one in found.broken}), len(found.files), found.census
+    bad, count = len({one.path for one in found.broken}), len(found.files)
+    known = found.census if count else None
     used, stale, unjudged = map(len, (known.used, known.stale, known.unjudged) if known else ((), (), ()))
     rules, waiting = len(found.rules), len(found.waiting or ())
     absent = sum(not one.stored for one in found.states)
     told = (
-        (True, _("{left} of {count} files valid").format(left=count - bad, count=count)),
+        (count, _("{left} of {count} files valid").format(left=count - bad, count=count)),
+        (not count, _("no golden file")),
         (known, ngettext("{used} golden in use", "{used} goldens in use", used).format(used=used)),
         (known, _("{stale} stale").format(stale=stale)),
         (unjudged, _("{count} unknown").format(count=unjudged)),

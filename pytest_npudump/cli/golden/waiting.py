@@ -373,7 +373,7 @@ def review(arguments: argparse.Namespace) -> int:
         decided += [(one.entry.test, _SKIPPED, "") for one in waiting.chosen[len(decided) :]]
     rows = [(_(word), test, layers) for test, word, layers in decided]
     said_above = len(rows) == 1 and not rows[0][2]
-    emit(["", *([] if said_above else columns(rows, ("", "", ""))[1:])])
+    emit(["", *([] if said_above else columns(rows))])
     counts = Counter(word for _test, word, _layers in decided)
     told = _("{accepted} accepted, {rejected} rejected, {left} skipped").format(
         accepted=counts[_ACCEPTED], rejected=counts[_REJECTED], left=counts[_SKIPPED]
@@ -447,7 +447,8 @@ def _answer(pending: Pending, left: int) -> tuple[str, tuple[str, ...]]:
         if words == ["w"]:
             emit(_why(pending))
         elif words[:1] == ["l"]:
-            layers = words[1:] or _words(_line(_("layers to accept (names or globs, separated by blanks): ")))
+            asked = _("layers to accept (names or globs, separated by blanks): ")
+            layers = words[1:] or _words(_line(asked, ""))
             if layers and _differ_in([pending], layers):
                 return "l", tuple(layers)
         elif len(words) != 1 or words[0] not in _DECISIONS:

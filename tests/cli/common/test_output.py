@@ -54,6 +54,21 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert listed == list(COMMANDS)
 
 
+@pytest.mark.each(
+    ("columns", "last"),
+    [("80", "mismatch Conv@21:output.0 (emulator)"), ("100", "Conv@21:output.0 (emulator); see")],
+)
+def test_the_line_of_a_session_that_is_explained_fits_the_terminal(
+    columns: str, last: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    with pytest.raises(SystemExit):
+        main(["--explain"])
+    out = capsys.readouterr().out.splitlines()
+    (at,) = [row for row, line in enumerate(out) if line.startswith(" npudump: 0 of 1 tests passed")]
+    assert out[at + 1].startswith(f"{' ' * 10}{last}")
+
+
 @pytest.mark.each("name", list(COMMANDS))
 def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:

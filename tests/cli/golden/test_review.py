@@ -233,6 +233,27 @@ def test_layers_that_could_be_meant_are_named_as_a_terminal_has_room_for(
     assert "only network/.../fc; the rest is pending" in review("l network/.../fc", "q").out
 
 
+@pytest.mark.usefixtures("waiting")
+def test_the_end_of_input_names_no_layer(review: Run) -> None:
+    done = review("l")
+    assert (done.err, done.out[-34:]) == ("", "0 accepted, 0 rejected, 3 skipped\n")
+
+
+@pytest.mark.usefixtures("waiting")
+def test_the_end_names_every_test_where_a_terminal_is_narrow(
+    review: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    told = review("l conv,con*", "S").out.splitlines()[-5:]
+    assert told == [
+        "accepted  test_a.py::test_a",
+        "    only conv, con*; the rest is pending",
+        "skipped   test_a.py::test_b",
+        "skipped   test_a.py::test_c",
+        "1 accepted, 0 rejected, 2 skipped",
+    ]
+
+
 def test_a_refusal_is_told_and_ends_with_two(waiting: Repository, review: Run) -> None:
     waiting.approve("test_a", {"conv": 7.0, "fc": 3.0})
     done = review("A")

@@ -68,6 +68,7 @@ def test_when_and_why_it_changed_is_told(run: Run, golden: Callable[..., Path]) 
         "tensors:     3",
         "models:      m.onnx",
     ]
+    assert "2025-02-03（提交 aaaaaaaaaaaa）" in run("--lang", "zh", "golden", "show", path).out
 
 
 def test_a_damaged_head_is_an_error_with_the_way_out(run: Run, golden: Callable[..., Path]) -> None:
@@ -101,3 +102,13 @@ def test_measured_tolerances_are_those_of_their_statistics(run: Run, golden: Cal
     assert measured == {("conv:output.0", "l2norm"), ("relu:output.0", "min"), ("relu:output.0", "l2norm")}
     shown = [run("golden", "show", golden(CALIBRATED, cells), name).out for name in ("conv", "conv:output.0")]
     assert shown[0] == shown[1] != ""
+
+
+def test_tolerances_name_what_failures_do(run: Run, golden: Callable[..., Path]) -> None:
+    sums = " ".join(["1"] * 8)
+    path = golden()
+    path.write_text(f"{path.read_text('utf-8')}projections: |\n  conv:output.0 {sums}\n", "utf-8")
+    out = run("golden", "show", "--tolerances=", path, "conv").out
+    found = [line.split()[2:4] for line in out.splitlines()]
+    assert found.count(["difference", "0"]) == 1
+    assert " difference " in run("golden", "show", "--tolerances=", path).out

@@ -35,6 +35,12 @@ def test_sound_goldens_are_counted(repository: Repository, run: Run) -> None:
     assert (done.code, done.out, done.err) == (0, "3 of 3 files valid\n", "")
 
 
+def test_a_folder_without_a_golden_is_told(repository: Repository, run: Run) -> None:
+    (repository.path / "golden").mkdir(exist_ok=True)
+    done = run("golden", "status", "--no-collect")
+    assert (done.code, done.out) == (2, "no golden file; the rest is unknown\n")
+
+
 def test_the_folder_is_that_of_pytests_configuration(repository: Repository, run: Run) -> None:
     repository.approve("test_x", {"conv": 1.0})
     (repository.path / "golden").rename(repository.path / "refs")

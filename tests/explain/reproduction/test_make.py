@@ -269,7 +269,7 @@ def test_reports_are_offered_of_the_last_session_and_those_left_out_are_counted(
     tmp_path.joinpath("results.jsonl").touch()
     every = ((session, f"{session}/{at}/report.txt") for session in "ab" for at in range(12))
     data = [{"details": details, "session": session} for session, details in every]
-    entries = [SimpleNamespace(data=one) for one in data]
+    entries = [SimpleNamespace(data=one, status="failed") for one in data]
     results = SimpleNamespace(read=lambda: SimpleNamespace(entries=entries, session="b"))
     monkeypatch.setattr("pytest_npudump.cli.repro.last_results", lambda _named: results)
     monkeypatch.setattr("pytest_npudump.cli.common.output.screen", lambda _stream: 60)
@@ -277,6 +277,9 @@ def test_reports_are_offered_of_the_last_session_and_those_left_out_are_counted(
     first, *listed = repro.err.splitlines()
     assert first == "npudump: 12 tests have a report: name one as RESULT"
     assert listed == [*(f"  {Path('b', str(at))}" for at in range(10)), "  ... and 2 more"]
+    entries[:] = [SimpleNamespace(data={"details": "", "session": "b"}, status="passed")]
+    assert repro(tmp_path) == 2
+    assert repro.err == "npudump: no test failed: there is nothing to reproduce\n"
 
 
 def test_what_is_no_report_of_a_failure_or_has_lost_its_dump_is_refused(
