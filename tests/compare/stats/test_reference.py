@@ -150,7 +150,8 @@ def passes(name: str, dtype: str, golden: Any, actual: Any, bounds: Any) -> Any:
         scale = min(square, scale) if extremes else square
     rtol, atol = bounds(dtype, name)
     allowed = Fraction(atol) + Fraction(rtol) * scale
-    if allowed == 0 and golden["digits"] and actual["digits"]:
+    # A share of the least number is 0 in float64, and allows as little as a share of 0.
+    if allowed <= Fraction(math.ulp(0.0)) / 2 and golden["digits"] and actual["digits"]:
         return False
     allowed += half_unit(g, golden["digits"]) + half_unit(a, actual["digits"])
     if exact:
@@ -208,6 +209,13 @@ def test_verdicts_agree_without_any_tolerance(make_table: Callable[..., StatsTab
     check(make_table, rows, Tolerances("exact"), lambda *_: (0.0, 0.0))
 
 
+@example(
+    rows=[
+        ("bfloat16", *(dict.fromkeys(NAMES) | COUNTED | {"l2norm": n, "digits": 6} for n in (5e-324, 0.0)))
+    ],
+    rtol=0.1,
+    atol=0.0,
+)
 @given(rows=st.lists(tensors(), min_size=1, max_size=4), rtol=base.map(abs), atol=base.map(abs))
 def test_verdicts_agree_under_a_rule(
     make_table: Callable[..., StatsTable], rows: Any, rtol: float, atol: float
