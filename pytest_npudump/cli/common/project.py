@@ -162,8 +162,10 @@ def golden_named(named: Path) -> Path:
         file, *classes, name = test.split("::")
         case = parameters.removesuffix("]") if bracket else None
         named = golden_path(folder, test_file=Path(file), classes=classes, name=name, param_id=case)
+    if named.exists():
+        return named
     found = {path: "" for path in folder.rglob(f"*{escape(function)}*.yaml") if "@" not in path.name}
-    for path in () if named.exists() else sorted(found):
+    for path in sorted(found):
         with suppress(GoldenError):
             found[path] = read_golden(path).test
     called = [path for path, of in found.items() if is_called(of, text)]

@@ -26,7 +26,7 @@ from pytest_npudump.dump.table import EXTREMES, MEASURED, PROJECTIONS, STATISTIC
 from pytest_npudump.errors import said
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -331,11 +331,7 @@ def compare_digests(
             texts = [str(one) for one in (golden, actual)]
             marks = {one[0] for one in texts}
             if not marks.isdisjoint({BESIDE_MASK, WEIGHED}):
-                plain = _UNLIKE * found.distance[row] if found.judged[row] else math.inf
-                least = 0.0 if BESIDE_MASK in marks else plain
-                sums = sums_of([one[1:] for one in texts]) if len(marks) == 1 else None
-                reason = None if sums is None else _off_beside(pairs, row, sums, rule, least)
-                if reason is not None:
+                if len(marks) == 1 and (reason := _off_beside(pairs, row, texts, rule, found)) is not None:
                     reasons[row] = reason
                 continue
             scale = np.abs(pairs.golden.values[pairs.here[row], :EXTREMES]).max()
@@ -393,12 +389,11 @@ def _held(table: StatsTable) -> NDArray[np.bool_]:
     return np.fromiter(map(bool, known), np.bool_, count) if known else np.zeros(count, np.bool_)
 
 
-def _off_beside(pairs: Pairs, row: int, sums: NDArray[np.float64], rule: Rule, least: float) -> Reason | None:
-    """Judge projections of what is beside a mask or by factors, as plain ones; None where they pass.
-
-    Distances up to ``least`` pass whatever the rule says.
-    """
-    golden, actual = sums[:1], sums[1:]
+def _off_beside(pairs: Pairs, row: int, texts: Sequence[str], rule: Rule, found: Distances) -> Reason | None:
+    """Judge projections of what is beside a mask or by factors, as plain ones; None where they pass."""
+    golden, actual = (sums[np.newaxis] for sums in sums_of([one[1:] for one in texts]))
+    plain = found.distance[row] if found.judged[row] else math.inf
+    least = 0.0 if texts[0].startswith(BESIDE_MASK) else _UNLIKE * plain
     printed = doubts(golden) + doubts(actual)
     distance = apart(np.abs(actual - golden), printed, summed=True).item()
     root = math.sqrt(pairs.golden.counts[pairs.here[row]] or 0)
