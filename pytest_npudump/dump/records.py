@@ -245,8 +245,8 @@ class Payload:
 ARGMAX = "argmax"
 """Stands behind hashes for where the rows of an output are by far the largest: ``argmax:17``."""
 BESIDE_MASK, WEIGHED = "~", "="
-"""What the text of :data:`ARGMAX` begins with where it is projections of the elements beside a mask, or of
-all, each multiplied by its factor of :func:`pytest_npudump.dump.stats.signs.factors`."""
+"""What stands before projections in the text of :data:`ARGMAX`, behind the places where it tells any: of the
+elements beside a mask, or of all, each by its factor of :func:`pytest_npudump.dump.stats.signs.factors`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -259,7 +259,7 @@ def _named(before: str, after: str) -> set[str]:
     return {line.partition(" ")[0] for line in sides[0].keys() ^ sides[1].keys()}
 
 
-_SUMS = re.compile(rf" ?{ARGMAX}:[{BESIDE_MASK}{WEIGHED}]\S+")
+_SUMS = re.compile(rf"( ?{ARGMAX}:)?[{BESIDE_MASK}{WEIGHED}]\S+")
 """Projections among hashes, which nobody reads."""
 
 

@@ -6,8 +6,8 @@ columns stand at the end only where they say something: ``count`` where an eleme
 product, ``digits`` where rows differ in precision, ``digest`` where the producer computed hashes, such as
 ``md5:5d41...`` or ``md5:5d41...,sha1:aaf4...``, ``noise``, see :mod:`pytest_npudump.record.noise`, and
 ``sums``, see :mod:`pytest_npudump.dump.stats.compact_projections`. Beside ``sums`` the counts of NaN and
-infinities stand only where one is not 0. Behind projections, in either form, ``@17`` tells where an output's
-rows are largest.
+infinities stand only where one is not 0. Behind projections, in either form, ``@17=...`` tells where an
+output's rows are largest, and its projections by factors.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _PRODUCT = re.compile(r"-|[0-9]{1,1280}")
 _TAIL = re.compile(r"[a-z_]+\.[0-9]{1,9}")
 _DIGEST = re.compile(r"-|[a-z0-9]+:[A-Za-z0-9]+(?:,[a-z0-9]+:[A-Za-z0-9]+)*")
 _INTEGER = re.compile(r"-?[0-9]+")
-_PEAKS = re.compile(rf"@([0-9a-fx]+|[~=]{compact.TEXT})")
+_PEAKS = re.compile(rf"@([0-9a-fx]+(?:={compact.TEXT})?|[~=]{compact.TEXT})")
 _SUMS = re.compile(rf"-|{compact.TEXT}(?:{_PEAKS.pattern})?")
 
 

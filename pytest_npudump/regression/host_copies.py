@@ -206,13 +206,12 @@ def _passed(
 
 
 def _peaks(array: np.ndarray) -> str:
-    """Return where each row is largest, as a hash is written, unless other numerics might turn one.
+    """Return what plain projections do not tell of an output, as a hash is written; "" where nothing is told.
 
-    Elsewhere it is the projections of the elements by their factors: plain ones do not see that two elements
-    change places, of one pair in 200. "" where neither tells anything.
-
-    Beside a mask, one round or lowest number that is all of the largest elements, it is the projections of
-    the other elements, of which those of all tell nothing.
+    It is where each row is largest, unless other numerics might turn one, and the projections of the elements
+    by their factors: plain ones do not see that two elements change places, of one pair in 200. Beside a
+    mask, one round or lowest number that is all of the largest elements, it is the projections of the other
+    elements, of which those of all tell nothing.
     """
     values = array.squeeze()
     if not values.ndim or values.dtype.kind in "bcOSU" or values.size > _MOST:
@@ -220,23 +219,28 @@ def _peaks(array: np.ndarray) -> str:
     rows = values.reshape(-1, values.shape[-1]).astype(np.float64)
     sizes = np.abs(rows)
     scale = sizes.max()
-    if scale >= _BESIDE and np.isfinite(scale):
+    if not np.isfinite(scale) or scale == 0:
+        return ""
+    if scale >= _BESIDE:
         beside = sizes < scale / _BESIDE
         mask = rows[~beside]
         lowest = values.dtype.kind == "f" and mask[0] == np.finfo(values.dtype).min
         if beside.any() and (mask == mask[0]).all() and (lowest or float(f"{mask[0]:.1g}") == mask[0]):
             [text] = texts(np.array([project(np.where(beside, rows, 0.0))]))
             return f"{ARGMAX}:{BESIDE_MASK}{text}"
+    [text] = texts(np.array([project(rows.reshape(-1) * np.resize(factors(), rows.size))]))
+    return f"{ARGMAX}:{_places(rows, _BY_FAR * scale)}{WEIGHED}{text}"
+
+
+def _places(rows: np.ndarray, least: float) -> str:
+    """Return the column of each row's largest element; "" where that of one is not larger by ``least``."""
     for some in (rows[:1], rows):  # the first alone decides most
         second, first = np.partition(some, -2, axis=1)[:, -2:].T
-        if not np.isfinite(scale) or scale == 0:
+        if not (first - second >= least).all():
             return ""
-        if not (first - second >= _BY_FAR * scale).all():
-            [text] = texts(np.array([project(rows.reshape(-1) * np.resize(factors(), rows.size))]))
-            return f"{ARGMAX}:{WEIGHED}{text}"
     places = rows.argmax(axis=1)
     few = len(places) <= _FEW
-    return f"{ARGMAX}:{'x'.join(map(str, places)) if few else sha256(places.tobytes()).hexdigest()[:16]}"
+    return "x".join(map(str, places)) if few else sha256(places.tobytes()).hexdigest()[:16]
 
 
 def _with(records: Sequence[TensorRecord], found: Mapping[int, _Passed]) -> Sequence[TensorRecord]:

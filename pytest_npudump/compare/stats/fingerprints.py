@@ -323,20 +323,20 @@ def compare_digests(
         return Digests(equal, differ, reasons)
     sides = [_parts(pairs.golden, pairs.here[held]), _parts(pairs.actual, pairs.there[held])]
     for row, *parts in zip(rows, *sides, strict=True):
-        golden, actual = (
-            int(one) if one.isdecimal() else one for one in (part.pop(ARGMAX, "") for part in parts)
-        )
-        if golden != actual and "" not in (golden, actual):
-            rule = pairs.rule(row, PROJECTIONS, tolerances)
-            texts = [str(one) for one in (golden, actual)]
-            marks = {one[0] for one in texts}
-            if not marks.isdisjoint({BESIDE_MASK, WEIGHED}):
-                if len(marks) == 1 and (reason := _off_beside(pairs, row, texts, rule, found)) is not None:
-                    reasons[row] = reason
-                continue
-            scale = np.abs(pairs.golden.values[pairs.here[row], :EXTREMES]).max()
-            if not rule.rtol * scale + rule.atol > _LOOSE * scale:
-                reasons[row] = Reason(ARGMAX, golden, actual, None, _FAR)
+        texts = [part.pop(ARGMAX, "") for part in parts]
+        if texts[0] == texts[1] or "" in texts:
+            continue
+        (golden, beside), (actual, there) = map(_split, texts)
+        rule = pairs.rule(row, PROJECTIONS, tolerances)
+        scale = np.abs(pairs.golden.values[pairs.here[row], :EXTREMES]).max()
+        loose = rule.rtol * scale + rule.atol > _LOOSE * scale
+        if golden != actual and golden and actual and not loose:
+            one, other = (int(told) if told.isdecimal() else told for told in (golden, actual))
+            reasons[row] = Reason(ARGMAX, one, other, None, _FAR)
+        elif beside != there and beside[:1] == there[:1]:
+            reason = _off_beside(pairs, row, (beside, there), rule, found)
+            if reason is not None:
+                reasons[row] = reason
     approved, computed = (frozenset[str]().union(*side) for side in sides)
     finite = np.isfinite(pairs.golden.values[pairs.here])
     measured: NDArray[np.bool_] = np.asarray((judged & finite)[:, :MEASURED].any(axis=1))
@@ -387,6 +387,12 @@ def _held(table: StatsTable) -> NDArray[np.bool_]:
     """Return which rows, (n,), have a hash."""
     known, count = table.digests, len(table)
     return np.fromiter(map(bool, known), np.bool_, count) if known else np.zeros(count, np.bool_)
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Split a text of :data:`ARGMAX` into places and, with what they begin with, projections."""
+    at = min((at for at, one in enumerate(text) if one in {BESIDE_MASK, WEIGHED}), default=len(text))
+    return text[:at], text[at:]
 
 
 def _off_beside(pairs: Pairs, row: int, texts: Sequence[str], rule: Rule, found: Distances) -> Reason | None:
