@@ -235,10 +235,14 @@ class Correspondence:
             _joined_rows(golden, renamed, joined[0]),
             _joined_rows(run, {}, joined[1]),
         )
-        idle = (
+        idle = [
             said("{path}, line {line}: no layer pair has these names", path=self.path, line=line)
             for line in sorted({rule.line for rule in self.names} - joined[2])
-        )
+        ]
+        layers = {row.key.layer for rows in sides for row in rows}
+        unused = [one.layers for one in self.layouts if not any(_names(one.layers, name) for name in layers)]
+        if unused:
+            idle.append(said("{path}: layouts of no layer: {names}", path=self.path, names=first_of(unused)))
         ranks = [{_rank_of(row.key) for row in rows} for rows in sides]
         notes: list[str] = []
         if ranks[0] != ranks[1] or self.layouts:

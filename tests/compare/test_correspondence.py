@@ -75,6 +75,9 @@ NAMES = """
 model.layers.*.attn.*: h.*.self.{2}
 h.*.self.{1}: nobody
 lm_head: output
+layouts:
+  lm_head: h
+  "h.*.out": t h[tp]
 """
 
 
@@ -87,8 +90,10 @@ def test_layers_of_other_names_are_compared_under_those_of_the_run(compared: Any
     comparison = compared(golden, run, NAMES)
     assert comparison.compared == 6
     assert failing(comparison) == [("lm_head:output.0", "fail"), ("same:output.0", "fail")]
+    path = comparison.remarks[0].partition(",")[0]
     assert [str(note) for note in comparison.remarks] == [
-        f"{comparison.remarks[0].partition(',')[0]}, line 3: no layer pair has these names"
+        f"{path}, line 3: no layer pair has these names",
+        f"{path}: layouts of no layer: h.*.out",
     ]
     assert len(values) == 6
 

@@ -296,6 +296,8 @@ def _made(path: Path, function: str, arguments: tuple[Any, ...]) -> object:
         dtype = (
             dtype_name(arguments[_TYPED].text.removeprefix("torch ")) if not storage.dtype else storage.dtype
         )
+        if any(isinstance(one, dict) and (one.get("conj") or one.get("neg")) for one in arguments):
+            raise ValueError("a view with pending conj() or neg(): save its resolve_conj().resolve_neg()")
         axes = [*zip(sizes, strides, strict=True)]
         numbers = (offset, *(number for axis in axes for number in axis))
         if any(type(number) is not int or not 0 <= number < 1 << 63 for number in numbers):

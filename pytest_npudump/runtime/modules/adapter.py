@@ -71,7 +71,7 @@ class ModulesRuntime:
     def start(self, config: Path, *, resumed: bool = False) -> None:
         """Begin a run; processes that it starts find the requested models."""
         self._config = config
-        os.environ[WORKERS] = str(config)
+        os.environ[WORKERS] = worker.handed_on()[WORKERS] = str(config)
         if not resumed:
             self.activity = RunActivity(likely_cause=_IDLE)
 
@@ -80,6 +80,7 @@ class ModulesRuntime:
         config, self._config = self._config, None
         if config is not None:
             os.environ.pop(WORKERS, None)
+            worker.handed_on().pop(WORKERS, None)
             answers = [*worker.answers(config)]
             for told in answers:
                 tell(told, self)

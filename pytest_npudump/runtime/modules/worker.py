@@ -21,6 +21,7 @@ import os
 import sys
 import time
 from contextlib import contextmanager
+from multiprocessing import current_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,6 +69,12 @@ class Answer(NamedTuple):
         return range(self.executed)
 
 
+def handed_on() -> dict[str, Any]:
+    """Return what this process hands on to those that ``multiprocessing`` starts, by whatever method."""
+    found: dict[str, Any] = vars(current_process())["_config"]
+    return found
+
+
 @contextmanager
 def watch(model: Any, *, rank: int | None = None, **asked: Any) -> Iterator[Capture | None]:
     """Watch the modules of a model for the test that started this process; nothing where none has.
@@ -81,7 +88,8 @@ def watch(model: Any, *, rank: int | None = None, **asked: Any) -> Iterator[Capt
         RequestError: it is no such model, or another process of the test watches, or has
             watched, it as the same rank.
     """
-    config = Path(os.environ.get(WORKERS, ""))
+    # What a fork server starts has the variables of the run in which the server began.
+    config = Path(handed_on().get(WORKERS) or os.environ.get(WORKERS, ""))
     if not config.is_file():
         yield None
         return

@@ -337,6 +337,18 @@ def test_a_quantised_tensor_is_named_as_not_read_beside_the_others(
         assert f"{name}:output.0: a quantised tensor" in told.err
 
 
+def test_a_view_whose_elements_are_not_its_storage_is_refused(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.complex(torch.ones(2), torch.ones(2))
+    views = {"conj": x.conj(), "neg": x.conj().imag}
+    for name, view in views.items():
+        torch.save({name: view}, tmp_path / "x.pt")
+        with pytest.raises(FormatError, match="pending"):
+            read_pt(tmp_path / "x.pt")
+        torch.save(view.resolve_conj().resolve_neg(), tmp_path / "x.pt")
+        assert len(read_pt(tmp_path / "x.pt")) == 1
+
+
 def test_a_backslash_anywhere_in_a_pickle_is_read_as_it_is_or_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(SAMPLES / "value.pt") as archive:
         pickled = archive.read("value/data.pkl")

@@ -114,6 +114,8 @@ def test_ranks_of_other_processes_are_one_dump(
     assert "  linear#rank=1,step=1 float32 " in golden
     cases = [
         ("spawn", "", {"passed": 1}, "*12 of 12 tensors compared*"),
+        ("forkserver", "", {"passed": 1}, "*12 of 12 tensors compared*"),
+        ("forkserver", "fault 1", {"failed": 1}, "second run: reproduced*"),  # the server is an older run's
         ("program", "", {"passed": 1}, "*12 of 12 tensors compared*"),
         ("fork", "fault 1", {"failed": 1}, "npudump: *linear#rank=1*"),
         ("fork", "killed", {"failed": 1}, "*rank 0: Net began in another process and did not end*"),
