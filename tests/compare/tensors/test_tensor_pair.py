@@ -145,8 +145,8 @@ def _numbers(dtype: str, count: int) -> np.ndarray:
     return (values + 1j * rng.standard_normal(count) if found.kind == "c" else values).astype(found)
 
 
-def _reasons(golden: np.ndarray, actual: np.ndarray) -> list[str]:
-    rule = Tolerances().decide("layer", golden.dtype.name, "max")
+def _reasons(golden: np.ndarray, actual: np.ndarray, preset: str = "default") -> list[str]:
+    rule = Tolerances(preset).decide("layer", golden.dtype.name, "max")
     difference = compare_tensors(golden, actual, rtol=rule.rtol, atol=rule.atol)
     return [reason.statistic for reason in element_reasons(PairElements(difference=difference), rule)]
 
@@ -174,6 +174,7 @@ def test_noise_below_the_tolerance_passes_beside_infinities(dtype: str) -> None:
     golden[:2] = actual[:2] = np.inf, -np.inf
     assert not np.array_equal(golden, actual)
     assert _reasons(golden, actual) == []
+    assert _reasons(golden, np.where(golden == golden[9], np.nan, golden), "exact") == ["NaN and Inf"]
 
 
 @pytest.mark.each("mask", [-1e9, float(np.finfo(np.float32).min)])
