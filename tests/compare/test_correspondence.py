@@ -296,8 +296,9 @@ def test_the_type_of_a_layer_tells_what_ranks_hold(
     assert len(elements) == copies + 1 - ("unordered" in kind)
     last = parts[-1].copy()
     last[..., -1] += 3
-    found = failing(judged([*parts[:-1], last], tmp_path / "wrong"))
-    assert found == [(f"{wrong}:output.0", "fail")]
+    changed = judged([*parts[:-1], last], tmp_path / "wrong")
+    assert failing(changed) == [(f"{wrong}:output.0", "fail")]
+    assert changed.failing[0].op_type.partition("[")[0] == kind.partition("[")[0]
 
 
 def test_what_types_tell_is_not_taken_where_a_rank_has_left_nothing() -> None:
