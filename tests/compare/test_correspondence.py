@@ -592,6 +592,10 @@ def test_sums_without_tensors_fail_by_themselves_and_leave_the_rest_judged(
         assert "need tensors, and a side has only statistics: x; " in note
     assert not compared(ranks(z), ranks(z), text).failing
     assert failing(compared(ranks(z), ranks(z + 1), text)) == [("z:output.0", "fail")]
+    cut = side(*({"p": x[:, :1] / 2, "q": x[:, 1:] / 2, "y": one} for one in np.split(y, 2, 1)))
+    text = "p + q: x\nlayouts: {y: 't h[tp]', '*': 't h[tp:partial]'}"
+    apart = [(f"{name}#rank={rank}:output.0", "extra") for name in "pq" for rank in (0, 1)]
+    assert sorted(failing(compared(side({"y": y, "x": x}), cut, text))) == [*apart, ("x:output.0", "missing")]
 
 
 def test_names_are_suggested_by_order_shapes_and_values_and_never_taken(tmp_path: Path, capsys: Any) -> None:
