@@ -129,6 +129,7 @@ def test_tensors_of_two_shapes_or_types_are_no_pair_of_elements(tmp_path: Path) 
         assert found.golden is not None
         assert found.golden.stats is not None
         assert found.golden.stats.max == 11
+        assert compare_pair(Pair(found.golden, None, "ND")).golden is found.golden
 
 
 def test_nothing_is_found_of_no_pairs() -> None:
