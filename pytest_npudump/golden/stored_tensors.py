@@ -365,7 +365,7 @@ class KeptTensors:
         alike = copies_of(self.tensors)
         if (total := sum(size for key, size in sizes.items() if key not in alike)) > budget:
             largest = sorted(sizes, key=lambda key: -sizes[key])
-            words = first_of((f"{key} ({sizes[key]} bytes)" for key in largest), 3)
+            words = first_of(f"{key} ({sizes[key]} bytes)" for key in largest)
             raise GoldenError(
                 f"golden_tensors: the tensors have {total} bytes, more than npudump_tensor_budget "
                 f"({budget} bytes): {words}; name fewer layers, or raise the budget"

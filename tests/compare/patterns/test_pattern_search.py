@@ -119,6 +119,10 @@ def test_values_that_are_all_there_in_disorder_are_told_as_such() -> None:
     golden = tensor("float32")
     actual = np.random.default_rng(3).permutation(golden.reshape(-1)).reshape(golden.shape)
     assert said(golden, actual) == "every element: the same values in another order"
+    alike = tensor("float32", (64, 50))
+    alike[5] = alike[9]  # either of which may have gone to either place
+    moved = changed(alike, [5, 20, 9, 30], alike[[20, 5, 30, 9]])
+    assert said(alike, moved) == "rows 5, 9, 20 and 30 of 64: the same values in another order"
 
 
 def test_nan_of_one_bit_pattern_says_which() -> None:
