@@ -119,7 +119,7 @@ class TensorStore:
                 self.objects.write(digest, self.cache.path(digest), size)
         return digest, size
 
-    def push(self, digest: str, size: int, *, replace: bool = False) -> bool:
+    def push(self, digest: str, size: int, *, replace: bool) -> bool:
         """Put a cached object into the store where it is not there, or with another size; whether it was put.
 
         Raises:
