@@ -239,11 +239,9 @@ class ObjectStore:
             options["config_kwargs"] = _PATIENCE
         try:
             files, root = url_to_fs(self.url, **options)
-        except ImportError as error:
-            if self._protocol in _S3:
+        except (ImportError, ValueError) as error:
+            if self._protocol in _S3 and isinstance(error, ImportError):
                 raise MissingExtraError(f"the tensor store {self.url}", "s3fs", "s3") from error
-            raise RequestError(f"npudump_tensor_store is {self.url!r}: {_words(error)}") from error
-        except ValueError as error:
             raise RequestError(f"npudump_tensor_store is {self.url!r}: {_words(error)}") from error
         if "config_kwargs" in options:
             files.retries = 1  # s3fs would do all attempts five times, which takes minutes

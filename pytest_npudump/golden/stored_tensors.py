@@ -119,7 +119,7 @@ class TensorStore:
                 self.objects.write(digest, self.cache.path(digest), size)
         return digest, size
 
-    def push(self, digest: str, size: int, *, replace: bool = False) -> bool:
+    def push(self, digest: str, size: int, *, replace: bool) -> bool:
         """Put a cached object into the store where it is not there, or with another size; whether it was put.
 
         Raises:
@@ -365,7 +365,7 @@ class KeptTensors:
         alike = copies_of(self.tensors)
         if (total := sum(size for key, size in sizes.items() if key not in alike)) > budget:
             largest = sorted(sizes, key=lambda key: -sizes[key])
-            words = first_of((f"{key} ({sizes[key]} bytes)" for key in largest), 3)
+            words = first_of(f"{key} ({sizes[key]} bytes)" for key in largest)
             raise GoldenError(
                 f"golden_tensors: the tensors have {total} bytes, more than npudump_tensor_budget "
                 f"({budget} bytes): {words}; name fewer layers, or raise the budget"

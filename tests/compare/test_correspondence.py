@@ -301,8 +301,9 @@ def test_the_type_of_a_layer_tells_what_ranks_hold(
     assert len(elements) == copies + 1 - ("unordered" in kind)
     last = parts[-1].copy()
     last[..., -1] += 3
-    found = failing(judged([*parts[:-1], last], tmp_path / "wrong"))
-    assert found == [(f"{wrong}:output.0", "fail")]
+    changed = judged([*parts[:-1], last], tmp_path / "wrong")
+    assert failing(changed) == [(f"{wrong}:output.0", "fail")]
+    assert changed.failing[0].op_type.partition("[")[0] == kind.partition("[")[0]
 
 
 def test_what_types_tell_is_not_taken_where_a_rank_has_left_nothing() -> None:
@@ -596,6 +597,10 @@ def test_sums_without_tensors_fail_by_themselves_and_leave_the_rest_judged(
         assert "need tensors, and a side has only statistics: x; " in note
     assert not compared(ranks(z), ranks(z), text).failing
     assert failing(compared(ranks(z), ranks(z + 1), text)) == [("z:output.0", "fail")]
+    cut = side(*({"p": x[:, :1] / 2, "q": x[:, 1:] / 2, "y": one} for one in np.split(y, 2, 1)))
+    text = "p + q: x\nlayouts: {y: 't h[tp]', '*': 't h[tp:partial]'}"
+    apart = [(f"{name}#rank={rank}:output.0", "extra") for name in "pq" for rank in (0, 1)]
+    assert sorted(failing(compared(side({"y": y, "x": x}), cut, text))) == [*apart, ("x:output.0", "missing")]
 
 
 def test_names_are_suggested_by_order_shapes_and_values_and_never_taken(tmp_path: Path, capsys: Any) -> None:

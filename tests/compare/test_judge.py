@@ -232,12 +232,16 @@ def test_elements_are_compared_where_both_have_them_and_they_are_wanted(tmp_path
     assert [verdict.status for verdict in found.failing] == ["fail"]
 
 
-def test_elements_are_judged_by_the_rules_for_the_raw_name_that_one_side_knows(tmp_path: Path) -> None:
-    tolerances = Tolerances(rules=(Rule(0, 0, layer="a/b"), Rule(9, 9, layer="a.b")))
+def test_elements_are_judged_by_the_rules_for_the_raw_name_and_type_that_one_side_knows(
+    tmp_path: Path,
+) -> None:
+    rules = Rule(9, 9), Rule(0, 0, layer="a/b", op_type="Conv"), Rule(9, 9, layer="a.b")
+    tolerances = Tolerances(rules=rules)
     for raw in range(2):
         sides = []
         for side, values in enumerate(([1, 2, 3, 4], [4, 3, 2, 1])):
             one = dumped(tmp_path / str(side), values, told=True, layer="a_b").tensors[0]
+            one = replace(one, op_type="Conv" if side == raw else "")
             if side == raw:
                 one = replace(one, key=TensorKey.parse("a/b:output.0"))
             sides.append(replace(Record.of(StatsTable.from_records([one])), tensors=(one,)))

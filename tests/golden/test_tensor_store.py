@@ -127,8 +127,8 @@ def test_a_store_that_holds_half_of_it_is_said_and_mended_by_a_push(
     elsewhere = replace(store, folder=str(tmp_path / "other"))
     with pytest.raises(StoreError, match=r"has 100 bytes in the store: .*remote push"):
         elsewhere.fetch(pointer(VALUES))
-    assert store.push(pointer(VALUES).digest, VALUES.nbytes)
-    assert not store.push(pointer(VALUES).digest, VALUES.nbytes)
+    assert store.push(pointer(VALUES).digest, VALUES.nbytes, replace=False)
+    assert not store.push(pointer(VALUES).digest, VALUES.nbytes, replace=False)
     assert elsewhere.fetch(pointer(VALUES))
 
 

@@ -50,6 +50,7 @@ def test_none_counts_for_another_run_and_that_is_said() -> None:
 
 def test_a_run_that_does_not_tell_a_fact_has_no_variant_by_it() -> None:
     assert choose(common(b={"soc": "B"}), {"runtime": "acl"}).name == ""
+    assert choose(common(b={"soc": "B"}), {"soc": "B"}).name == "b"
 
 
 def test_the_more_special_one_counts_where_both_fit() -> None:

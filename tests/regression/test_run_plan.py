@@ -134,9 +134,13 @@ def test_a_name_that_nothing_knows_makes_the_second_run_dump_all(flow: Flow) -> 
 
 
 def test_a_dump_of_all_layers_beyond_the_limit_is_not_made(flow: Flow) -> None:
-    plan = _printed(flow, dump_limit=100_000)
+    first = flow.first(flow.case(layers=(), dump_data="stats"), PRINTED)
+    assert first.run.dump is not None
+    every = sum(record.size or 0 for record in first.run.dump.records)
+    plan = _printed(flow, dump_limit=every - 1)
     assert plan.skipped is not None
     assert "a dump of every layer exceeds npudump_dump_limit" in plan.skipped.problem
+    assert _printed(flow, dump_limit=every).skipped is None
 
 
 def test_a_golden_that_has_the_raw_names_tells_them(flow: Flow) -> None:
@@ -161,6 +165,12 @@ def test_what_a_source_reads_is_dumped_as_an_input_where_nothing_tells_which_out
     assert needs_inputs(case, Edges(), first.run.dump, suspects)
     plan = plan_suspects(case, first, first.run.dump, suspects, BOTH[3:], edges=Edges())
     assert (plan.inputs, plan.layers, plan.suspects) == (True, ("net/Softmax@0",), suspects)
+    sizes = [record.size or 0 for record in first.run.dump.records]  # what is read may be as large as any
+    for limit, room in ((max(sizes), False), (2 * max(sizes), True)):
+        plan = plan_suspects(
+            flow.case(dump_limit=limit), first, first.run.dump, suspects, BOTH[3:], edges=Edges()
+        )
+        assert plan.inputs is room
 
 
 def test_a_golden_that_keeps_edges_tells_what_is_upstream(flow: Flow) -> None:

@@ -48,7 +48,7 @@ def test_dumps_of_a_test_that_passes_are_kept_where_the_user_keeps_all(flow: Flo
     run(session)
     session.clean_up()
     assert session.case.directory.is_dir()
-    assert session.case.directory.stat().st_mode & 0o077 == 0
+    assert session.case.directory.stat().st_mode & 0o777 == 0o700
 
 
 def test_dumps_of_a_test_that_fails_are_kept(flow: Flow) -> None:

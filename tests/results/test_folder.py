@@ -78,12 +78,14 @@ def test_of_items_of_a_session_that_share_a_name_the_worst_counts(tmp_path: Path
         ([failed, passed], "passed"),
         ([first | {"outcome": "of a later version"}, second | failed], "of a later version"),
         ([first | failed | older, second | passed], "passed"),
+        ([first | failed | {"incomplete": "killed"}, second | failed], "failed"),
     ):
         path = tmp_path / str(len([*tmp_path.iterdir()]))
         folder = ResultsFolder(path)
         folder.add([SESSION, *(line("a") | one for one in lines)], {})
         for _ in range(2):
-            assert [entry.data["outcome"] for entry in folder.read().entries] == [outcome], lines
+            found = [(entry.data["outcome"], entry.data["incomplete"]) for entry in folder.read().entries]
+            assert found == [(outcome, lines[0].get("incomplete"))], lines
             folder.compact()
 
 
@@ -93,7 +95,7 @@ def test_what_is_superseded_goes_and_the_rest_stays(tmp_path: Path) -> None:
     for record in (b"1", b"2"):
         add(folder, "a", record)
     add(folder, "b", b"3")
-    folder.compact()
+    assert [entry.test for entry in folder.compact()] == ["a", "b"]
     assert len((tmp_path / "results.jsonl").read_text("utf-8").splitlines()) == 3
     assert len([*tmp_path.glob("records/*.yaml")]) == 2
     assert [folder.record(entry) for entry in folder.read().entries] == [b"2", b"3"]
@@ -116,11 +118,12 @@ def test_results_of_which_none_can_be_read_say_why(tmp_path: Path, content: str,
         ResultsFolder(tmp_path).read()
 
 
-def test_a_piece_of_a_line_that_a_kill_left_gives_way_to_the_next_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("piece", [b"{", b'{"version":1,"kind":"te'])
+def test_a_piece_of_a_line_that_a_kill_left_gives_way_to_the_next_line(tmp_path: Path, piece: bytes) -> None:
     folder = ResultsFolder(tmp_path)
     add(folder, "a")
     with (tmp_path / "results.jsonl").open("ab") as file:
-        file.write(b'{"version":1,"kind":"te')
+        file.write(piece)
     assert "ends within a line" in folder.read().problems[0]
     add(folder, "b")
     assert [entry.test for entry in folder.read().entries] == ["a", "b"]
@@ -134,7 +137,7 @@ def test_results_with_a_damaged_line_are_not_tidied(tmp_path: Path) -> None:
     with (tmp_path / "results.jsonl").open("ab") as file:
         file.write(b"nonsense\n")
     before = (tmp_path / "results.jsonl").read_bytes()
-    folder.compact()
+    assert folder.compact() == []
     assert (tmp_path / "results.jsonl").read_bytes() == before
     with pytest.raises(ResultsError, match="line 3: not JSON"):
         folder.update(folder.read().entries)

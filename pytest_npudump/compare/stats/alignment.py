@@ -428,9 +428,8 @@ def _renumber(
     if moved == list(there) or _tensors(moved) == _tensors(here):
         return False
     for call in moved:
-        if call.turn != call.key.turn:
-            for name, row in call.rows.items():
-                keys[row] = str(_tensor(call.key, call.turn, name))
+        for name, row in call.rows.items():
+            keys[row] = str(_tensor(call.key, call.turn, name))
     return True
 
 

@@ -364,7 +364,7 @@ def _without_others(found: Found, is_foreign: Callable[[int], bool]) -> tuple[Fo
 
     def is_own(path: Path) -> bool:
         parts = path.relative_to(found.root).parts if path.is_relative_to(found.root) else ()
-        device = int(parts[0]) if len(parts) > 1 and parts[0].isascii() and parts[0].isdigit() else None
+        device = int(parts[0]) if len(parts) > 1 and parts[0].isdecimal() else None
         if device is None or not is_foreign(device):
             return True
         devices.add(device)

@@ -111,6 +111,10 @@ def test_files_that_are_no_variants_are_refused(repository: Repository, golden_c
         done = golden_command(verb, str(path))
         assert done.code == 2
         assert "is no variant" in done.err
+    other = approve(repository, "test_one@b", OTHER, soc="B")
+    write_golden(other, replace(read_golden(other), test="test_a.py::test_two"))
+    done = golden_command("split", str(other))
+    assert (done.code, "is of 'test_a.py::test_two', and test_one.yaml of" in done.err) == (2, True)
 
 
 def test_verify_tells_of_a_variant_that_is_gone_and_of_one_that_nobody_names(

@@ -119,6 +119,10 @@ def test_values_that_are_all_there_in_disorder_are_told_as_such() -> None:
     golden = tensor("float32")
     actual = np.random.default_rng(3).permutation(golden.reshape(-1)).reshape(golden.shape)
     assert said(golden, actual) == "every element: the same values in another order"
+    alike = tensor("float32", (64, 50))
+    alike[5] = alike[9]  # either of which may have gone to either place
+    moved = changed(alike, [5, 20, 9, 30], alike[[20, 5, 30, 9]])
+    assert said(alike, moved) == "rows 5, 9, 20 and 30 of 64: the same values in another order"
 
 
 def test_nan_of_one_bit_pattern_says_which() -> None:
@@ -276,6 +280,8 @@ def test_a_difference_elsewhere_refuses_the_place(seed: int, channel: int, share
 def test_a_place_that_is_zero_on_both_sides_in_half_its_elements_is_still_one() -> None:
     golden = np.maximum(tensor("float32"), 0)
     actual = changed(golden, np.s_[:, 3], 0)
+    assert said(golden, actual, layout="NCHW") == "channel 3 of 24: 0, expected other values"
+    actual[1, 5, 2, 7] += 1
     assert said(golden, actual, layout="NCHW") == "channel 3 of 24: 0, expected other values"
 
 
@@ -440,7 +446,7 @@ def test_lines_of_few_elements_are_neither_sorted_nor_held_where_they_are_others
     assert peak < (8 << 20) + 16 * golden.size
 
 
-@pytest.mark.parametrize("shape", [(20_000, 2), (70_000, 3), (5, 6, 7, 8, 9)])
+@pytest.mark.parametrize("shape", [(20_000, 2), (70_000, 3), (5, 6, 7, 8, 9), (9, 70_000)])
 @pytest.mark.parametrize(
     ("words", "order"),
     [

@@ -552,7 +552,7 @@ def test_values_beyond_the_range_of_squares() -> None:
     assert (found.magnitude, found.outside, found.worst[0].index) == (math.inf, 1, (0,))
 
 
-@pytest.mark.each("name", [*NARROW, "float64", "int32", "complex64"])
+@pytest.mark.each("name", [*NARROW, "float64", "float8_e5m2", "int32", "complex64"])
 def test_the_worst_elements_with_their_coordinates(name: str) -> None:
     golden = np.zeros((20, 30, 500), _dtype(name))
     actual = golden.copy()
@@ -562,6 +562,10 @@ def test_the_worst_elements_with_their_coordinates(name: str) -> None:
     assert [e.index for e in found.worst] == [(10, 0, 1), (3, 4, 6), (3, 4, 5), (19, 29, 499)]
     assert next((e.golden, e.actual, e.abs, e.rel) for e in found.worst) == (0, 5, 5, math.inf)
     assert found.outside == 5
+    if name != "int32":
+        actual[7, 8, 9] = math.nan
+        found = compare_tensors(golden, actual, rtol=0, atol=0, worst=4)
+        assert [e.index for e in found.worst] == [(7, 8, 9), (10, 0, 1), (3, 4, 6), (3, 4, 5)]
 
 
 def test_of_equal_distances_the_first_are_shown() -> None:

@@ -129,6 +129,7 @@ def test_tensors_of_two_shapes_or_types_are_no_pair_of_elements(tmp_path: Path) 
         assert found.golden is not None
         assert found.golden.stats is not None
         assert found.golden.stats.max == 11
+        assert compare_pair(Pair(found.golden, None, "ND")).golden is found.golden
 
 
 def test_nothing_is_found_of_no_pairs() -> None:
@@ -145,8 +146,8 @@ def _numbers(dtype: str, count: int) -> np.ndarray:
     return (values + 1j * rng.standard_normal(count) if found.kind == "c" else values).astype(found)
 
 
-def _reasons(golden: np.ndarray, actual: np.ndarray) -> list[str]:
-    rule = Tolerances().decide("layer", golden.dtype.name, "max")
+def _reasons(golden: np.ndarray, actual: np.ndarray, preset: str = "default") -> list[str]:
+    rule = Tolerances(preset).decide("layer", golden.dtype.name, "max")
     difference = compare_tensors(golden, actual, rtol=rule.rtol, atol=rule.atol)
     return [reason.statistic for reason in element_reasons(PairElements(difference=difference), rule)]
 
@@ -174,11 +175,13 @@ def test_noise_below_the_tolerance_passes_beside_infinities(dtype: str) -> None:
     golden[:2] = actual[:2] = np.inf, -np.inf
     assert not np.array_equal(golden, actual)
     assert _reasons(golden, actual) == []
+    assert _reasons(golden, np.where(golden == golden[9], np.nan, golden), "exact") == ["NaN and Inf"]
 
 
 @pytest.mark.each("mask", [-1e9, float(np.finfo(np.float32).min)])
 @pytest.mark.each(
-    ("change", "failing"), [(0.0, []), (1e-5, []), (1e-3, ["max_abs"]), ("exchanged", ["max_abs"])]
+    ("change", "failing"),
+    [(0.0, []), (1e-5, []), (1e-3, ["max_abs"]), ("exchanged", ["max_abs"]), ("mask", [])],
 )
 def test_elements_beside_a_mask_are_judged_by_the_extreme_beside_it(
     mask: float, change: float | str, failing: list[str]
@@ -186,7 +189,9 @@ def test_elements_beside_a_mask_are_judged_by_the_extreme_beside_it(
     golden = _numbers("float32", 64)
     golden[::4] = mask
     actual = golden.copy()
-    moved = [1, 2, 3]
+    moved = [0] if change == "mask" else [1, 2, 3]
+    if change == "mask":
+        change = -1e-7
     actual[moved] = golden[moved[::-1]] if isinstance(change, str) else golden[moved] * (1 + change)
     rule = Tolerances("same").decide("layer", "float32", "max")
     difference = compare_tensors(golden, actual, rtol=rule.rtol, atol=rule.atol)

@@ -255,6 +255,11 @@ def test_zeros_do_not_pass_for_what_cancelled() -> None:
     wide = (1e7 + X).astype(np.float32)
     rows = [row("wide", "MatMul", wide), row("centred", "Sub", X, "wide wide")]
     assert list(outside(rows, {"centred": np.zeros_like(X)})) == ["centred"]
+    one = np.zeros_like(X)
+    one[0, 0] = 1e6
+    rows = [row("spike", "MatMul", X + one), row("gone", "Sub", 0 * X, "spike spike")]
+    assert not outside(rows, {"gone": 1e-6 * one})
+    assert list(outside(rows, {"gone": np.ones_like(X)})) == ["gone"]
 
 
 SCORES = np.array([[0.1, 0.7, 0.700001, 0.2], [0.9, 0.3, 0.4, 0.1]], np.float32)

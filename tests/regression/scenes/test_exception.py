@@ -291,6 +291,10 @@ def test_a_dump_that_the_environment_sent_elsewhere_is_found_if_it_is_newer_than
     old = folder / f"Add.old.4.{STAMP}"
     old.write_bytes(b"damaged, and nobody's business")
     os.utime(old, (1, 1))
+    (folder / "of_nobody").touch()
+    later = run.attempt.directory / "of_a_second_program.json"
+    later.touch()
+    os.utime(later, (1 << 33, 1 << 33))
     assert judge(run, run.attempt).status == status.PASSED
     shutil.copy(SAMPLE, folder / NORM)
     outcome = judge(run, run.attempt)
