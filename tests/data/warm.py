@@ -236,10 +236,12 @@ def compile_templates_once() -> None:
 
     make, made = Environment.compile, {}
 
-    def compiled(self: Environment, source: str, name: str, *more: str) -> object:
-        if (source, name) not in made:
-            made[source, name] = make(self, source, name, *more)
-        return made[source, name]
+    def compiled(self: Environment, source: str, name: str | None = None, *more: str) -> object:
+        if name != "page.html.j2":  # of others, as of torch
+            return make(self, source, name, *more)
+        if source not in made:
+            made[source] = make(self, source, name, *more)
+        return made[source]
 
     Environment.compile = compiled  # type: ignore[method-assign, assignment]
     page(SessionView(()))
