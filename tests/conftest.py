@@ -476,6 +476,9 @@ def warm_torch() -> Iterator[Warm]:
     if not torch:
         pytest.skip("NPUDUMP_TORCHAIR names no folder with torch")
     variables = {"PYTHONWARNINGS": "ignore", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    # Read as its compiler is imported: for few kernels nothing is tried out, and no headers are compiled.
+    variables |= {"TORCHINDUCTOR_VEC_ISA_OK": "0", "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
+    variables |= {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
     variables["PYTHONPATH"] = os.pathsep.join([torch, str(TESTS.parent)])
     with _warm("torch._dynamo", **variables) as found:
         yield found

@@ -227,9 +227,29 @@ def pass_over_what_is_no_fixture_or_hook() -> None:
         pluggy._manager._static_hook_attr = hook_of_module
 
 
+def compile_templates_once() -> None:
+    """Have a page's template compiled once a process, now: it takes longer than all else of a small page."""
+    from jinja2 import Environment
+
+    from pytest_npudump.report.html.page import page
+    from pytest_npudump.report.view import SessionView
+
+    make, made = Environment.compile, {}
+
+    def compiled(self: Environment, source: str, name: str | None = None, *more: str) -> object:
+        if name != "page.html.j2":  # of others, as of torch
+            return make(self, source, name, *more)
+        if source not in made:
+            made[source] = make(self, source, name, *more)
+        return made[source]
+
+    Environment.compile = compiled  # type: ignore[method-assign, assignment]
+    page(SessionView(()))
+
+
 BESIDE = {"testing", "strategies", "notebook"}
 OTHERS = (
-    *("onnx", "onnxruntime", "rich.console", "rich.table", "filelock", "jinja2", "_pytest.stepwise"),
+    *("onnx", "onnxruntime", "rich.console", "rich.table", "filelock._soft", "jinja2", "_pytest.stepwise"),
     *("xdist.plugin", "xdist.looponfail", "pytest_rerunfailures", "pytest_repeat"),
 )
 WITHOUT = ("asyncio", "pytest-retry", "flaky", "hypothesispytest", "cacheprovider", "xdist", "rerunfailures")
@@ -332,6 +352,7 @@ if __name__ == "__main__":
         for module in sys.argv[3:]:
             __import__(module)
         warm_up()
+        compile_templates_once()
         run(serve(sys.argv[2]))
     else:
         ended = ask(sys.argv[1], sys.argv[2:])
