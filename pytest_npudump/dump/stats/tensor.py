@@ -344,7 +344,7 @@ class Waiting:
             FormatError: the file cannot be read.
         """
         found = Stats()
-        if nbytes > _TOGETHER_BYTES // 4:  # by itself, in memory that is there
+        if nbytes > _TOGETHER_BYTES // 8:  # by itself, in memory that is there
             octets = scratch_buffers().octets("alone", nbytes)
             file.read_into(offset, octets, "the tensor")
             self._fill(dtype, [(octets.view(unit), found)])
