@@ -61,7 +61,7 @@ SEARCHED = (
     "zeros, but one in a hundred",
     "five axes in another order",
 )
-COUNTS = {"suite": 400, "layers": 10_000, "half": 2_000, "isolated": 8}
+COUNTS = {"suite": 400, "layers": 10_000, "half": 2_000, "isolated": 8, "passing": 100}
 """Tests, or layers of one test."""
 SCRIPTS = {
     "bench_small.py": ("--pairs", "1000", "--rounds", "3"),
@@ -106,6 +106,16 @@ for one, other in zip(*sides, strict=True):
         golden, actual = float(one[name]), float(other[name])
         off += abs(actual - golden) > 1e-3 * abs(golden)
 print(len(sides[0]), "rows,", off, "off")
+"""
+
+PASSING = """
+import numpy as np, pytest
+from pytest_npudump.demo import MODEL
+@pytest.mark.npu_dump{how}
+@pytest.mark.parametrize("number", range({count}))
+def test_it(npu_dump, number):
+    with npu_dump.load_model(MODEL) as model:
+        model.run(np.random.default_rng(0).standard_normal((1, 3, 48, 192), np.float32))
 """
 
 
@@ -280,6 +290,10 @@ def goldens(work: Path, _peer: Path | None) -> Iterator[Job]:
     words = ("-c", start, "golden", "merge", "base", "merged", "theirs")
     git = ("-c", f"{copied}os.execvp('git', ['git', 'merge-file', 'merged', 'base', 'theirs'])")
     yield Job("`golden merge`, 100,000 rows, 2,000 changed", words, git, rounds=3)
+    lines = (work / "theirs").read_text().splitlines(keepends=True)
+    name = lines[-1].split()[0]
+    (work / "theirs").write_text("".join([*lines, lines[-1].replace(name, f"{name}_added", 1)]))
+    yield Job("the same, one added", words, git, rounds=3)
 
 
 def sessions(work: Path, _peer: Path | None) -> Iterator[Job]:
@@ -300,6 +314,15 @@ def sessions(work: Path, _peer: Path | None) -> Iterator[Job]:
         yield Job(f"{title}: fail (pass)", (*PYTEST, *OFF), original, fails, goal, folder=changed, rounds=2)
         words = f"{title}: fail, second run (pass)"
         yield Job(words, PYTEST, original, fails, second, folder=changed, rounds=1)
+    folder, count = work / "passing", COUNTS["passing"]
+    folder.mkdir()
+    (folder / "pytest.ini").write_text("[pytest]\nnpudump_runtime = emulator\n")
+    for kind, how in (("auto", ""), ("stats", "(acl_json={'dump_data': 'stats'})")):
+        (folder / f"test_{kind}.py").write_text(PASSING.format(how=how, count=count))
+    prepare(work, *PYTEST, "--npudump-update-golden", folder="passing", says=f"{2 * count} passed")
+    tensors_by, stats_by = ((*PYTEST, f"test_{kind}.py") for kind in ("auto", "stats"))
+    title = f"{count} passing tests of PP-OCR by tensors (by statistics)"
+    yield Job(title, tensors_by, stats_by, f"{count} passed", 1.3, folder="passing", rounds=2)
     count = COUNTS["half"]
     prepare(work, "half", work, str(count))
     prepare(work, *PYTEST, "--npudump-update-golden", folder="half", says=f"{count} passed")

@@ -90,20 +90,21 @@ def read_dump(
         )
     jobs = jobs_of(tree.files)
     executions: list[Execution] = []
-    waiting: Waiting | None = [] if executor is None else None
-    read = partial(_read_batch, stats=stats, acl=acl, projections=projections, waiting=waiting)
     tables = [job for job in jobs if job.file.format == "operator_csv"]  # many where there are any, and small
     others = [job for job in jobs if job.file.format != "operator_csv"]
     weights = [] if executor is None else list(map(_weight, others))
+    read = partial(_read_batch, stats=stats, acl=acl, projections=projections)
+    waiting = _waiting(projections=projections, acl=acl) if stats and others and executor is None else None
     done = 0
     for batch, (found, failed) in chain(
-        run(read, tables, [_TABLE_BYTES] * len(tables)), run(read, others, weights)
+        run(read, tables, [_TABLE_BYTES] * len(tables)), run(partial(read, waiting=waiting), others, weights)
     ):
         executions += found
         problems += failed
         done += len(batch)
         progress(done, len(jobs))
-    _fill(waiting, projections=projections, acl=acl)
+    if waiting is not None:
+        waiting.fill()
     files, tensors = FileColumns(), TensorColumns()
     for file in tree.statistics:
         try:
@@ -216,21 +217,20 @@ def _read_batch(
         return read_files([job.file for job in jobs])
     executions: list[Execution] = []
     problems: list[FormatError] = []
-    here: Waiting = [] if waiting is None else waiting
+    own = _waiting(projections=projections, acl=acl) if stats and waiting is None else None
     for job in jobs:
-        found, failed = read_job(job, stats=stats, acl=acl, projections=projections, waiting=here)
+        found, failed = read_job(job, stats=stats, acl=acl, projections=projections, waiting=own or waiting)
         executions += found
         problems += failed
-    if waiting is None:
-        _fill(here, projections=projections, acl=acl)
+    if own is not None:
+        own.fill()
     return executions, problems
 
 
-def _fill(waiting: Waiting | None, *, projections: bool, acl: bool) -> None:
-    if waiting:
-        from pytest_npudump.dump.stats.tensor import fill_small  # noqa: PLC0415 - numpy only where there are tensors
+def _waiting(*, projections: bool, acl: bool) -> Waiting:
+    from pytest_npudump.dump.stats.tensor import Waiting  # noqa: PLC0415 - numpy only where there are tensors
 
-        fill_small(waiting, projections=projections, acl=acl)
+    return Waiting(projections=projections, acl=acl)
 
 
 def _left_out(tree: Tree) -> Iterator[str]:

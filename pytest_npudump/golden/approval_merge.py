@@ -136,7 +136,6 @@ def _in_part(path: Path, texts: _Sides[str]) -> Merged | None:
     columns = heads.map(lambda head: tuple(head.partition("\ncolumns: ")[2].partition("\n")[0].split()))
     if columns.ours not in rows.LAYOUTS or {"count", "digits"} & {*columns.ours} or len({*columns}) > 1:
         return None
-    parse(texts.ours, path)  # what is the same in all is right in all
     blocks: dict[str, _BlockOfAll] = {}
     for name in names:
         ends = (_Sides(*(found[name][end] for found in places)) for end in (0, 1))
@@ -144,6 +143,7 @@ def _in_part(path: Path, texts: _Sides[str]) -> Merged | None:
         if lines is None:
             return None
         blocks[name] = lines
+    parse(texts.ours, path)  # what is the same in all is right in all
     if not blocks.get(MODELS, _NO_LINES).others.keys().isdisjoint(blocks.get(EDGES, _NO_LINES).begins):
         return None  # digests that are to stand behind the edges
     table = blocks[_TABLE].begins
@@ -354,6 +354,9 @@ class _Merge:
         """Return a tensor's line with its stamp: of a line that both sides have, the later one."""
         if isinstance(row, Conflict):
             return Conflict(*(self._stamped(key, line) for line in (row.ours, row.theirs)))
+        ours, theirs = self._sides.ours.changed, self._sides.theirs.changed
+        if key not in ours and key not in theirs:
+            return row
         sides = zip(list(self._sides)[1:], list(self._lines)[1:], strict=True)
         stamps = [golden.changed.get(key, "") for golden, lines in sides if lines.get(key) == row]
         return row and next(stamped_lines([row], [key], {key: max(stamps, default="")}))
@@ -363,7 +366,7 @@ class _Merge:
     ) -> Iterator[tuple[str, str | Conflict[str | None] | None]]:
         """Yield a block's entry of each tensor: that of the side whose statistics it has."""
         blocks = self._sides.map(lambda golden: by_name(block(golden)))
-        for key in names:
+        for key in names if any(blocks) else ():
             before, ours, theirs = _at(blocks, key)
             row = _at(self._lines, key)
             if row.ours == row.theirs:
@@ -376,6 +379,8 @@ class _Merge:
     def _edges(self, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
         """Yield the inputs of the result's layers; none of a layer with an input that has gone."""
         blocks = self._sides.map(lambda golden: by_name(golden.blocks.get(EDGES, "")))
+        if not any(blocks):
+            return
         kept = dict.fromkeys(map(_layer, names))
         gone = {_layer(key) for side in self._lines for key in side} - kept.keys()
         for layer in dict.fromkeys([*kept, *blocks.ours, *blocks.theirs]):
@@ -392,8 +397,16 @@ class _Merge:
 
     def _block(self, lines: Iterable[tuple[str, Any]]) -> list[tuple[str, str]]:
         """Return a block's text by name; lines without a value are left out, conflicts have markers."""
-        shown = ((name, _mapped(line, _indented)) for name, line in lines)
-        return [(name, "".join(self._told(name, line))) for name, line in shown if line]
+        return [
+            (
+                name,
+                _indented(line)
+                if isinstance(line, str)
+                else "".join(self._told(name, _mapped(line, _indented))),
+            )
+            for name, line in lines
+            if line
+        ]
 
 
 def _with_all_sources(sides: _Sides[Any]) -> Any:
@@ -427,7 +440,7 @@ _SETTLED: Mapping[str, Callable[[_Sides[Any]], Any]] = MappingProxyType(
 
 
 def _at(sides: _Sides[Any], key: str) -> _Sides[Any]:
-    return sides.map(lambda side: side.get(key))
+    return _Sides(sides.base.get(key), sides.ours.get(key), sides.theirs.get(key))
 
 
 def _mapped(found: Any, function: Callable[[Any], str]) -> str | Conflict[str]:

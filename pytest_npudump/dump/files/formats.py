@@ -90,7 +90,7 @@ class Format:
         part: the attribute of ``Tree`` that takes its files.
         instead: where they hold no tensor of the model, what such a file is, and what reads it.
         misnamed: the suffix of its files, and what to say of one whose name is of no format.
-        together: whether its reader takes ``waiting``, a list of small tensors whose statistics are computed
+        together: whether its reader takes ``waiting``, by which statistics of many are computed
             at once.
     """
 

@@ -280,18 +280,32 @@ def project(array: np.ndarray) -> tuple[float, ...]:
     return projector.sums()
 
 
-def near_projections(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The projections, (k, 8), of k tensors of n finite elements, at most :data:`.signs.NEAR`, in C order."""
-    signs, taken = block_signs(0, 1)
-    # One product a tensor, so that its result does not depend on the tensors that come with it.
-    sums = np.matmul(near_signs()[:, : rows.shape[1]], rows[:, :, np.newaxis])[:, :, 0]
-    return np.asarray(sums[:, taken] * signs + 0.0)
+def rows_projections(rows: np.ndarray) -> NDArray[np.float64]:
+    """The projections, (k, 8), of k tensors of n finite elements in C order, those of :class:`Projector`.
+
+    Args:
+        rows: the tensors, float32 or, of at most :data:`.signs.NEAR` elements, float64.
+    """
+    count = rows.shape[1]
+    whole = count - count % BLOCK
+    parts = []
+    for part in filter(np.size, (rows[:, :whole].reshape(-1, BLOCK), rows[:, whole:])):
+        if part.shape[1] <= NEAR:
+            # One product a tensor, so that its result does not depend on the tensors that come with it.
+            wide = part.astype(np.float64, copy=False)
+            sums = np.matmul(near_signs()[:, : part.shape[1]], wide[:, :, np.newaxis])
+        else:
+            sums = column_products(_column_sums(part, _place_signs(1, part.dtype)[0], COLUMNS))
+        parts.append(sums.reshape(len(rows), -1))
+    signs, taken = block_signs(0, -(-count // BLOCK))
+    sums = np.concatenate(parts, axis=1)[:, taken] * signs
+    return np.asarray(np.add.reduce(sums.reshape(len(rows), -1, PROJECTIONS), axis=1) + 0.0)
 
 
 def block_projections(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """The projections, (k, 8), of k tensors of n finite elements, at most :data:`.signs.BLOCK`, in C order.
 
-    As :func:`near_projections` but for the last digits, and faster where n is large.
+    As :func:`rows_projections` but for the last digits, and faster where n is large.
     """
     signs, taken = block_signs(0, 1)
     sums = _column_sums(rows, place_signs(), COLUMNS)
@@ -334,13 +348,14 @@ class Projector:
             raise ValueError(f"{missing} elements of the tensor were not added")
         return self._marks.sums() if self._marking and self._marks else tuple(self._sums.tolist())
 
-    def add(self, piece: np.ndarray, values: np.ndarray | None = None) -> None:
+    def add(self, piece: np.ndarray, values: np.ndarray | None = None, *, numbers: bool = False) -> None:
         """Add a contiguous, aligned, native piece of shape (n,); it may be overwritten afterwards.
 
         Args:
             piece: elements of the type, or bytes of a packed one.
             values: what the statistics made of a piece of floats of 16 or 32 bits, where that is at hand, as
                 :meth:`.kernels.Kernel.add` returns them: 0 in place of NaN and infinities.
+            numbers: whether an element of this piece or an earlier one is known to be finite and not 0.
 
         Raises:
             ValueError: the tensor has fewer elements.
@@ -350,6 +365,7 @@ class Projector:
         if spare >= self._elements.per_unit:
             raise ValueError(f"{spare} elements more than the tensor has")
         with np.errstate(all="ignore"):
+            self._marking &= not numbers
             if self._marking:  # until an element is finite and not 0
                 left = self._left - self._kept.size * self._elements.per_unit
                 found = marks_of(self._elements, units, min(units.size * self._elements.per_unit, left))

@@ -40,15 +40,16 @@ _LENGTHS = (512, 256, 128, 64, 32)
 """Lengths of rows, the fastest first."""
 
 _LENGTH_64 = 4096
-_SHORT = 1 << 15
+SHORT = 1 << 15
+"""Elements of float32 from which on they are added up in rows."""
 _HAS_VECDOT = hasattr(np, "vecdot")
 _HUGE = np.float32(2.0**60)
 
 
 def block_sum(values: np.ndarray) -> float:
     """The sum of contiguous float32 of shape (n,); errs by at most 9e-7 of the sum of the magnitudes."""
-    if values.size < _SHORT:
-        return float(np.add.reduce(values, dtype=np.float64))
+    if values.size < SHORT:
+        return float(np.add.reduce(values.astype(np.float64)))
     ones = _ones(row_length(SUM_ADDITIONS))
     whole = values.size - values.size % ones.size
     total = float(np.add.reduce(row_dots(values[:whole].reshape(-1, ones.size), ones), dtype=np.float64))
@@ -63,7 +64,7 @@ def block_dot(one: np.ndarray, other: np.ndarray) -> float:
     float32 errs by at most 2e-6 of the sum of the products' magnitudes, as long as 512 of them stay in its
     range: the root of a sum of squares by at most 1e-6 of itself.
     """
-    if one.dtype == np.float32 and one.size < _SHORT:
+    if one.dtype == np.float32 and one.size < SHORT:
         one, other = _wide(one, other)
     length = row_length(DOT_ADDITIONS) if one.dtype == np.float32 else _LENGTH_64
     whole = one.size - one.size % length

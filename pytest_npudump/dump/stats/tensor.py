@@ -17,12 +17,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache, partial
 from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -57,25 +56,20 @@ from pytest_npudump.dump.stats.kernels import (
     Float64,
     Half,
     Integer,
-    Kernel,
     add_histogram,
 )
 from pytest_npudump.dump.stats.projections import (
     Projector,
     array_projector,
     block_projections,
-    near_projections,
     project,
     raw_projector,
+    rows_projections,
 )
 from pytest_npudump.dump.stats.signs import BLOCK, NEAR
-from pytest_npudump.dump.stats.sums import Totals
+from pytest_npudump.dump.stats.sums import SHORT, Totals, block_dot, block_sum
 from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import FormatError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 _NO_NUMBERS = {np.bytes_, np.str_, np.void}
 _HALVES = {"float16": FLOAT16, "bfloat16": BFLOAT16}
@@ -108,9 +102,13 @@ class Accumulator:
         self._totals = Totals()
         self.kernel = _KERNELS.get(dtype_name(dtype), Integer if dtype.itemsize > 1 else Byte)(self._totals)
 
-    def add(self, piece: np.ndarray) -> None:
-        """Add a contiguous, aligned, native piece of shape (n,), n > 0; it may be overwritten afterwards."""
-        self.kernel.add(piece)
+    def add(self, piece: np.ndarray) -> np.ndarray | None:
+        """Add a contiguous, aligned, native piece of shape (n,), n > 0; it may be overwritten afterwards.
+
+        Returns:
+            The values that :meth:`.kernels.Kernel.add` returns; None of other types.
+        """
+        return self.kernel.add(piece)
 
     def totals(self) -> Totals:
         """Return the totals of all pieces so far; they are not to be changed."""
@@ -228,18 +226,13 @@ class Projected:
         self.dtype = accumulator.dtype
         self._accumulator = accumulator
         self._projector = projector
-        kernel = accumulator.kernel
-        self._kernel = kernel if isinstance(kernel, Kernel) and type(accumulator) is Accumulator else None
 
     def add(self, piece: np.ndarray) -> None:
         """Add a piece, as :meth:`~pytest_npudump.dump.stats.tensor.Accumulator.add` takes them."""
-        if self._projector is None:
-            self._accumulator.add(piece)
-        elif self._kernel is None:
-            self._accumulator.add(piece)
-            self._projector.add(piece)
-        else:  # types of 16 bits are converted once for both
-            self._projector.add(piece, self._kernel.add(piece))
+        values = self._accumulator.add(piece)
+        if self._projector is not None:  # types of 16 bits are converted once for both
+            numbers = bool(self._accumulator.kernel.totals.magnitude)
+            self._projector.add(piece, values, numbers=numbers)
 
     def stats(self) -> Stats:
         """The statistics of all pieces."""
@@ -321,62 +314,101 @@ _MAPPED = 8 << 20
 """Bytes from which on a tensor is mapped. Measured: 4 MiB are read faster, 64 MiB of float32 8 % slower."""
 
 
-_SMALL = frozenset({"float32", *_HALVES})
-"""Types whose small tensors are taken together."""
-_TOGETHER = 256
-"""Small tensors that are looked at at once: as float64 they stay in a core's own cache, or nearly."""
-_ROWS_CACHED = 1 << 15
+_TOGETHER, _TOGETHER_BYTES = 256, 2 << 20
+"""Tensors whose statistics are computed at once, and their bytes, at most."""
+_ROWS_CACHED = 1 << 16
 """Elements of rows that are taken at a time, float64 in the processor's cache."""
+_ROW_LIMITS = {"float32": CHUNK_BYTES // 4, **dict.fromkeys(_HALVES, NEAR)}
+"""Elements, at most, of tensors that are taken together, by type."""
 
 
-Waiting = list[tuple[str, np.ndarray, Stats]]
-"""Small tensors, each with its type and the statistics that :func:`fill_small` fills in."""
+class Waiting:
+    """Tensors whose statistics are computed together, by a fiftieth of the calls where they are small.
 
+    Those of a tensor do not depend on which others come with it, to the last bit.
 
-def fill_small(waiting: Waiting, *, projections: bool, acl: bool = False) -> None:
-    """Compute the statistics of small tensors, many at a time, and take these out of the list.
-
-    Those of a tensor do not depend on which others come with it, to the last bit. With ``acl`` they are a
-    device's.
+    Args:
+        projections: whether they have these.
+        acl: whether they are a device's.
     """
-    alike: defaultdict[tuple[str, int], list[tuple[np.ndarray, Stats]]] = defaultdict(list)
-    for dtype, units, stats in waiting:
-        alike[dtype, units.size].append((units, stats))
-    waiting.clear()
-    with np.errstate(all="ignore"):
-        for (dtype, size), tensors in alike.items():
-            wide = np.concatenate([units for units, _ in tensors]).reshape(-1, size).astype(np.float64)
-            for (units, stats), found in zip(tensors, _of_rows(wide, dtype, projections), strict=True):
+
+    def __init__(self, *, projections: bool, acl: bool = False) -> None:
+        self._projections, self._acl = projections, acl
+        self._alike: defaultdict[tuple[str, int], list[tuple[np.ndarray, Stats]]] = defaultdict(list)
+        self._count = self._bytes = 0
+
+    def take(self, dtype: str, unit: np.dtype, file: RawFile, offset: int, nbytes: int) -> Stats:
+        """Take a tensor of at most so many elements as its type may have; return what :meth:`fill` fills in.
+
+        Raises:
+            FormatError: the file cannot be read.
+        """
+        found = Stats()
+        if nbytes > _TOGETHER_BYTES // 8:  # by itself, in memory that is there
+            octets = scratch_buffers().octets("alone", nbytes)
+            file.read_into(offset, octets, "the tensor")
+            self._fill(dtype, [(octets.view(unit), found)])
+            return found
+        units = np.frombuffer(file.read(offset, nbytes, "the tensor"), unit)
+        self._alike[dtype, units.size].append((units, found))
+        self._count += 1
+        self._bytes += nbytes
+        if self._count >= _TOGETHER or self._bytes >= _TOGETHER_BYTES:
+            self.fill()
+        return found
+
+    def fill(self) -> None:
+        """Compute the statistics of all that was taken."""
+        for (dtype, size), tensors in self._alike.items():
+            most = max(1, _ROWS_CACHED // size)
+            for start in range(0, len(tensors), most):
+                self._fill(dtype, tensors[start : start + most])
+        self._alike.clear()
+        self._count = self._bytes = 0
+
+    def _fill(self, dtype: str, tensors: Sequence[tuple[np.ndarray, Stats]]) -> None:
+        size = tensors[0][0].size
+        with np.errstate(all="ignore"):
+            rows = np.concatenate([units for units, _ in tensors]) if len(tensors) > 1 else tensors[0][0]
+            every = _of_rows(rows.reshape(-1, size), dtype, self._projections)
+            for (units, stats), found in zip(tensors, every, strict=True):
                 if found is None:
                     running = Projected(
-                        raw_accumulator(dtype, size), raw_projector(dtype, size) if projections else None
+                        raw_accumulator(dtype, size),
+                        raw_projector(dtype, size) if self._projections else None,
                     )
                     running.add(units)
                     found = running.stats()  # noqa: PLW2901
-                    found = as_device(found, nan_first=math.isnan(float(units[0]))) if acl else found  # noqa: PLW2901
+                    found = as_device(found, nan_first=math.isnan(float(units[0]))) if self._acl else found  # noqa: PLW2901
                 for name in _FIELDS:
                     object.__setattr__(stats, name, getattr(found, name))
 
 
-def _of_rows(wide: NDArray[np.float64], dtype: str, projections: bool) -> Iterator[Stats | None]:  # noqa: FBT001
-    """Yield the statistics of :class:`Projected` for each row of shape (k, n), by a fiftieth of the calls.
+def _of_rows(rows: np.ndarray, dtype: str, projections: bool) -> Iterator[Stats | None]:  # noqa: FBT001
+    """Yield the statistics of :class:`Projected` for each row of shape (k, n), of a type of so many elements.
 
     None where these are needed: for NaN, infinities, and magnitudes whose squares leave the range of float32.
     """
-    count = wide.shape[1]
-    low, high = np.minimum.reduce(wide, axis=1) + 0.0, np.maximum.reduce(wide, axis=1) + 0.0
-    zeros = count - np.count_nonzero(wide, axis=1)
+    count = rows.shape[1]
+    wide = rows.astype(np.float64) if count < SHORT else rows
+    short = rows if rows.itemsize > 2 else wide  # noqa: PLR2004 - of halves numpy looks at each
+    low, high = np.minimum.reduce(short, axis=1) + 0.0, np.maximum.reduce(short, axis=1) + 0.0
+    flags = np.equal(short, 0, out=scratch_buffers().flags("zeros", short.size).reshape(short.shape))
+    zeros = [int(np.count_nonzero(row)) for row in flags] if np.logical_or.reduce(flags, axis=None) else None
     values, pairs = wide, count // 2 * 2
     if dtype in _HALVES:  # in the order of :func:`.kernels.to_float32`
         values = np.hstack([wide[:, :pairs:2], wide[:, 1:pairs:2], wide[:, pairs:]])
-    avg = np.add.reduce(values, axis=1) / count + 0.0
-    squares = [float(np.dot(row, row)) for row in values]
-    sums = map(tuple, near_projections(wide).tolist()) if projections else repeat(None)
-    columns = (column.tolist() for column in (zeros, low, high, avg))
-    for square, own, zero, least, most, mean in zip(squares, sums, *columns, strict=False):
+    totals = np.add.reduce(values, axis=1).tolist() if count < SHORT else map(block_sum, rows)
+    squares = (block_dot(row, row) for row in values)
+    sums = (
+        map(tuple, rows_projections(rows if count > NEAR else wide).tolist()) if projections else repeat(None)
+    )
+    columns = low.tolist(), high.tolist(), zeros or repeat(0), totals, squares, sums
+    for least, most, zero, total, square, own in zip(*columns, strict=False):
         magnitude = max(-least, most)
         if magnitude == 0 or SQUARE_LOW < magnitude < SQUARE_HIGH:  # which NaN is not either
-            yield Stats(count, most, least, mean, math.sqrt(square), 0, 0, 0, zero, None, own)
+            mean, norm = total / count + 0.0, math.sqrt(square)
+            yield Stats(count, most, least, mean, norm, 0, 0, 0, zero, None, own)
         else:
             yield None
 
@@ -419,12 +451,8 @@ def payload_stats(
     if needed > payload.nbytes:
         raise too_short(payload, dtype, count, payload.nbytes)
     pieces = np.dtype(np.uint8) if is_packed(dtype) else numpy_dtype(dtype)
-    if file is not None and waiting is not None and dtype in _SMALL and 0 < count <= NEAR:
-        found = Stats()
-        waiting.append((dtype, file.map(payload.offset, needed, "the tensor").view(pieces), found))
-        if len(waiting) >= _TOGETHER:
-            fill_small(waiting, projections=projections, acl=acl)
-        return found
+    if file is not None and waiting is not None and 0 < count <= _ROW_LIMITS.get(dtype, 0):
+        return waiting.take(dtype, pieces, file, payload.offset, needed)
     running = Projected(raw_accumulator(dtype, count), raw_projector(dtype, count) if projections else None)
     return _file_stats(payload.path, payload.offset, needed, pieces, running, acl=acl, file=file)
 

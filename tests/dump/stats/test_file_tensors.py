@@ -4,7 +4,6 @@ import itertools
 import math
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -13,7 +12,7 @@ import pytest
 from pytest_npudump.dump.arrays.decode import read_npy_header
 from pytest_npudump.dump.filebytes import CHUNK_BYTES, open_raw
 from pytest_npudump.dump.records import Payload, Stats
-from pytest_npudump.dump.stats.tensor import fill_small, npy_stats, payload_stats
+from pytest_npudump.dump.stats.tensor import Waiting, npy_stats, payload_stats
 from pytest_npudump.errors import FormatError
 
 TYPES = ["float32", "float16", "float64", "bfloat16", "float8_e5m2", "int8", "uint16", "int32", "int64"]
@@ -51,15 +50,17 @@ def test_all_pieces_of_a_large_tensor_count_wherever_it_begins(
     _assert_is_what_numpy_finds(payload_stats(payload, dtype, values.size), values)
 
 
+_SIZES = (1, 2, 7, 64, 1023, 4096, 4097, 9000, 16384, 16385, 25344, 32768, 45000, 131072, 526336)
+"""Elements; up to one block, with a rest of a few or many rows, and more than are read at once."""
+
+
 @pytest.mark.each("acl", [False, True])
 @pytest.mark.each("dtype", ["float32", "float16", "bfloat16"])
-def test_small_tensors_of_many_files_add_up_to_the_digits_of_each(
-    tmp_path: Path, dtype: str, *, acl: bool
-) -> None:
-    waiting: list[Any] = []
+def test_tensors_of_many_files_add_up_to_the_digits_of_each(tmp_path: Path, dtype: str, *, acl: bool) -> None:
+    waiting = Waiting(projections=True, acl=acl)
     pairs = []
     made = ((1, 0), (1e-3, -0.0), (1e-30, 1), (1e20, -5), (1, math.nan), (1, math.inf), (0, 0))
-    for count, (factor, special) in itertools.product((1, 2, 7, 64, 1023), made):
+    for count, (factor, special) in itertools.product(_SIZES, made):
         values = _numbers("float32", count) * np.float32(factor)
         values[count // 2] = special
         with np.errstate(all="ignore"):
@@ -70,7 +71,7 @@ def test_small_tensors_of_many_files_add_up_to_the_digits_of_each(
                 asked = {"acl": acl, "projections": True}
                 here = payload_stats(payload, dtype, count, file=file, waiting=waiting, **asked)
             pairs.append((here, payload_stats(payload, dtype, count, **asked)))
-    fill_small(waiting, projections=True, acl=acl)
+    waiting.fill()
     assert [*map(repr, (here for here, _ in pairs))] == [*map(repr, (alone for _, alone in pairs))]
 
 
