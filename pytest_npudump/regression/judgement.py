@@ -25,7 +25,7 @@ from pytest_npudump.golden.stored_tensors import (
 )
 from pytest_npudump.golden.variants import foreign, unsaid
 from pytest_npudump.language.text import first_of
-from pytest_npudump.record.edges import SEVERAL, UNKNOWN, layer_at
+from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges, layer_at
 from pytest_npudump.record.model_lines import FILE, NOTHING, ModelChange, change_of_models, types_between
 from pytest_npudump.record.record import EMPTY, MODELS, OUTPUTS, Record, left_out_of, shards_of
 from pytest_npudump.record.rows import parse_outputs
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_npudump.explain.reference import ReferenceResult
-    from pytest_npudump.record.edges import Edges
 
 
 CHANGE = "change"
