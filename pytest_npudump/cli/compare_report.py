@@ -38,7 +38,6 @@ Found = TypeVar("Found")
 
 _SHOWN = 20
 _NOTES = 5
-_DISTANCES = ("max_abs", "max_rel", "mean_rel", "cosine", "relative_l2")
 _MEASURES = (mark("max abs"), mark("max rel"), mark("cosine"), mark("within"), mark("compared in"))
 
 
@@ -98,7 +97,7 @@ def as_json(result: SidesComparison) -> dict[str, Any]:
 def _elements_json(found: PairElements) -> dict[str, Any]:
     measures = found.difference.to_json() if found.difference is not None else {}
     if found.difference is not None and not comparable(found.difference):
-        measures |= dict.fromkeys(_DISTANCES)
+        measures |= dict.fromkeys(("max_abs", "max_rel", "mean_rel", "cosine", "relative_l2"))
     data = {**measures, "layout": found.layout, "note": found.note}
     return data if found.unequal_bytes is None else data | {"unequal_bytes": found.unequal_bytes}
 

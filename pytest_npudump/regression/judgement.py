@@ -45,12 +45,6 @@ if TYPE_CHECKING:
 CHANGE = "change"
 """The value of ``npudump_fail_on`` with which a value that is not the golden's fails its test."""
 
-_NOTHING_JUDGED = said(
-    "no value was compared: the golden and the dump share no finite statistic and no hash "
-    '(see the notes); use acl_json={{"dump_data": "tensor"}}, with golden_tensors where NaN '
-    "or Inf hide the rest"
-)
-
 
 def without_golden(run: Record, *problems: str) -> Result:
     """Return the outcome of a test that has no golden to be compared with, and why it cannot be one."""
@@ -155,7 +149,13 @@ def judge_run(
         *(_REWIRED,) * (rewired and not comparison.failing),
     )
     if not problems and comparison.nothing_judged:
-        problems = (_NOTHING_JUDGED,)
+        problems = (
+            said(
+                "no value was compared: the golden and the dump share no finite statistic and no hash "
+                '(see the notes); use acl_json={{"dump_data": "tensor"}}, with golden_tensors where NaN '
+                "or Inf hide the rest"
+            ),
+        )
     verdict = status.PASSED if not comparison.failing and not problems else status.FAILED
     if lacking and verdict == status.PASSED:
         verdict = status.ERROR
