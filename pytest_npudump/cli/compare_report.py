@@ -259,7 +259,33 @@ def _words(reason: Reason, difference: TensorDifference | None) -> str:
     if difference is None:
         return ""
     if reason.statistic == SPECIAL:
-        return _special(difference)
+        d = difference
+        first = _("first at {index}").format(index=list(d.first_special_different or ()))
+        golden, actual = specials(d.nan_golden, d.inf_golden), specials(d.nan_actual, d.inf_actual)
+        if golden == "none":
+            names = _(" and ").join(
+                name for name, count in (("NaN", d.nan_actual), ("Inf", d.inf_actual)) if count
+            )
+            return counted(
+                d.special_different,
+                "{names} in {count} place where the golden has none, {first}",
+                "{names} in {count} places where the golden has none, {first}",
+                names=names,
+                first=first,
+            )
+        if actual == "none":
+            return _("no NaN or Inf where the golden has {golden}, {first}").format(
+                golden=golden, first=first
+            )
+        places = counted(
+            d.special_different,
+            "NaN or Inf differ in {count} place, {first}",
+            "NaN or Inf differ in {count} places, {first}",
+            first=first,
+        )
+        return _("{places} (golden: {golden}; actual: {actual})").format(
+            places=places, golden=golden, actual=actual
+        )
     if reason.statistic == ELEMENTS:
         return _("elements must be equal, {actual}").format(actual=reason.actual)
     return _distance(reason, difference) if reason.statistic in _DISTANCES_of_words else ""
@@ -285,31 +311,3 @@ def _outside(difference: TensorDifference) -> str:
 def _times(reason: Reason) -> str:
     times = excess(reason)
     return _(" ({times}x tolerance)").format(times=ratio(times)) if math.isfinite(times) else ""
-
-
-def _special(difference: TensorDifference) -> str:
-    d = difference
-    first = _("first at {index}").format(index=list(d.first_special_different or ()))
-    golden, actual = specials(d.nan_golden, d.inf_golden), specials(d.nan_actual, d.inf_actual)
-    if golden == "none":
-        names = _(" and ").join(
-            name for name, count in (("NaN", d.nan_actual), ("Inf", d.inf_actual)) if count
-        )
-        return counted(
-            d.special_different,
-            "{names} in {count} place where the golden has none, {first}",
-            "{names} in {count} places where the golden has none, {first}",
-            names=names,
-            first=first,
-        )
-    if actual == "none":
-        return _("no NaN or Inf where the golden has {golden}, {first}").format(golden=golden, first=first)
-    places = counted(
-        d.special_different,
-        "NaN or Inf differ in {count} place, {first}",
-        "NaN or Inf differ in {count} places, {first}",
-        first=first,
-    )
-    return _("{places} (golden: {golden}; actual: {actual})").format(
-        places=places, golden=golden, actual=actual
-    )
