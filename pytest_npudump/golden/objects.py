@@ -168,8 +168,9 @@ def trim(cache: ObjectCache, limit: int) -> int:
     before = time.time() - IN_USE_SECONDS
     freed = 0
     for one in objects:
-        if freed >= beyond or one.used > before:
+        if beyond <= 0 or one.used > before:
             break
+        beyond -= one.size  # also of what another process removes first
         with suppress(OSError):
             one.path.unlink()
             freed += one.size
