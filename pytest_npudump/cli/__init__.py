@@ -28,7 +28,6 @@ _DESCRIPTION = (
     "Compare dumps, review goldens and set up tests of Ascend NPUs. Reading dumps needs neither CANN nor an "
     "NPU."
 )
-_LANG = "language of messages: en, zh, or auto (default: the locale's)"
 
 COMMANDS = {
     "ls": "list tensors and overflow records of a dump, statistics with --stats",
@@ -131,7 +130,7 @@ def _quick(*, reads: bool) -> Iterator[None]:
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     """Build the parser; only commands among ``words`` get their arguments."""
     parser = SpokenParser(prog="npudump", description=_DESCRIPTION)
-    parser.lang.help = _LANG
+    parser.lang.help = "language of messages: en, zh, or auto (default: the locale's)"
     parser.add_argument("--version", action="version", version=f"npudump {__version__}")
     parser.add_argument("--explain", action=_Explain, nargs=0, help="explain a failure, line by line")
     parser.renamed = _RENAMED

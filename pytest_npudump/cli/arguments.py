@@ -268,23 +268,16 @@ _GOLDEN_VERBS = {
     ),
     "log": Verb(
         "Show a golden's history from git, the latest commit first: date, author, reason and "
-        "changes per tensor. For a folder: the goldens that each commit changed. Exit codes: 0; "
-        "2 the file is not in git.",
+        "changes per tensor. Exit codes: 0; 2 the file is not in git.",
         (
-            _path(
-                "golden",
-                "GOLDEN",
-                "golden file, its test (test_a.py::test_b), or a folder; default: npudump_golden_dir of "
-                "pytest's configuration, else golden",
-                nargs="?",
-            ),
+            _path("golden", "GOLDEN", "golden file, or the test that it is of: test_a.py::test_b"),
             _of("layer", "layer name or glob; default: all", metavar="LAYER", nargs="?"),
             _of(
                 "-n --limit", "maximum number of lines per commit (default 20; 0: all)", type=int, default=20
             ),
             _JSON,
         ),
-        summary="show the history of goldens from git, by layer",
+        summary="show the history of a golden from git, by layer",
         work="golden.log:run",
     ),
     "merge": Verb(
@@ -333,15 +326,14 @@ _GOLDEN_VERBS = {
     ),
     "remote": Verb(
         "Manage golden tensors in a store (npudump_tensor_store). status: show which are stored and cached. "
-        "push: upload cached tensors that are missing. pull: cache all tensors. move: upload tensors that "
-        "lie beside goldens. clear: empty the cache. Exit codes: 0; 1 a tensor is missing or could not be "
-        "transferred; 2 a golden cannot be read, or no store is configured.",
+        "push: upload cached tensors that are missing. pull: cache all tensors. Exit codes: 0; 1 a tensor is "
+        "missing or could not be transferred; 2 a golden cannot be read, or no store is configured.",
         (
             _of(
                 "action",
-                "status, push, pull, move or clear",
+                "status, push or pull",
                 metavar="ACTION",
-                choices=("status", "push", "pull", "move", "clear"),
+                choices=("status", "push", "pull"),
             ),
             _GOLDENS,
             _text("--store", "URL", "store; default: npudump_tensor_store"),

@@ -81,7 +81,20 @@ def run(arguments: argparse.Namespace) -> int:
         idle = [*_idle_lines(tolerances, result.comparison)]
     present(arguments, lambda: as_json(result), lines(result, verbose=arguments.verbose))
     if arguments.suggest:
-        _write_names(arguments.suggest, result.suggestions)
+        # for --map, surest lines first
+        text = "".join(
+            f"# {one.confidence}\n{json.dumps(one.run)}: {json.dumps(one.golden)}\n"
+            for one in result.suggestions
+        )
+        try:
+            with arguments.suggest.open("x", encoding="utf-8") as file:
+                file.write(text or "{}\n")
+        except OSError as error:
+            raise RequestError(
+                _("--suggest: {path} cannot be written: {error}").format(
+                    path=arguments.suggest, error=error.strerror
+                )
+            ) from error
         if arguments.json != "-":
             emit([_("names: {path}").format(path=shown(arguments.suggest.absolute()))])
     if arguments.plots:
@@ -93,24 +106,6 @@ def run(arguments: argparse.Namespace) -> int:
     if result.problems or result.comparison.nothing_judged:
         return 2
     return 1 if result.comparison.failing else 0
-
-
-def _write_names(path: Path, suggestions: Sequence[Suggestion]) -> None:
-    """Write a file for ``--map``, surest lines first.
-
-    Raises:
-        RequestError: it is there, or cannot be written.
-    """
-    text = "".join(
-        f"# {one.confidence}\n{json.dumps(one.run)}: {json.dumps(one.golden)}\n" for one in suggestions
-    )
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text or "{}\n")
-    except OSError as error:
-        raise RequestError(
-            _("--suggest: {path} cannot be written: {error}").format(path=path, error=error.strerror)
-        ) from error
 
 
 def _under_one_name(golden: Record, actual: Record) -> Record:
@@ -221,10 +216,6 @@ def read_golden_side(path: Path, workers: Workers, *, latest: bool, raw: str = "
                     path=path, error=error
                 )
             ) from error
-    return _golden_side(path)
-
-
-def _golden_side(path: Path) -> Record:
     from pytest_npudump.doctor.pytest_config import tensor_place  # noqa: PLC0415 - goldens only
     from pytest_npudump.golden.store import is_stored, read_golden  # noqa: PLC0415 - 70 ms that a dump needs not
     from pytest_npudump.golden.stored_tensors import stored_tensors  # noqa: PLC0415 - the same: safetensors

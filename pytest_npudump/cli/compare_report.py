@@ -38,7 +38,6 @@ Found = TypeVar("Found")
 
 _SHOWN = 20
 _NOTES = 5
-_DISTANCES = ("max_abs", "max_rel", "mean_rel", "cosine", "relative_l2")
 _MEASURES = (mark("max abs"), mark("max rel"), mark("cosine"), mark("within"), mark("compared in"))
 
 
@@ -98,7 +97,7 @@ def as_json(result: SidesComparison) -> dict[str, Any]:
 def _elements_json(found: PairElements) -> dict[str, Any]:
     measures = found.difference.to_json() if found.difference is not None else {}
     if found.difference is not None and not comparable(found.difference):
-        measures |= dict.fromkeys(_DISTANCES)
+        measures |= dict.fromkeys(("max_abs", "max_rel", "mean_rel", "cosine", "relative_l2"))
     data = {**measures, "layout": found.layout, "note": found.note}
     return data if found.unequal_bytes is None else data | {"unequal_bytes": found.unequal_bytes}
 
@@ -260,7 +259,33 @@ def _words(reason: Reason, difference: TensorDifference | None) -> str:
     if difference is None:
         return ""
     if reason.statistic == SPECIAL:
-        return _special(difference)
+        d = difference
+        first = _("first at {index}").format(index=list(d.first_special_different or ()))
+        golden, actual = specials(d.nan_golden, d.inf_golden), specials(d.nan_actual, d.inf_actual)
+        if golden == "none":
+            names = _(" and ").join(
+                name for name, count in (("NaN", d.nan_actual), ("Inf", d.inf_actual)) if count
+            )
+            return counted(
+                d.special_different,
+                "{names} in {count} place where the golden has none, {first}",
+                "{names} in {count} places where the golden has none, {first}",
+                names=names,
+                first=first,
+            )
+        if actual == "none":
+            return _("no NaN or Inf where the golden has {golden}, {first}").format(
+                golden=golden, first=first
+            )
+        places = counted(
+            d.special_different,
+            "NaN or Inf differ in {count} place, {first}",
+            "NaN or Inf differ in {count} places, {first}",
+            first=first,
+        )
+        return _("{places} (golden: {golden}; actual: {actual})").format(
+            places=places, golden=golden, actual=actual
+        )
     if reason.statistic == ELEMENTS:
         return _("elements must be equal, {actual}").format(actual=reason.actual)
     return _distance(reason, difference) if reason.statistic in _DISTANCES_of_words else ""
@@ -286,31 +311,3 @@ def _outside(difference: TensorDifference) -> str:
 def _times(reason: Reason) -> str:
     times = excess(reason)
     return _(" ({times}x tolerance)").format(times=ratio(times)) if math.isfinite(times) else ""
-
-
-def _special(difference: TensorDifference) -> str:
-    d = difference
-    first = _("first at {index}").format(index=list(d.first_special_different or ()))
-    golden, actual = specials(d.nan_golden, d.inf_golden), specials(d.nan_actual, d.inf_actual)
-    if golden == "none":
-        names = _(" and ").join(
-            name for name, count in (("NaN", d.nan_actual), ("Inf", d.inf_actual)) if count
-        )
-        return counted(
-            d.special_different,
-            "{names} in {count} place where the golden has none, {first}",
-            "{names} in {count} places where the golden has none, {first}",
-            names=names,
-            first=first,
-        )
-    if actual == "none":
-        return _("no NaN or Inf where the golden has {golden}, {first}").format(golden=golden, first=first)
-    places = counted(
-        d.special_different,
-        "NaN or Inf differ in {count} place, {first}",
-        "NaN or Inf differ in {count} places, {first}",
-        first=first,
-    )
-    return _("{places} (golden: {golden}; actual: {actual})").format(
-        places=places, golden=golden, actual=actual
-    )

@@ -33,7 +33,23 @@ _SHOWN = 20
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare, print what differs, and return 0, 1 or 2."""
-    _refuse_others(arguments)
+    # options about tensors or dumps, of which kept results have none
+    given = {
+        "--inputs": arguments.inputs,
+        "--suggest": arguments.suggest,
+        "--plots": arguments.plots,
+        "--latest": arguments.latest,
+        "--bin": arguments.bin,
+        "--producer": arguments.producer,
+        "--layout": arguments.layout != "ND",
+    }
+    for flag, value in given.items():
+        if value:
+            raise RequestError(
+                _("{flag} needs tensors; saved results contain only statistics: remove {flag}").format(
+                    flag=flag
+                )
+            )
     folders = [ResultsFolder(results_in(path)) for path in (arguments.golden, arguments.actual)]
     first, second = ((folder, folder.read()) for folder in folders)
     terms = Overrides(Path.cwd(), preset=arguments.preset or "", tolerances=tolerances_of_file(arguments))
@@ -109,26 +125,6 @@ def _test_lines(pair: ResultPair, shared: Mapping[str, tuple[str, str]], *, verb
         yield from (*names.legend(), *rows)
     if len(failing) > len(shown):
         yield "  " + _("... and {left} more (-v lists all)").format(left=len(failing) - len(shown))
-
-
-def _refuse_others(arguments: argparse.Namespace) -> None:
-    """Refuse options that are about tensors or dumps, of which kept results have none."""
-    given = {
-        "--inputs": arguments.inputs,
-        "--suggest": arguments.suggest,
-        "--plots": arguments.plots,
-        "--latest": arguments.latest,
-        "--bin": arguments.bin,
-        "--producer": arguments.producer,
-        "--layout": arguments.layout != "ND",
-    }
-    for flag, value in given.items():
-        if value:
-            raise RequestError(
-                _("{flag} needs tensors; saved results contain only statistics: remove {flag}").format(
-                    flag=flag
-                )
-            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from pytest_npudump.dump.arrays.layouts import JoinedTensor, LayoutError, host_a
 from pytest_npudump.dump.dtypes import is_of_numpy
 from pytest_npudump.dump.filebytes import c_order_chunks, file_pieces, raw_bytes
 from pytest_npudump.dump.names import MAPPING, read_mapping
-from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.records import Dump, TensorRecord, sanitise
 from pytest_npudump.errors import DumpError, FormatError, NpudumpError
 from pytest_npudump.language.text import byte_size, number_of
 from pytest_npudump.storage.atomic import write_whole
@@ -33,8 +33,6 @@ from pytest_npudump.storage.atomic import write_whole
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
-    from pytest_npudump.dump.records import Dump, TensorRecord
 
     Array = np.ndarray[Any, np.dtype[Any]]
     Reached = Callable[[Path, int], None]

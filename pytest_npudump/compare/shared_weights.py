@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64decode
+from collections.abc import Mapping
 from itertools import compress
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import NamedTuple
 
 _SUM, _DIGEST = 6, 2
 """Characters of a sum, and of a digest."""

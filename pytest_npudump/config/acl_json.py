@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from pytest_npudump.config.rule_table import CheckerVerdict
 
 
-_ITEM_KEYS = ("model_name", "optype_blacklist", "opname_blacklist", "opname_range")
-_TOP_KEYS = ("dump_level", "dump_step", "dump_stats", "dump_kernel_data")
-_MODELS_ONLY = frozenset({"8.5.0", "9.0.0"})
 # GE, which dumps models, knows fewer characters than the call that accepts the path, and then dumps
 # nothing without a word (spec of aclmdlSetDump, second validation in dump_callback.cc).
 _GE_PATH = re.compile(r"[A-Za-z0-9\-=\[\];\\,./!@#$%^&*()_+{}:?]*\Z")
@@ -48,7 +45,7 @@ def dump_section(run: RunRequest, soc: str = "") -> dict[str, Any]:
         return {"dump_path": dump_path, **keys}
     data = run.dump_data or run.test.dump_data or "stats"
     section: dict[str, Any] = {"dump_path": dump_path, "dump_mode": request.dump_mode, "dump_data": data}
-    for key in _TOP_KEYS:
+    for key in ("dump_level", "dump_step", "dump_stats", "dump_kernel_data"):
         if (value := getattr(request, key)) and not (key == "dump_stats" and data != "stats"):
             section[key] = list(value) if isinstance(value, tuple) else value
     if asks_for_statistics(run) and (statistics := default_statistics(soc)):
@@ -58,7 +55,7 @@ def dump_section(run: RunRequest, soc: str = "") -> dict[str, Any]:
 
 def _dump_list_item(request: DumpRequest, layers: Sequence[str] | None) -> dict[str, Any]:
     item: dict[str, Any] = {}
-    for key in _ITEM_KEYS:
+    for key in ("model_name", "optype_blacklist", "opname_blacklist", "opname_range"):
         if value := getattr(request, key):
             item[key] = value if isinstance(value, str) else [dict(entry) for entry in value]
     wanted = layers if layers is not None else (request.layers if request.exact_layers else ())
@@ -116,7 +113,7 @@ def refuse_operator_overflow(version: str) -> None:
     Raises:
         ConfigError: this is such a release.
     """
-    if profile_for(version) in _MODELS_ONLY:
+    if profile_for(version) in {"8.5.0", "9.0.0"}:
         raise ConfigError(
             f"scene='overflow': in CANN {version} the overflow dump works for models only, and torch_npu "
             f"runs aclnn operators: no overflow would ever be seen; take CANN 9.1.0 or later, or scene='op', "

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 _OWN_FILES = ("pytest.ini", ".pytest.ini")
 _TABLES_OF_TOML = {"pytest.toml": (("pytest",),), ".pytest.toml": (("pytest",),)}
-_TABLES_OF_PYPROJECT = (("tool", "pytest", "ini_options"),)
 _FIRST_WITH_TOML = 9
 _DISTRIBUTION = "pytest-npudump"
 _NO_AUTOLOAD = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
@@ -73,7 +72,7 @@ def _section(file: Path, major: int) -> Mapping[str, Any] | None:
             f"{file}: pytest's configuration cannot be read: {in_one_line(error)}; mend it, or name "
             f"--dump-dir outside"
         ) from error
-    tables = _TABLES_OF_TOML.get(file.name, _TABLES_OF_PYPROJECT)
+    tables = _TABLES_OF_TOML.get(file.name, (("tool", "pytest", "ini_options"),))
     if file.name == "pyproject.toml" and major >= _FIRST_WITH_TOML:
         tables = (*tables, ("tool", "pytest"))
     for keys in tables:

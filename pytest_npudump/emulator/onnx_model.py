@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from pytest_npudump.emulator.streams import DeviceContext
 
 
-_FLOATS = frozenset({"float16", "float32", "float64"})
 _SHAPE_TYPE = BY_GE[9]
 """int64."""
 
@@ -54,7 +53,7 @@ def distorted_model(source: Path | bytes, faults: Sequence[Distortion]) -> Any:
             port.name: from_ort_type(port.type)
             for port in exposed_session(source, proto, found.outputs).get_outputs()
         }
-        names = [name for name in found.outputs if types[name].name in _FLOATS]
+        names = [name for name in found.outputs if types[name].name in {"float16", "float32", "float64"}]
         if not names:
             kinds = ", ".join(types[name].name for name in found.outputs)
             raise ModelError(f"distort: {fault.operator} gives {kinds}, expected float16, float32 or float64")

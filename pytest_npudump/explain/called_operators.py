@@ -81,7 +81,6 @@ _SELECTING = frozenset(
 _JUMPS = frozenset({"div", "floor_divide", "fmod", "remainder", "__lshift__", "__rshift__"})
 """Operators whose result jumps where a quotient is almost an integer, or that C leaves undefined."""
 
-_CASTS = frozenset({"_to_copy", "copy", "to", "_foreach_copy"})
 
 _MOST_NOISE = 0.05
 """Noise beyond which a call says nothing: in what it makes of its arguments no digit is certain."""
@@ -215,7 +214,7 @@ class CalledOperator:
                 "its inputs hold NaN or infinities, of which devices make different things",
             ),
             (
-                operator in _CASTS
+                operator in {"_to_copy", "copy", "to", "_foreach_copy"}
                 and actual.dtype.kind in "iu"
                 and self._exceeds(np.iinfo(actual.dtype).max),
                 f"its inputs hold values beyond those of {self.dtype}",

@@ -126,7 +126,6 @@ EXACT_INPUTS = frozenset({"Resize", "Upsample", "Range", "QuantizeLinear", "Dequ
 """Operators with constants that say where, not how much: rounded, they would make other shapes or codes."""
 _CASTS_BFLOAT16 = 13
 """The first version of ONNX's operators in which ``Cast`` knows bfloat16."""
-_SHAPES = frozenset({"Shape", "Size"})
 
 
 def rounded_model(model: ReferenceModel, dtypes: Mapping[str, str], default: str) -> ReferenceModel:
@@ -215,7 +214,7 @@ def _computed_from_shapes(graph: Any) -> frozenset[str]:
         if node.op_type == "Constant":
             constant.update(node.output)
         inputs = [name for name in node.input if name and name not in constant]
-        if node.op_type in _SHAPES or (inputs and all(name in found for name in inputs)):
+        if node.op_type in {"Shape", "Size"} or (inputs and all(name in found for name in inputs)):
             found.update(node.output)
     return frozenset(found)
 

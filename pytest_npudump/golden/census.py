@@ -21,14 +21,12 @@ from pytest_npudump.golden.path import is_variant
 from pytest_npudump.golden.store import (
     KEY,
     is_stored,
-    left_out,
     read_golden,
     recorded_tensors,
-    source_layers,
     tensors_path,
     waiting_path,
 )
-from pytest_npudump.golden.stored_tensors import TensorStore, pointers_of, stage_stored, stored_tensors
+from pytest_npudump.golden.stored_tensors import TensorStore, pointers_of, stored_tensors
 from pytest_npudump.golden.tensors import is_foreign
 from pytest_npudump.golden.variants import VARIANTS, variant_path, variants_of
 from pytest_npudump.record.noise import calibration_of, repeats_of
@@ -418,28 +416,6 @@ def pull(named: list[Named], store: TensorStore, steps: Steps) -> list[bool | st
         return True
 
     return _each(fetch, named, steps)
-
-
-def move(path: Path, store: TensorStore) -> int:
-    """Put the tensors beside a golden into the store, and name them in the golden; return how many.
-
-    The file with the tensors is removed when the golden names them in the store.
-
-    Raises:
-        NpudumpError: they are not all there, or the golden cannot be written; both files are as they were.
-        OSError: the golden is written, and the file with the tensors cannot be removed.
-    """
-    golden = read_golden(path)
-    beside = recorded_tensors(golden)
-    if beside is None:
-        return 0
-    arrays = {key: tensor.array() for key, tensor in stored_tensors(golden).items()}
-    tensors = {key: (array, array.dtype.name) for key, array in arrays.items()}
-    alike = left_out(golden)
-    extra = {name: value for name, value in golden.extra.items() if name != KEY}
-    stage_stored(replace(golden, extra=extra), tensors, alike, store, source_layers(golden)).commit()
-    beside.unlink()
-    return len(tensors)
 
 
 def _hash(store: TensorStore, digest: str) -> str:

@@ -166,19 +166,11 @@ def trim(cache: ObjectCache, limit: int) -> int:
     objects = sorted(cached_objects(cache), key=lambda one: one.used)
     beyond = sum(one.size for one in objects) - limit
     before = time.time() - IN_USE_SECONDS
-    chosen, size = [], 0
-    for one in objects:
-        if size >= beyond or one.used > before:
-            break
-        chosen.append(one)
-        size += one.size
-    return remove(chosen)
-
-
-def remove(objects: Iterable[CachedObject]) -> int:
-    """Remove objects; return the number of bytes removed."""
     freed = 0
     for one in objects:
+        if beyond <= 0 or one.used > before:
+            break
+        beyond -= one.size  # also of what another process removes first
         with suppress(OSError):
             one.path.unlink()
             freed += one.size

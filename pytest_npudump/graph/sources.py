@@ -21,7 +21,7 @@ from pytest_npudump.compare.stats.fingerprints import apart, norms
 from pytest_npudump.compare.stats.numbers import Pairs, scales
 from pytest_npudump.compare.stats.verdict import FAIL, GRAPH_INPUT, Comparison, aligned_keys, is_new_input
 from pytest_npudump.dump.dtypes import is_exact
-from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.stats.compact_projections import steps
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
-    from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.record.edges import Edges
 
 

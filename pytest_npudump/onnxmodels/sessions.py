@@ -151,8 +151,6 @@ def _ort_value(tensor: Tensor) -> Any:
     array = tensor.data.reshape(tensor.shape)
     if is_of_numpy(array.dtype):
         return make.ortvalue_from_numpy(array)
-    if not hasattr(make, "ortvalue_from_numpy_with_onnx_type"):
-        raise ModelError(f"this onnxruntime takes no {tensor.dtype.name}: install onnxruntime>=1.20")
     raw = array.view(f"u{array.dtype.itemsize}")
     return make.ortvalue_from_numpy_with_onnx_type(raw, onnx_number(tensor.dtype))
 

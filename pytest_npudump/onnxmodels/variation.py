@@ -42,11 +42,6 @@ class Variation:
         """Return whether nothing differs: a mere repetition."""
         return self == Variation()
 
-    @property
-    def sees_inputs(self) -> bool:
-        """Return whether each input is copied from the device: it is perturbed, or noted."""
-        return self.seed is not None or self.waits
-
 
 PLAIN = Variation()
 

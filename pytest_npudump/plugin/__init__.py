@@ -10,12 +10,9 @@ phases report, ``fixture`` what it sees, ``paths`` where its files lie, ``termin
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import ModuleType
+from types import ModuleType
 
 
 class _PlainFinder:

@@ -44,7 +44,6 @@ _APPROVES = {
 }
 """Effect of a run, by the mode of ``--npudump-update-golden``."""
 _RUNNER = "npudump-runner"
-_MESSAGES = "messages"
 _CHECKED = pytest.StashKey[bool]()
 """True if tolerances for all tests were checked."""
 _WITH_TESTS = pytest.StashKey[bool]()
@@ -290,7 +289,7 @@ def _encodable(value: Any) -> Any:
 @pytest.hookimpl(wrapper=True)
 def pytest_report_from_serializable(data: dict[str, Any]) -> Generator[None, Any, Any]:
     """Bring the templates back."""
-    if _MESSAGES in data:
+    if "messages" in data:
         from pytest_npudump.language.translation import restored  # noqa: PLC0415 - where there are any
 
         again = restored(data)

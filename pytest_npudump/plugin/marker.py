@@ -9,7 +9,7 @@ import math
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from numbers import Real
 from pathlib import Path, PurePath
@@ -417,24 +417,20 @@ def _scene_problems(request: DumpRequest) -> list[str]:
     ]
 
 
-def _run_problems(request: DumpRequest) -> list[str]:
-    """List the problems of the test's run and of its comparison."""
-    problems = []
+def _run_problems(request: DumpRequest) -> Iterator[str]:
+    """Yield the problems of the test's run and of its comparison."""
     if request.isolation == "none" and request.dump_scene == "aic_err_detail_dump":
-        problems.append("isolation: aic_err_detail_dump may end the process, which has to be a child's")
+        yield "isolation: aic_err_detail_dump may end the process, which has to be a child's"
     if request.graph and PurePath(request.graph).suffix not in GRAPH_SUFFIXES:
         expected = ", ".join(GRAPH_SUFFIXES)
-        problems.append(f"graph: {request.graph!r} is no graph by its name, expected one of {expected}")
+        yield f"graph: {request.graph!r} is no graph by its name, expected one of {expected}"
     if request.modules:
         default, takes = DumpRequest(), _OF_MODULES
         given = (one.name for one in fields(request))
         excess = [n for n in given if getattr(request, n) != getattr(default, n) and n not in takes]
         if excess:
             names = ", ".join(_NAMES.get(name, name) for name in excess)
-            problems.append(
-                said("{names}: not with scene='modules', which uses hooks instead of a dump", names=names)
-            )
-    return problems
+            yield said("{names}: not with scene='modules', which uses hooks instead of a dump", names=names)
 
 
 def request_of(item: pytest.Item) -> DumpRequest:

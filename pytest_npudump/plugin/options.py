@@ -87,7 +87,18 @@ def add_options(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager
     group = parser.getgroup("npudump", "numerical regression tests on Ascend NPUs")
     for option in all_options():
         if option.typed:
-            _add_typed(group, option)
+            # Add an option of the command line; one with modes has an option string a mode.
+            choices = _choices(option)
+            # What is chosen is looked at later, in words of ours.
+            how: dict[str, Any] = {"metavar": f"{{{','.join(choices)}}}" if choices else option.metavar}
+            if option.modes:
+                how = {"action": "store_const", "const": option.modes[0]}
+            elif isinstance(option.default, bool):
+                how = {"action": "store_true"}
+            group.addoption(option.flag, dest=option.dest, default=None, help=option.help, **how)
+            for mode in option.modes:
+                how = {"action": "store_const", "const": mode, "help": SUPPRESS}
+                group.addoption(f"{option.flag}={mode}", dest=option.dest, default=None, **how)
         if option.standing:
             kind: Any = "bool" if isinstance(option.default, bool) else None
             parser.addini(option.dest, option.help, type=kind, default=option.default)
@@ -148,24 +159,6 @@ def _gone_dest(name: str) -> str:
     return _key(f"gone-{name}")
 
 
-def _add_typed(group: Any, option: Option) -> None:
-    """Add an option of the command line; one with modes has an option string a mode.
-
-    An option whose value may be left out would take the path behind it for one.
-    """
-    choices = _choices(option)
-    # What is chosen is looked at later, in words of ours.
-    how: dict[str, Any] = {"metavar": f"{{{','.join(choices)}}}" if choices else option.metavar}
-    if option.modes:
-        how = {"action": "store_const", "const": option.modes[0]}
-    elif isinstance(option.default, bool):
-        how = {"action": "store_true"}
-    group.addoption(option.flag, dest=option.dest, default=None, help=option.help, **how)
-    for mode in option.modes:
-        how = {"action": "store_const", "const": mode, "help": SUPPRESS}
-        group.addoption(f"{option.flag}={mode}", dest=option.dest, default=None, **how)
-
-
 def shorten_help(config: pytest.Config) -> None:
     """Have ``pytest --help`` name the page of the ini keys, which it describes with ``-v``."""
     verbose = {"-v", "-vv", "--verbose"} & {*_given(config)}  # pytest parses nothing behind --help
@@ -186,7 +179,17 @@ def settings_of(config: pytest.Config) -> Settings:
         RequestError: an option or ini key has gone or is none, a key holds a value that is none of its, or
             something that stands for every run accepts.
     """
-    _refuse_standing(config)
+    # Refuse to accept by settings for runs to come.
+    place, flag = next(_standing(config), ("", ""))
+    if place:
+        raise RequestError(
+            said(
+                "{place}: every 'pytest' would rewrite the goldens it is to check, and pass: remove it "
+                "there, and give {flag} on the command line of one run",
+                place=place,
+                flag=flag,
+            )
+        )
     _refuse_gone(config)
     _refuse_unknown(config)
     given = {option.dest: _resolve(option, config) for option in OPTIONS}
@@ -204,20 +207,6 @@ def usage_error(config: pytest.Config, text: str) -> pytest.UsageError:
     language = config.getini("npudump_lang")
     with speaking(language if language in LANGUAGES else AUTO):
         return pytest.UsageError(inert(spoken(text)))
-
-
-def _refuse_standing(config: pytest.Config) -> None:
-    """Refuse to accept by settings for runs to come."""
-    place, flag = next(_standing(config), ("", ""))
-    if place:
-        raise RequestError(
-            said(
-                "{place}: every 'pytest' would rewrite the goldens it is to check, and pass: remove it "
-                "there, and give {flag} on the command line of one run",
-                place=place,
-                flag=flag,
-            )
-        )
 
 
 def _standing(config: pytest.Config) -> Iterator[tuple[str, str]]:

@@ -204,7 +204,14 @@ class Reporter:
             self.rank = current_rank()
         except NpudumpError:  # what the launcher's variables lack has ended the session already
             self.rank = None
-        self._speak()
+        # Have the terminal show failures in its reader's language: all other readers have had theirs.
+        if self._spoken:
+            from pytest_npudump.plugin.terminal import cause_in_summary, speak  # noqa: PLC0415 - for failures
+
+            terminal = self.config.pluginmanager.get_plugin("terminalreporter")
+            for report, lines in self._spoken:
+                speak(report, lines, terminal)
+                cause_in_summary(report, terminal)
         with speaking(self.settings.lang):
             if self._ended_in:
                 self._problems.append(self._ended)
@@ -215,16 +222,6 @@ class Reporter:
                 for line in note_lines(self.results, verbose=self.config.option.verbose > 0):
                     self.say(line)
             hook.pytest_npudump_session_end(reporter=self)
-
-    def _speak(self) -> None:
-        """Have the terminal show failures in its reader's language: all other readers have had theirs."""
-        if self._spoken:
-            from pytest_npudump.plugin.terminal import cause_in_summary, speak  # noqa: PLC0415 - for failures
-
-            terminal = self.config.pluginmanager.get_plugin("terminalreporter")
-            for report, lines in self._spoken:
-                speak(report, lines, terminal)
-                cause_in_summary(report, terminal)
 
     def _ended(self) -> str:
         """Report that the session was ended in a test, which was not compared."""

@@ -249,7 +249,11 @@ class Runner:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Attach the comparison to the report; behind the teardown, complete the recording."""
         if call.excinfo is not None:
-            _shorten(call.excinfo)
+            # Leave of a verdict's traceback the last frame: pytest filters all by their paths, and shows
+            # none.
+            shown, last = getattr(call.excinfo.value, "pytrace", True), call.excinfo.traceback[-1:]
+            if not shown and last and last[0].frame.code.raw.co_filename.startswith(str(_PACKAGE)):
+                call.excinfo.traceback = last
         report = yield
         complete_report(item, call, report)
         if is_marked(item) and not item.stash.get(OURS, False):
@@ -281,20 +285,20 @@ def complete_report(item: pytest.Item, call: pytest.CallInfo[None], report: pyte
         item.stash.setdefault(PARTS, []).append(report)
     ended = item.stash.get(ENDED, False) or TEST not in item.stash
     if call.when == "call" and ended and is_marked(item) and not only_setup(item):
-        _attach_result(item, report)
+        result = item.stash.setdefault(RESULT, {})
+        if not result:
+            result.update(_uncompared(item))
+        vars(report)["npudump"] = result
+        if result["status"] == NOT_COMPARED and report.passed and not will_run_again(item):
+            report.outcome = "failed"
+            item.stash[BAD] = said("npudump: the test passed without having been compared with its golden")
+            report.longrepr = item.stash[BAD]
     if call.when == "setup" and report.failed and is_marked(item) and not only_setup(item):
         vars(report)["npudump"] = _uncompared(item)
     expected = report.failed or hasattr(report, "wasxfail")
     if BAD in item.stash and call.when != "teardown" and not expected:
         report.outcome = "failed"
         report.longrepr = item.stash[BAD]
-
-
-def _shorten(failure: pytest.ExceptionInfo[BaseException]) -> None:
-    """Leave of a verdict's traceback the last frame: pytest filters all by their paths, and shows none."""
-    shown, last = getattr(failure.value, "pytrace", True), failure.traceback[-1:]
-    if not shown and last and last[0].frame.code.raw.co_filename.startswith(str(_PACKAGE)):
-        failure.traceback = last
 
 
 def _locate(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
@@ -308,17 +312,6 @@ def _locate(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestR
         # pytest's short summary shows the first line only, which a terminal broke where it is narrow.
         first = re.match(r".*(?:\n {12}.*)*", crash.message)
         crash.message = re.sub(r"\n {12}", " ", first[0]) + crash.message[len(first[0]) :] if first else ""
-
-
-def _attach_result(item: pytest.Item, report: pytest.TestReport) -> None:
-    result = item.stash.setdefault(RESULT, {})
-    if not result:
-        result.update(_uncompared(item))
-    vars(report)["npudump"] = result
-    if result["status"] == NOT_COMPARED and report.passed and not will_run_again(item):
-        report.outcome = "failed"
-        item.stash[BAD] = said("npudump: the test passed without having been compared with its golden")
-        report.longrepr = item.stash[BAD]
 
 
 def _uncompared(item: pytest.Item) -> dict[str, str]:

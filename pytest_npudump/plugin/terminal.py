@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from time import monotonic
@@ -285,8 +285,8 @@ WIDTH = 300
 """Characters of a note, and of a test's name, without ``-v``."""
 
 
-def note_lines(results: Iterable[Mapping[str, Any]], *, verbose: bool) -> list[str]:
-    """Return the notes of passed tests, each once with its tests: some and how many more, or everything."""
+def note_lines(results: Iterable[Mapping[str, Any]], *, verbose: bool) -> Iterator[str]:
+    """Yield the notes of passed tests, each once with its tests: some and how many more, or everything."""
     found: dict[str, list[str]] = {}
     for result in results:
         for text in result.get("notes", ()) if result["status"] in GOOD else ():
@@ -294,7 +294,6 @@ def note_lines(results: Iterable[Mapping[str, Any]], *, verbose: bool) -> list[s
                 found.setdefault(text, []).append(str(result["test"]))
     ordered = sorted(found.items(), key=lambda one: one[0] == recorded_with_tensors())  # which is no fault
     shown = ordered if verbose else ordered[:_NOTES]
-    lines = []
     for text, tests in shown:
         names = tests if verbose else [cut(test, WIDTH) for test in tests[:NAMES]]
         left = len(tests) - len(names)
@@ -304,8 +303,7 @@ def note_lines(results: Iterable[Mapping[str, Any]], *, verbose: bool) -> list[s
             words = _("{count} tests ({names}{more})")
             whose = words.format(count=len(tests), names=", ".join(names), more=more)
         told = text if verbose else cut(text, WIDTH)
-        lines.append(plain(said("{word}: {whose}: {text}", word=_("note"), whose=whose, text=told)))
+        yield plain(said("{word}: {whose}: {text}", word=_("note"), whose=whose, text=told))
     if left := len(found) - len(shown):
         words = ngettext("{left} more note (-v lists all)", "{left} more notes (-v lists all)", left)
-        lines.append(words.format(left=left))
-    return lines
+        yield words.format(left=left)

@@ -310,7 +310,7 @@ def _change_of_files(golden: str, run: str) -> ModelChange | None:
         return ModelChange(read=read)
     old, new = ({name: words for name, words in side.items() if words and name[0] != FILE} for side in split)
     if "om" not in formats:
-        old, new = _without_neutral((old, new), (golden, run))
+        old, new = _without_neutral(old), _without_neutral(new)
     graphs = [sorted(graph[_GRAPH].rstrip(TYPED) for _, graph in side.values()) for side in files]
     wholes = [sorted(graph[_WHOLE].rstrip(TYPED) for _, graph in side.values()) for side in files]
     types = types_between(golden, run, certain=True) if graphs[0] != graphs[1] else {}
@@ -397,33 +397,15 @@ def _digests(line: str) -> list[str]:
     return [word for word in line.split(" ")[1:] if word[0] != TYPED]
 
 
-_Words = dict[str, list[str]]
-
-
-def _without_neutral(operators: Sequence[_Words], blocks: Sequence[str]) -> list[_Words]:
-    """Return the operators of both sides by their digests without attributes that change nothing.
-
-    A golden of an earlier version has no second digest: an operator of the same type and first one tells it,
-    and in one that knows no types any of the same first one.
-    """
-    seconds: dict[tuple[str, str], str] = {}
-    kinds = [
-        {name: _kind(name, line) if typed else "" for name, line in by_name(block).items()}
-        for typed, block in zip(map(is_typed, blocks), blocks, strict=True)
-    ]
-    for side, types in zip(operators, kinds, strict=True):
-        for name, words in side.items():
-            if form := words[0][_FORM]:
-                told = NONE if form == UNSAID else form
-                seconds |= {(kind, words[0][_ATTRIBUTES]): told for kind in ("", types[name])}
-    found = [
-        {
-            name: [seconds.get((types[name], words[0][_ATTRIBUTES]), words[0]), *words[1:]]
-            for name, words in side.items()
-        }
-        for side, types in zip(operators, kinds, strict=True)
-    ]
-    return [{name: words for name, words in side.items() if words != [NONE]} for side in found]
+def _without_neutral(operators: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """Return operators by their digests without attributes that change nothing."""
+    found = {}
+    for name, (first, *others) in operators.items():
+        form = first[_FORM]
+        words = [NONE if form == UNSAID else form or first, *others]
+        if words != [NONE]:
+            found[name] = words
+    return found
 
 
 def _kind(name: str, line: str) -> str:

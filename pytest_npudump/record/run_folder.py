@@ -102,11 +102,6 @@ def is_dump(folder: Path) -> bool:
     return bool(re.fullmatch(r"run\d+", folder.parent.name)) and f"{folder.name}-".startswith(_OF_CAPTURE)
 
 
-def calls_folder(run: Path) -> Path:
-    """Return the folder of a second run's calls."""
-    return run / "calls"
-
-
 def read_tensors(run: Path, key: TensorKey, test: str) -> tuple[list[TensorRecord], TensorKey]:
     """Read the tensors of a second run beside a failing one, and the latter's key there.
 

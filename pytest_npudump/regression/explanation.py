@@ -46,7 +46,6 @@ from pytest_npudump.golden.stored_tensors import read_tensors
 from pytest_npudump.graph.sources import relative_differences
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.model_lines import fed_otherwise_in
-from pytest_npudump.record.run_folder import calls_folder
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, onnx_models
 from pytest_npudump.regression.dataflow import edges_of_device
@@ -147,7 +146,7 @@ def _explained(case: Case, first: Result, plan: Plan, attempt: Attempt, calls: K
         plan,
         ([*records.values()], inputs),
         lost,
-        folder=calls_folder(attempt.directory),
+        folder=attempt.directory / "calls",
         kept=calls,
     )
     first_dump = first.run.dump

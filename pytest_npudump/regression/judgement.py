@@ -25,7 +25,7 @@ from pytest_npudump.golden.stored_tensors import (
 )
 from pytest_npudump.golden.variants import foreign, unsaid
 from pytest_npudump.language.text import first_of
-from pytest_npudump.record.edges import SEVERAL, UNKNOWN, layer_at
+from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges, layer_at
 from pytest_npudump.record.model_lines import FILE, NOTHING, ModelChange, change_of_models, types_between
 from pytest_npudump.record.record import EMPTY, MODELS, OUTPUTS, Record, left_out_of, shards_of
 from pytest_npudump.record.rows import parse_outputs
@@ -40,17 +40,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_npudump.explain.reference import ReferenceResult
-    from pytest_npudump.record.edges import Edges
 
 
 CHANGE = "change"
 """The value of ``npudump_fail_on`` with which a value that is not the golden's fails its test."""
-
-_NOTHING_JUDGED = said(
-    "no value was compared: the golden and the dump share no finite statistic and no hash "
-    '(see the notes); use acl_json={{"dump_data": "tensor"}}, with golden_tensors where NaN '
-    "or Inf hide the rest"
-)
 
 
 def without_golden(run: Record, *problems: str) -> Result:
@@ -156,7 +149,13 @@ def judge_run(
         *(_REWIRED,) * (rewired and not comparison.failing),
     )
     if not problems and comparison.nothing_judged:
-        problems = (_NOTHING_JUDGED,)
+        problems = (
+            said(
+                "no value was compared: the golden and the dump share no finite statistic and no hash "
+                '(see the notes); use acl_json={{"dump_data": "tensor"}}, with golden_tensors where NaN '
+                "or Inf hide the rest"
+            ),
+        )
     verdict = status.PASSED if not comparison.failing and not problems else status.FAILED
     if lacking and verdict == status.PASSED:
         verdict = status.ERROR

@@ -12,7 +12,7 @@ import re
 import struct
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import pairwise
 from math import log1p
@@ -133,21 +133,18 @@ def _y(height: float) -> float:
     return _TOP + (HIGHEST - height) / (HIGHEST - LOWEST) * (_GROUND - _TOP - _LEAST)
 
 
-def _scale() -> list[str]:
-    parts = []
+def _scale() -> Iterator[str]:
     for decade, words in _LINES:
         kind = "limit" if decade == 0 else "grid"
         y = _y(decade)
-        parts.append(f'<line class="{kind}" x1="{_LEFT}" x2="{WIDTH}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="tick" x="{_LEFT - 6}" y="{y + 3:.1f}">{_(words)}</text>')
-    return parts
+        yield f'<line class="{kind}" x1="{_LEFT}" x2="{WIDTH}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        yield f'<text class="tick" x="{_LEFT - 6}" y="{y + 3:.1f}">{_(words)}</text>'
 
 
-def _bars(columns: Sequence[Column], step: float) -> list[str]:
-    """Return the bars, grouped by state so that a style sheet colours few elements."""
+def _bars(columns: Sequence[Column], step: float) -> Iterator[str]:
+    """Yield the bars, grouped by state so that a style sheet colours few elements."""
     gap = 0.0 if step < 3 else 1.0 if step < 12 else 2.0  # noqa: PLR2004 - pixels
     width = min(step - gap, 28.0)
-    parts = []
     for state in reversed(STATES):
         bars = []
         for at, column in enumerate(columns):
@@ -161,22 +158,18 @@ def _bars(columns: Sequence[Column], step: float) -> list[str]:
                 f'data-at="{column.at}"/>'
             )
         if bars:
-            parts.append(f'<g class="{state}">{"".join(bars)}</g>')
-    return parts
+            yield f'<g class="{state}">{"".join(bars)}</g>'
 
 
-def _flags(columns: Sequence[Column], step: float, tensors: Sequence[TensorView]) -> list[str]:
-    """Return a mark above each source, and the first and the last position below."""
-    parts = []
+def _flags(columns: Sequence[Column], step: float, tensors: Sequence[TensorView]) -> Iterator[str]:
+    """Yield a mark above each source, and the first and the last position below."""
     for at, column in enumerate(columns):
         if column.state == SOURCE:
             x = _LEFT + (at + 0.5) * step if step < 28 else _LEFT + at * step + 14  # noqa: PLR2004 - a bar
             y = _y(column.height) - 3
-            parts.append(f'<path class="flag" d="M{x:.1f} {y:.1f}l-5 -9h10z" data-at="{column.at}"/>')
-    ends = ((_LEFT, "start", "1"), (WIDTH, "end", f"{len(tensors)}"))
-    for x, anchor, words in ends:
-        parts.append(f'<text class="end" x="{x}" y="{HEIGHT - 4}" text-anchor="{anchor}">{words}</text>')
-    return parts
+            yield f'<path class="flag" d="M{x:.1f} {y:.1f}l-5 -9h10z" data-at="{column.at}"/>'
+    for x, anchor, words in ((_LEFT, "start", "1"), (WIDTH, "end", f"{len(tensors)}")):
+        yield f'<text class="end" x="{x}" y="{HEIGHT - 4}" text-anchor="{anchor}">{words}</text>'
 
 
 _ACROSS, _DOWN = 320, 132

@@ -10,7 +10,7 @@ import numpy as np
 
 from pytest_npudump.compare.stats.alignment import ABSENT
 from pytest_npudump.compare.stats.allowances import deviations
-from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, aligned_keys, explain_first
+from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, Comparison, aligned_keys, explain_first
 from pytest_npudump.compare.tensors.element_verdict import ELEMENTS
 from pytest_npudump.explain.operator_alone import (
     ACQUITTED,
@@ -43,7 +43,6 @@ from pytest_npudump.report.verdicts import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tensors.difference import TensorDifference
     from pytest_npudump.compare.tensors.picture import TensorDescription
     from pytest_npudump.dump.records import TensorKey

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pytest_npudump.language import mark, plural
@@ -98,43 +98,37 @@ _REMARKS = (
 """Counts of results that are to be known of a session, and what is said of them."""
 
 
-def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return further facts of a session's tensors, each in a sentence."""
-    found = []
+def remarks(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield further facts of a session's tensors, each in a sentence."""
     notes: dict[Any, None] = dict.fromkeys(note for result in results for note in result.get("notes", ()))
     if unseen := [note.values for note in notes if is_not_dumped(note)]:
         count = sum(int(values["count"]) for values in unseen)
         named = _("{layers} ({model})")
         layers = first_of(dict.fromkeys(named.format(**values) for values in unseen), 3)
         told = _("operators neither dumped nor compared: {count}, inside {layers}")
-        found.append(told.format(count=count, layers=layers))
+        yield told.format(count=count, layers=layers)
     expected = sum(result.get("expected", 0) for result in results)
     for name, words in _REMARKS:
         if having := [result for result in results if result.get(name)]:
             first = _short(having[0], "first_within")
             first += f" ({having[0]['test']})" if len(results) > 1 else ""
             count = sum(result[name] for result in having)
-            found.append(counted(count, *words, first=first, expected=expected))
+            yield counted(count, *words, first=first, expected=expected)
     passed = (result for result in results if result["status"] == PASSED)
     if models := [result for result in passed if (result.get("model") or {}).get("changed")]:
         first, what = models[0]["test"], models[0]["model"]["first"]
-        found.append(
-            counted(
-                len(models),
-                "{count} test passed with a changed model: {first} ({what})",
-                "{count} tests passed with a changed model, first {first} ({what})",
-                first=first,
-                what=what,
-            )
+        yield counted(
+            len(models),
+            "{count} test passed with a changed model: {first} ({what})",
+            "{count} tests passed with a changed model, first {first} ({what})",
+            first=first,
+            what=what,
         )
     wide = Counter(str(result["bounds"]) for result in results if result.get("bounds", "same") != "same")
-    found += [
-        counted(
+    for name in sorted(wide):
+        yield counted(
             wide[name],
             "{count} test was compared with the preset {name}",
             "{count} tests were compared with the preset {name}",
             name=name,
         )
-        for name in sorted(wide)
-    ]
-    return found

@@ -16,7 +16,7 @@ from pytest_npudump.language.text import cut, first_of, hung, terminal_columns, 
 from pytest_npudump.language.translation import carrying, gettext as _, ngettext, spoken
 from pytest_npudump.onnxmodels.graph import drawing_words, draws_random
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.result import Escalation
+from pytest_npudump.regression.result import Escalation, Finding, Result, SceneFinding
 from pytest_npudump.report.explanations import (
     altered,
     conviction,
@@ -46,7 +46,6 @@ from pytest_npudump.report.verdicts import COLUMNS, deciding_rule, plain, row, s
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_npudump.regression.result import Finding, Result, SceneFinding
     from pytest_npudump.report.files import ReportFiles
 
 

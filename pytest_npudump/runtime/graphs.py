@@ -281,7 +281,6 @@ _COPIES = frozenset(
 )
 _FILLS = frozenset({"zero_", "zero", "fill_", "fill", "uniform_", "normal_", "random_", "bernoulli_"})
 _HOLDERS = frozenset({"set_", "resize_", "resize_as_", "record_stream", "_unsafe_view", "_reshape_copy"})
-_COMMUNICATION = frozenset({"c10d", "_c10d_functional", "c10d_functional"})
 
 
 class LowestMode:
@@ -350,7 +349,7 @@ class DispatchedOperators(LowestMode):
     def _is_operator(function: Any) -> bool:
         """Return whether a function runs a kernel of its own that computes or, as a cast, may."""
         schema = _schema(function)
-        if schema is None or function.namespace in _COMMUNICATION:
+        if schema is None or function.namespace in {"c10d", "_c10d_functional", "c10d_functional"}:
             return False
         name = name_of(function)
         if name in _FILLS | _HOLDERS or name.startswith(("new_", "empty")) or name.endswith("_like"):

@@ -157,7 +157,7 @@ class PerturbedCalls(PerturbedInputs, ABC):
     @property
     def wanted(self) -> bool:
         """Return whether the variation has inputs perturbed or noted."""
-        return self.varying.variation.sees_inputs
+        return self.varying.variation.seed is not None or self.varying.variation.waits
 
     @abstractmethod
     def _replace_calls(self) -> None:

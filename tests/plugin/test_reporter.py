@@ -364,7 +364,7 @@ def test_notes_of_xdist_s_workers_are_gathered_once(noted: pytest.Pytester) -> N
 def test_notes_of_failures_are_not_in_the_terminal_a_second_time_and_long_ones_are_cut() -> None:
     told = [("a", "failed", "of a failure"), ("b", "passed", "of a pass")]
     results: Any = [{"test": test, "status": status, "notes": [note]} for test, status, note in told]
-    assert note_lines(results, verbose=True) == ["note: b: of a pass"]
+    assert [*note_lines(results, verbose=True)] == ["note: b: of a pass"]
     results = [{"test": "t" * 1000, "status": "passed", "notes": ["n\n\x1b" * 500]}]
     (line,) = note_lines(results, verbose=False)
     assert len(line) < 2000

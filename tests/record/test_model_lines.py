@@ -128,12 +128,6 @@ TWO += POOL.replace("pool", "pool#model=n")
             NEWER + "n1 =Relu\nn2 =Conv\nn3 =Relu\nn4 =Conv\n",
             {"graph": True},
         ),
-        # Recorded without types and second digests; its name tells another type than it has.
-        (
-            "#m.onnx AAAAAAAAAAAAAAAA graph1\nblock/Elu AAAA wwwwww 0000 1111\n",
-            "#m.onnx BBBBBBBBBBBBBBBB graph1=\nblock/Elu =Conv AAAACCCC wwwwww 0000 1111\n",
-            {"weighted": 1},
-        ),
         (FILE + CONV + FED, FED + FILE + CONV, ModelChange(read="all", fed_alike=True)),
         (FILE + CONV + FED, FILE + CONV, ModelChange(read="all")),
         (FILE + CONV + FED, FILE + CONV + OTHERS, ModelChange(read="all", fed=("m",))),

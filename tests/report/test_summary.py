@@ -78,8 +78,8 @@ def test_line_says_what_was_compared_of_what_was_expected(results: list[dict[str
     ],
 )
 def test_what_else_is_known_of_a_session_is_a_sentence_each(more: dict[str, Any], words: str) -> None:
-    assert remarks([GOOD, {**GOOD, "test": "t.py::t", **more}]) == [words]
-    assert remarks([GOOD]) == []
+    assert [*remarks([GOOD, {**GOOD, "test": "t.py::t", **more}])] == [words]
+    assert [*remarks([GOOD])] == []
 
 
 def test_the_line_names_the_page_on_failure_only() -> None:

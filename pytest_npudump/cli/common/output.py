@@ -17,13 +17,12 @@ from pytest_npudump.language.text import hung, inert, padded, terminal_columns, 
 from pytest_npudump.language.translation import gettext as _, spoken
 
 STANDARD_OUTPUT = "-"
-_ITSELF = frozenset({"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
 _MOST_LINKS = 40
 
 
 def output_name(text: str) -> str:
     """Return the name of an output file; ``-`` for any name of standard output."""
-    return STANDARD_OUTPUT if text in _ITSELF else text
+    return STANDARD_OUTPUT if text in {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"} else text
 
 
 def write_output(option: str, target: str, content: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,6 @@ from pytest_npudump.settings import BOUNDS
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
 
 
 def told_facts(arguments: argparse.Namespace) -> dict[str, str]:

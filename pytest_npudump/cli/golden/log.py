@@ -5,17 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from pytest_npudump.cli.common.output import present
-from pytest_npudump.cli.common.project import golden_named, nearest_goldens
+from pytest_npudump.cli.common.project import golden_named
 from pytest_npudump.dump.selection import layers_called, suggest
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import GoldenError, RequestError
-from pytest_npudump.golden.census import SUFFIX
 from pytest_npudump.golden.origin import Change, changes
 from pytest_npudump.record.record import REASON, Record
 from pytest_npudump.record.text import parse
@@ -31,49 +30,18 @@ _Revision = tuple[dict[str, str], Record | None, str]
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the history, or write JSON, the latest first; of a folder which goldens changed; 0.
+    """Print the history, or write JSON, the latest first; 0.
 
     Raises:
         RequestError: git does not know the file, or no tensor of the history is of the layer.
     """
-    golden = golden_named(arguments.golden) if arguments.golden else nearest_goldens()
-    if golden.is_dir() or arguments.golden is None:
-        return _run_for_folder(arguments, golden)
+    golden = golden_named(arguments.golden)
     told = [*_told(golden, arguments.layer)]
     if not told:
         raise RequestError(f"{golden}: no history: name a golden that is committed")
     lines = (line for one in told for line in _lines(*one, arguments.limit))
     present(arguments, lambda: [_as_json(*one) for one in told], lines)
     return 0
-
-
-def _run_for_folder(arguments: argparse.Namespace, folder: Path) -> int:
-    """Print the last commits that changed goldens, and which."""
-    if arguments.layer:
-        raise RequestError(f"{folder}: is a folder: name one golden file for the history of a layer")
-    log = _git(folder, "log", _FORMAT, "--relative", "--name-only", "--", ".")
-    revisions = []
-    for told, names in _commits(log):
-        if goldens := [str(folder / name) for name in names.splitlines() if name.endswith(SUFFIX)]:
-            revisions.append((told, goldens))
-    if not revisions:
-        raise RequestError(f"{folder}: no golden is committed")
-    present(
-        arguments,
-        lambda: [told | {"goldens": goldens} for told, goldens in revisions],
-        _folder_lines(revisions, arguments.limit),
-    )
-    return 0
-
-
-def _folder_lines(revisions: Sequence[tuple[dict[str, str], list[str]]], limit: int) -> Iterator[str]:
-    for told, goldens in revisions[: limit or None]:
-        yield _TITLE.format(**told)
-        yield from (f"  {shown(Path(golden).absolute())}" for golden in goldens[: limit or None])
-        if limit and len(goldens) > limit:
-            yield f"  ... and {len(goldens) - limit} more"
-    if limit and len(revisions) > limit:
-        yield f"... and {len(revisions) - limit} earlier"
 
 
 def _told(path: Path, layer: str | None) -> Iterator[tuple[_Revision, tuple[Change, ...]]]:
@@ -119,8 +87,7 @@ def _commits(log: str) -> Iterator[tuple[dict[str, str], str]]:
 
 def _git(path: Path, *words: str) -> str:
     path = path.absolute()
-    place = ["-C", str(path if path.is_dir() else path.parent)]
-    command = ["git", "-c", "core.quotePath=off", "--literal-pathspecs", *place, *words]
+    command = ["git", "-C", str(path.parent), "-c", "core.quotePath=off", "--literal-pathspecs", *words]
     english = os.environ | {"LC_ALL": "C"}  # of git's reasons
     done = subprocess.run(  # noqa: S603 - the user's own git
         command, check=False, capture_output=True, encoding="utf-8", errors="replace", env=english

@@ -12,10 +12,10 @@ from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.cli.common.project import golden_files
 from pytest_npudump.cli.init import DRIVER, git_attributes
 from pytest_npudump.doctor.pytest_config import golden_folder, tensor_place
-from pytest_npudump.errors import GoldenError, NpudumpError, RequestError
+from pytest_npudump.errors import GoldenError, RequestError
 from pytest_npudump.golden.approval_merge import merge
-from pytest_npudump.golden.census import SUFFIX, Named, State, look, move, named_objects, pull, push
-from pytest_npudump.golden.objects import cached_objects, remove
+from pytest_npudump.golden.census import SUFFIX, Named, State, look, named_objects, pull, push
+from pytest_npudump.golden.objects import cached_objects
 from pytest_npudump.golden.variants import Part, fold, split
 from pytest_npudump.language.text import byte_size, first_of, number_of
 from pytest_npudump.language.translation import gettext as _
@@ -156,16 +156,12 @@ def remote(arguments: argparse.Namespace) -> int:
     """
     paths = arguments.paths or [golden_folder(Path.cwd())]
     store = tensor_place(paths[0], arguments.store, arguments.cache)
-    if arguments.action == "clear":
-        return _clear(store)
     if not store.url and arguments.action != "pull":
         raise RequestError(
             "no store of golden tensors is named: set npudump_tensor_store in pytest's ini file, or "
             "give --store, such as s3://bucket/folder"
         )
     files = [path for path in golden_files(paths) if path.suffix == SUFFIX]
-    if arguments.action == "move":
-        return _move(files, store)
     named, unread = named_objects(files)
     complain(unread)
     code = _ACTIONS[arguments.action](named, store, arguments)
@@ -188,13 +184,6 @@ def _status(named: list[Named], store: TensorStore, arguments: argparse.Namespac
     ]
     present(arguments, lambda: store_json(states, store, cached_bytes), lines)
     return 0 if all(state.stored for state in states) else 1
-
-
-def _clear(store: TensorStore) -> int:
-    held = cached_objects(store.cache)
-    freed = remove(held)
-    emit([f"{byte_size(freed)} removed from {store.cache.folder}"])
-    return 0 if freed == sum(one.size for one in held) else 1
 
 
 def lacking(states: Iterable[State]) -> Iterator[str]:
@@ -252,23 +241,6 @@ def _told(results: Sequence[bool | str], words: str) -> int:
     count = sum(result is True for result in results)
     rest = f", {len(failed)} failed" if failed else ""
     emit([_(words).format(count=count, before=len(results) - count - len(failed)) + rest])
-    return 1 if failed else 0
-
-
-def _move(files: Sequence[Path], store: TensorStore) -> int:
-    moved = failed = 0
-    for path in files:
-        try:
-            count = move(path, store)
-        except (NpudumpError, OSError) as error:
-            to_stderr(f"npudump: {path}: its tensors are not moved: {error}")
-            failed += 1
-            continue
-        moved += count
-        if count:
-            emit([f"moved: {number_of(count, 'tensor')} of {path}"])
-    rest = f"; {number_of(failed, 'golden')} failed" if failed else ""
-    emit([f"{number_of(moved, 'tensor')} moved into the store" + rest])
     return 1 if failed else 0
 
 

@@ -146,7 +146,21 @@ def _as_json(golden: Record, bounds: Sequence[Allowance] | None) -> dict[str, An
         "calibration": None if calibration is None else calibration.to_head(),
     }
     if bounds is not None:
-        told["tolerances"] = [*map(_bound_json, bounds)]
+        told["tolerances"] = [
+            {
+                "key": allowance.key,
+                "dtype": allowance.dtype,
+                "statistic": allowance.statistic,
+                "golden": allowance.value,
+                "allowed": allowance.allowed,
+                "printed": allowance.printed,
+                "steps": allowance.steps,
+                "share": allowance.share,
+                "rule": allowance.rule.describe(),
+                "blind": allowance.blind,
+            }
+            for allowance in bounds
+        ]
     return told
 
 
@@ -255,21 +269,6 @@ def _width(allowance: Allowance) -> tuple[str, str, str]:
     )
     percent = "-" if share is None else f"{100 * share:.3g}"
     return (number(allowance.allowed) + printed, "-" if steps is None else f"{steps:.3g}", percent)
-
-
-def _bound_json(allowance: Allowance) -> dict[str, Any]:
-    return {
-        "key": allowance.key,
-        "dtype": allowance.dtype,
-        "statistic": allowance.statistic,
-        "golden": allowance.value,
-        "allowed": allowance.allowed,
-        "printed": allowance.printed,
-        "steps": allowance.steps,
-        "share": allowance.share,
-        "rule": allowance.rule.describe(),
-        "blind": allowance.blind,
-    }
 
 
 def _as_it_ran(golden: Record, results: Path) -> Record:

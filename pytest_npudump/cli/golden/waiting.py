@@ -341,7 +341,6 @@ def reject_all(arguments: argparse.Namespace) -> int:
 _LINES = 15
 """Lines of what differs in a run, before the rest is asked for."""
 _QUESTION = mark("a accept, r reject, s skip, l layers, w why, q quit, A/R/S all left: ")
-_DECISIONS = ("a", "r", "s", "A", "R", "S", "q")
 _FOR_ALL = {
     "A": mark("accept all {left}? y: "),
     "R": mark("reject all {left}? y: "),
@@ -451,7 +450,7 @@ def _answer(pending: Pending, left: int) -> tuple[str, tuple[str, ...]]:
             layers = words[1:] or _words(_line(asked, ""))
             if layers and _differ_in([pending], layers):
                 return "l", tuple(layers)
-        elif len(words) != 1 or words[0] not in _DECISIONS:
+        elif len(words) != 1 or words[0] not in ("a", "r", "s", "A", "R", "S", "q"):
             told = _("unknown answer; enter a, r, s, l, w, q, A, R or S")
             emit([told if keys else _("{words}; a reason is given by --reason").format(words=told)])
         elif not (keys and left > 1 and words[0] in _FOR_ALL) or _agrees(

@@ -330,8 +330,6 @@ def why_opaque(dtype: str) -> str:
         return f"type {dtype} is not known to this version"
     if found.kind == "opaque":
         return f"CANN gives {found.cann} no numeric meaning in a dump"
-    if dtype == "float8_e8m0fnu" and not hasattr(ml_dtypes, dtype):
-        return "FLOAT8_E8M0 needs ml_dtypes 0.5 or newer: pip install -U ml_dtypes"
     return _WHY_OPAQUE.get(dtype, "")
 
 

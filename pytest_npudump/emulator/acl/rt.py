@@ -37,7 +37,6 @@ from pytest_npudump.emulator.streams import (
 _COMPLETE, _NOT_READY, _RESERVED = 0, 1, 0xFFFF
 """``aclrtStreamStatus``."""
 _NANOSECONDS = 1_000_000
-_BLOCK_TYPES = (0, 1)
 
 
 def here() -> DeviceContext:
@@ -279,9 +278,7 @@ def launch_callback(function: Callable[[Any], Any], argument: object, block_type
     """
     if not callable(function):
         raise TypeError("parameter must be callable")
-    refuse_if(
-        block_type not in _BLOCK_TYPES, codes.INVALID_PARAM, f"block type {block_type}; expected 0 or 1"
-    )
+    refuse_if(block_type not in (0, 1), codes.INVALID_PARAM, f"block type {block_type}; expected 0 or 1")
     stream, state = own_stream(handle), process()
     with state.streams.changed:
         callback = state.subscriptions.callback(stream, function, argument, blocks=bool(block_type))

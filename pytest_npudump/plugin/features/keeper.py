@@ -118,29 +118,7 @@ class Keeper:
         kept: Kept | None,
         place: Callable[[], Path],
     ) -> None:
-        kept = self._complete(runner, item, reports, kept)
-        lines = [kept.line]
-        if self._folder is None:
-            marked, variant = filter(is_marked, item.session.items), self._settings.golden_variant
-            count = len({runner.paths.golden(one, variant) for one in marked})
-            lines.insert(0, {"version": VERSION, "kind": SESSION, "session": self._session, "tests": count})
-        folder = self._folder or ResultsFolder(place())
-        folder.add(lines, kept.records, kept.tensors)
-        if self._folder is None and self._named:
-            self._tell_commands(place())
-        self._folder = folder
-
-    def _tell_commands(self, results: Path) -> None:
-        """Leave in pytest's cache where the last session's results lie, for commands without a folder."""
-        cache: Any = getattr(self._config, "cache", None)
-        with suppress(OSError):
-            if cache is not None:
-                (cache.mkdir("npudump") / LAST).write_text(str(results.resolve()), "utf-8")
-
-    def _complete(
-        self, runner: Runner, item: pytest.Item, reports: Sequence[pytest.TestReport], kept: Kept | None
-    ) -> Kept:
-        """Complete the result of a test with facts known only at its end."""
+        # Complete the result of a test with facts known only at its end.
         identity, root = Identity.of(item), golden_root(self._config, self._settings)
         golden = runner.paths.golden(item, self._settings.golden_variant)
         if kept is None:
@@ -174,7 +152,21 @@ class Keeper:
             ),
             "revision": revision(self._config.rootpath),
         }
-        return Kept(line, kept.records, kept.tensors)
+        kept = Kept(line, kept.records, kept.tensors)
+        lines = [kept.line]
+        if self._folder is None:
+            marked, variant = filter(is_marked, item.session.items), self._settings.golden_variant
+            count = len({runner.paths.golden(one, variant) for one in marked})
+            lines.insert(0, {"version": VERSION, "kind": SESSION, "session": self._session, "tests": count})
+        folder = self._folder or ResultsFolder(place())
+        folder.add(lines, kept.records, kept.tensors)
+        if self._folder is None and self._named:
+            # Leave in pytest's cache where the last session's results lie, for commands without a folder.
+            cache: Any = getattr(self._config, "cache", None)
+            with suppress(OSError):
+                if cache is not None:
+                    (cache.mkdir("npudump") / LAST).write_text(str(place().resolve()), "utf-8")
+        self._folder = folder
 
     def pytest_npudump_past_sources(self, request: DumpRequest, golden: Path) -> tuple[str, ...] | None:
         """Return the layers in which the kept run of a test begins to differ from its golden.

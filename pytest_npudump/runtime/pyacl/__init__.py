@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pytest_npudump.runtime.base import Runtime
 
 
-_EMULATOR = "pytest_npudump.emulator.acl"
 _PROBED: set[str] = set()
 """``acl``, where it was this module that imported it, and no test."""
 
@@ -75,7 +74,7 @@ def probe_acl() -> tuple[Any | None, str]:
         return None, said("no module 'acl'") + SOURCED
     except ImportError as error:
         return None, f"the module 'acl' (CANN's pyACL) cannot be imported: {error}"
-    if acl.__name__ == _EMULATOR:
+    if acl.__name__ == "pytest_npudump.emulator.acl":
         return None, "the module 'acl' of this process is the emulator"
     if not hasattr(getattr(acl, "rt", None), "get_device_count"):
         place = getattr(acl, "__file__", None) or list(getattr(acl, "__path__", ()))

@@ -94,22 +94,19 @@ class PyAclModel(ModelSession):
         """
         if self._closed:
             raise RequestError(f"the model {self.path} is closed; run it inside its with block")
-        inputs = self._check_inputs(arrays)
-        results = self._execute(inputs)
-        self._on_run()
-        if self.look is not None:
-            self.look(inputs, results)
-        return results
-
-    def _check_inputs(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         if len(arrays) != len(self._inputs):
             names = ", ".join(tensor.name for tensor in self._inputs)
             raise RequestError(
                 f"{self.path.name} has {number_of(len(self._inputs), 'input')} ({names}), got {len(arrays)}"
             )
-        return [
+        inputs = [
             tensor.accept(array, self.path.name) for tensor, array in zip(self._inputs, arrays, strict=True)
         ]
+        results = self._execute(inputs)
+        self._on_run()
+        if self.look is not None:
+            self.look(inputs, results)
+        return results
 
     def _execute(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         acl = self.acl

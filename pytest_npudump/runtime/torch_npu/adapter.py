@@ -175,7 +175,6 @@ def _is_used(torch_npu: Any, device: int) -> bool:
     return bool(torch_npu.npu.memory_reserved(device))
 
 
-_SWITCH = "mdldumpswitch"
 _TORCHAIR = "_torchair"
 """The module of TorchAir that is C++, and switches its dump on there."""
 
@@ -208,7 +207,7 @@ class DumpOfTest:
 
     def _see_options(self, arguments: tuple[Any, ...]) -> None:
         """Note options whose result the client ignores, so that a dump may be on and may not."""
-        self._unseen = self._unseen or any(_SWITCH in options for options in arguments)
+        self._unseen = self._unseen or any("mdldumpswitch" in options for options in arguments)
 
     @staticmethod
     def _torchair() -> bool:
@@ -247,12 +246,6 @@ _EXCEPTIONS = frozenset({"ARGS_EXCEPTION", "EXCEPTION", "AIC_ERR_DETAIL_DUMP"})
 _OVERFLOW = "OP_OVERFLOW"
 """Dump types, as CANN's checker names them."""
 _INF_NAN = blind("set INF_NAN_MODE_FORCE_DISABLE=1 before torch_npu starts")
-_INITIALISED = said(
-    "scene='overflow': the NPU was initialised before the dump, and CANN decides once a "
-    "process, at its first operator, whether overflows are dumped; leave out "
-    "isolation='none', so that the test gets a process of its own, and use no NPU while "
-    "test modules and conftest.py are imported"
-)
 _EAGER = (
     "while operators are looked for in this scene, this torch runs functions of torch.compile uncompiled; to "
     "test the graph itself takes one with TorchDispatchMode.ignore_compile_internals, as 2.13 has it"
@@ -347,7 +340,14 @@ class TorchNpuRuntime(VariedRuntime, AclJson):
         if self._dump_type == _OVERFLOW:
             refuse_operator_overflow(rules_version())
             if not resumed and self.torch_npu.npu.is_initialized():
-                raise ConfigError(_INITIALISED)
+                raise ConfigError(
+                    said(
+                        "scene='overflow': the NPU was initialised before the dump, and CANN decides once a "
+                        "process, at its first operator, whether overflows are dumped; leave out "
+                        "isolation='none', so that the test gets a process of its own, and use no NPU while "
+                        "test modules and conftest.py are imported"
+                    )
+                )
         self.activity = self.activity if resumed else RunActivity(likely_cause=_IDLE)
         own = self._dump_type in _EXCEPTIONS and not self.torch_npu.npu.is_initialized()
         with initialising_with(config) if own else nullcontext():

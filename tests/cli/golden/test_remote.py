@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pytest_npudump.golden.store import read_golden, stage_pair
-from pytest_npudump.golden.stored_tensors import KeptTensors, TensorStore, read_tensors, stage_stored
+from pytest_npudump.golden.store import read_golden
+from pytest_npudump.golden.stored_tensors import TensorStore, read_tensors, stage_stored
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,16 +50,6 @@ def stored(repository: Repository, place: TensorStore) -> Path:
 
 def objects(folder: Path) -> dict[str, Path]:
     return {path.name: path for path in folder.rglob("*") if path.is_file()}
-
-
-def test_the_cache_is_emptied_and_no_store(stored: Path, run: Run) -> None:
-    assert len(objects(stored / "cache")) == 2
-    done = run("golden", "remote", "clear")
-    assert (done.code, done.err) == (0, "")
-    assert done.out == f"16 B removed from {stored}/cache\n"
-    assert objects(stored / "cache") == {}
-    assert len(objects(stored / "shared")) == 2
-    assert run("golden", "remote", "pull").code == 0
 
 
 def test_what_goldens_name_is_counted(stored: Path, run: Run) -> None:
@@ -164,42 +154,6 @@ def test_a_golden_that_cannot_be_read_is_said_and_the_others_are_looked_at(store
     assert done.code == 2
     assert "2 tensors, 2 of them different, 16 B: 2 in the store" in done.out
     assert "test_one.yaml, line " in done.err
-
-
-def test_tensors_beside_goldens_are_moved(repository: Repository, place: TensorStore, run: Run) -> None:
-    repository.approve("test_plain", {"conv": 1.0})
-    repository.approve("test_t", {"conv": 1.0, "fc": 2.0}, reason="because")
-    golden = read_golden(repository.golden("test_t"))
-    kept = KeptTensors({f"{key}:output.0": (array, "float32") for key, array in ARRAYS.items()})
-    stage_pair(golden, kept.tensors, kept.metadata(golden), ["a_b"]).commit()
-    done = run("golden", "remote", "move")
-    assert (done.code, done.err) == (0, "")
-    assert done.out == "moved: 2 tensors of golden/test_a/test_t.yaml\n2 tensors moved into the store\n"
-    assert objects(repository.path / "shared").keys() == set(DIGESTS.values())
-    moved = read_golden(golden.path)
-    assert moved.extra == {"reason": "because", "golden_tensors": {"stored": "sha256", "left_out": ["a_b"]}}
-    assert {key: found.tolist() for key, found in read_tensors(moved, place).items()} == {
-        "conv:output.0": [1, 2],
-        "fc:output.0": [3, 4],
-    }
-    assert not golden.path.with_suffix(".safetensors").exists()
-    assert run("golden", "status", "--no-collect").code == 0
-    assert run("golden", "remote", "move").out == "0 tensors moved into the store\n"
-
-
-def test_tensors_that_do_not_reach_the_store_stay_where_they_are(
-    repository: Repository, place: TensorStore, run: Run
-) -> None:
-    repository.approve("test_t", {"conv": 1.0})
-    golden = read_golden(repository.golden("test_t"))
-    kept = KeptTensors({"conv:output.0": (ARRAYS["conv"], "float32")})
-    stage_pair(golden, kept.tensors, kept.metadata(golden)).commit()
-    before = golden.path.read_bytes()
-    shutil.rmtree(place.url.removeprefix("file://"))
-    done = run("golden", "remote", "move")
-    assert (done.code, done.out) == (1, "0 tensors moved into the store; 1 golden failed\n")
-    assert golden.path.read_bytes() == before
-    assert read_tensors(read_golden(golden.path))["conv:output.0"].tolist() == [1, 2]
 
 
 @pytest.mark.parametrize(

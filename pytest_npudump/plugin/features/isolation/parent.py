@@ -127,7 +127,13 @@ class Isolated:
 
     def _ended(self, run: ChildRun) -> list[pytest.TestReport]:
         if not run.complete:
-            return self._died(run)
+            # Make the reports of a test whose process did not live to make them.
+            if run.task.called.exists():
+                self.test.resume(load_bytes(run.task.called.read_bytes()))
+            self.test.die(run.task.run, run.death)
+            report = self._concluded(run)
+            _compat.expect_failure(self.item, report)
+            return [report, self._report("teardown", lambda: None)]
         self.test.resume({"recording": run.recording})
         self.item.stash[KEPT] = run.kept
         if run.bad:
@@ -137,15 +143,6 @@ class Isolated:
         if run.done:
             delete_dumps(self.test.case)
         return list(run.reports)
-
-    def _died(self, run: ChildRun) -> list[pytest.TestReport]:
-        """Make the reports of a test whose process did not live to make them."""
-        if run.task.called.exists():
-            self.test.resume(load_bytes(run.task.called.read_bytes()))
-        self.test.die(run.task.run, run.death)
-        report = self._concluded(run)
-        _compat.expect_failure(self.item, report)
-        return [report, self._report("teardown", lambda: None)]
 
     def _concluded(self, run: ChildRun) -> pytest.TestReport:
         report = self._report("call", lambda: conclude(self.item, self.test))
@@ -222,7 +219,17 @@ def run_child(item: pytest.Item, test: CaseSession, run: int, timeout: float) ->
         if kind == "report":
             reports.append(item.ihook.pytest_report_from_serializable(config=item.config, data=content))
         elif kind == "warning":
-            _warn(item.config, content)
+            # Have pytest record a warning of the child, under a category of the same name.
+            (text, module, name), file, line, nodeid, location = content
+            category: type[Warning] = type(name, (Warning,), {"__module__": module})
+            item.config.hook.pytest_warning_recorded.call_historic(
+                kwargs={
+                    "warning_message": warnings.WarningMessage(category(text), category, file, line),
+                    "when": "runtest",
+                    "nodeid": nodeid,
+                    "location": tuple(location) if location else None,
+                }
+            )
         else:
             heard[kind] = content
     ServerProcess.of(item.config).learn(heard.get("modules", ()))
@@ -325,17 +332,3 @@ def _point(heard: Mapping[str, Any]) -> str:
         return said(", after the test had ended")
     phase = heard.get("phase")
     return said(", during the test's {phase}", phase=phase) if phase else said(", before the test began")
-
-
-def _warn(config: pytest.Config, content: tuple[Any, ...]) -> None:
-    """Have pytest record a warning of the child, under a category of the same name."""
-    (text, module, name), file, line, nodeid, location = content
-    category: type[Warning] = type(name, (Warning,), {"__module__": module})
-    config.hook.pytest_warning_recorded.call_historic(
-        kwargs={
-            "warning_message": warnings.WarningMessage(category(text), category, file, line),
-            "when": "runtest",
-            "nodeid": nodeid,
-            "location": tuple(location) if location else None,
-        }
-    )

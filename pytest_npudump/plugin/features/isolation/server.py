@@ -46,7 +46,6 @@ _START = 120.0
 """Seconds in which its imports are done, on a machine that is busy."""
 _MEASURED = ("COV_CORE_SOURCE", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
 """Variables by which coverage measures each interpreter that starts, and no fork of one."""
-_OF_THIS_TEST = "PYTEST_CURRENT_TEST"
 
 
 class ServerProcess:
@@ -204,7 +203,7 @@ _SERVER = pytest.StashKey[ServerProcess]()
 
 def _inherited() -> tuple[dict[str, str], object]:
     """Return the state of this process that a new child inherits and a forked one does not."""
-    environment = {name: value for name, value in os.environ.items() if name != _OF_THIS_TEST}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
     names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
     limits = [resource.getrlimit(getattr(resource, name)) for name in names]
     mask = os.umask(0o077)
