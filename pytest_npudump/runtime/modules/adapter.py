@@ -16,7 +16,7 @@ from pytest_npudump.graph.model_digests import parameter_block
 from pytest_npudump.record.model_lines import fed_line
 from pytest_npudump.runtime.base import RunActivity
 from pytest_npudump.runtime.modules import worker
-from pytest_npudump.runtime.modules.seen import bytes_of
+from pytest_npudump.runtime.modules.seen import bytes_of, versions_of
 from pytest_npudump.runtime.modules.worker import WORKERS
 
 if TYPE_CHECKING:
@@ -137,8 +137,11 @@ def tell(capture: Capture | worker.Answer, runtime: Runtime) -> None:
         path: Path | None = getattr(capture, "path", None)  # an engine's are many
         key = capture.name if path is None else path.parent.name
         before = evidence.parameters.get(key)
-        given = (*(before.args[2] if isinstance(before, partial) else ()), fed)
-        evidence.parameters[key] = partial(parameter_lines, capture.name, model, given)
+        given, versions = [fed], getattr(capture, "versions", {})
+        if isinstance(before, partial):
+            given = [*before.args[2], fed]
+            versions = before.args[3] if before.args[1] is model else versions
+        evidence.parameters[key] = partial(parameter_lines, capture.name, model, given, versions)
     if isinstance(runtime, ModulesRuntime):
         runtime.facts = capture.facts
         runtime.activity.initialised = True
@@ -159,13 +162,24 @@ _MOST = 1 << 28
 """Bytes of parameters beyond which their digests would take seconds."""
 
 
-def parameter_lines(name: str, model: Any, fed: Sequence[bytes | None] = (), key: str = "") -> str:
+def parameter_lines(
+    name: str,
+    model: Any,
+    fed: Sequence[bytes | None] = (),
+    versions: Mapping[str, int] | None = None,
+    key: str = "",
+) -> str:
     """Return a golden's lines for the parameters that a model has now, where they are not too large.
+
+    What was written since the first execution is a result and no cause: nothing is told of parameters if one
+    is trained, nor of the buffers of a layer of which one was written, such as statistics of a BatchNorm.
 
     Args:
         name: what the model is called.
         model: a ``torch.nn.Module`` or a ``mindspore.nn.Cell``; nothing is known of an engine.
         fed: digests of what it was given in each capture, with a line, too, unless one is not known.
+        versions: those of its parameters in the first execution, see
+            :func:`~pytest_npudump.runtime.modules.seen.versions_of`.
         key: what keys of tensors call it, where there are several models.
     """
     known = [one for one in fed if one]
@@ -173,7 +187,13 @@ def parameter_lines(name: str, model: Any, fed: Sequence[bytes | None] = (), key
     if hasattr(model, "parameters_and_names"):
         named = [*model.parameters_and_names()]
     elif hasattr(model, "named_parameters"):
-        held = chain(model.named_parameters(), model.named_buffers())
+        now = versions_of(model)
+        written = {path for path, version in (versions or {}).items() if now.get(path) != version}
+        if not written.isdisjoint(path for path, _ in model.named_parameters()):
+            return given
+        layers = {path.rpartition(".")[0] for path in written}
+        buffers = (one for one in model.named_buffers() if one[0].rpartition(".")[0] not in layers)
+        held = chain(model.named_parameters(), buffers)
         named = [
             one for one in held if not hasattr(one[1], "materialize")
         ]  # lazy modules that were not called

@@ -63,6 +63,7 @@ from pytest_npudump.runtime.modules.seen import (
     reduced,
     signs_on,
     tensors_in,
+    versions_of,
 )
 from pytest_npudump.runtime.modules.shards import shard
 from pytest_npudump.runtime.replaced import Replaced
@@ -198,6 +199,7 @@ class Capture:
         self._active = self._rooted = self._warming = False
         self._flow: Any = None
         self.fed: bytes | None = None
+        self.versions: dict[str, int] = {}
         self.look: Callable[[int, int, Any], None] | None = None
         self.follows = not self._compiled
         self._closed = self._flowing = 0
@@ -293,6 +295,7 @@ class Capture:
                     self._be_last()
                 self._tell(ENTER, 0, [anchor])
                 if not torch.compiler.is_compiling() and not torch.jit.is_tracing():
+                    self.versions = self.versions or versions_of(self.model)
                     self._look_at(tensors_in(given))
                     self._begin_flow(given)
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 from gc import is_tracked
 from hashlib import sha256
 from io import StringIO
+from itertools import chain
 from math import inf, nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -230,6 +231,13 @@ def bytes_of(tensor: Any) -> bytes:
         return bytes(tensor.asnumpy().tobytes())
     flat = tensor.detach().cpu().contiguous().reshape(-1)
     return bytes(flat.view(sys.modules["torch"].uint8).numpy().tobytes()) if flat.numel() else b""
+
+
+def versions_of(model: Any) -> dict[str, int]:
+    """Return how often each parameter of a ``torch.nn.Module`` was written in place, but lazy ones."""
+    held = chain(model.named_parameters(), model.named_buffers())
+    ready = ((name, one) for name, one in held if not hasattr(one, "materialize") and not one.is_inference())
+    return {name: one._version for name, one in ready}  # noqa: SLF001 - torch's notes on autograd name it
 
 
 def digest_of(tensors: Sequence[Any]) -> bytes:

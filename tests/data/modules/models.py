@@ -74,7 +74,7 @@ class Graph:
     def replay(self) -> None:
         for call, args, kwargs, found in self.mode.calls:
             for old, new in zip(tree_leaves(found), tree_leaves(call(*args, **kwargs)), strict=True):
-                if isinstance(old, torch.Tensor):
+                if isinstance(old, torch.Tensor) and old.data_ptr() != new.data_ptr():  # no view
                     old.copy_(new)
 
 

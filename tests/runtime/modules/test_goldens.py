@@ -686,3 +686,35 @@ def test_modules_that_draw_other_numbers_in_each_run_are_told_when_recorded(proj
     done = project.runpytest_inprocess("--npudump-update-golden")
     done.stdout.no_fnmatch_line("*differ between*")
     project.runpytest_inprocess().assert_outcomes(passed=1)
+
+
+TRAINED = """
+import os, pytest, torch
+from torch import nn
+
+@pytest.mark.npu_dump(scene="modules")
+@pytest.mark.parametrize("way", ["trained", "normalised", "frozen"])
+def test_trained(npu_dump, way):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)).train(way != "frozen")
+    npu_dump.modules(net)
+    step = torch.optim.SGD(net.parameters(), 0.1)
+    for _ in range(2):
+        net(torch.arange(8.0).view(2, 4).square() / float(os.environ.get("PARTS", 10))).sum().backward()
+        if way == "trained":
+            step.step()
+"""
+
+
+def test_weights_that_the_test_itself_changes_are_no_cause(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.makepyfile(test_blocks=TRAINED)
+    project.runpytest_inprocess("--npudump-update-golden").assert_outcomes(passed=3)
+    project.runpytest_inprocess().assert_outcomes(passed=3)
+    monkeypatch.setenv("PARTS", "11")
+    done = project.runpytest_inprocess()
+    done.assert_outcomes(failed=3)
+    done.stdout.no_fnmatch_line("*weights changed*")
+    known = [line for line in done.outlines if "its parameters are identical" in line]
+    assert len(known) == 2  # of those that are not trained
