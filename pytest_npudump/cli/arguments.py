@@ -183,7 +183,7 @@ _GOLDEN_VERBS = {
         "run cannot be accepted, or results cannot be read.",
         (*_TESTS, *_APPROVAL),
         summary="review pending runs one by one",
-        work="golden.waiting:review",
+        work="golden.pending:review",
         renamed=_ALLOWED,
     ),
     "accept": Verb(
@@ -193,14 +193,14 @@ _GOLDEN_VERBS = {
         "results cannot be read.",
         (*_TESTS, _LAYERS, *_APPROVAL),
         summary="write pending runs into their goldens, without running again",
-        work="golden.waiting:accept_all",
+        work="golden.pending:accept_all",
         renamed=_ALLOWED,
     ),
     "reject": Verb(
         "Reject pending runs: their goldens stay as they are. Exit codes: 0; 2 results cannot be read.",
         (*_TESTS,),
         summary="reject pending runs; goldens stay as they are",
-        work="golden.waiting:reject_all",
+        work="golden.pending:reject_all",
     ),
     "diff": Verb(
         "List the runs pending review (mismatches, and tests without a golden), the largest change first, "
@@ -208,7 +208,7 @@ _GOLDEN_VERBS = {
         "results cannot be read.",
         (*_TESTS, _LAYERS, _JSON),
         summary="list pending runs and their mismatches",
-        work="golden.waiting:diff",
+        work="golden.pending:diff",
     ),
     "show": Verb(
         "Show the number of tensors of a golden file, its recording environment, and whether its runs were "

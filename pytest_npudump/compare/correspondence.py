@@ -57,18 +57,18 @@ from pytest_npudump.record.model_lines import FILE, TYPED, implied_type, is_type
 from pytest_npudump.record.record import EDGES, MODELS, Record, rows_of, shards_of
 from pytest_npudump.record.rows import by_name
 from pytest_npudump.storage import safeyaml
-from pytest_npudump.storage.packed import temporary_folder
+from pytest_npudump.storage.archive import temporary_folder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from dataclasses import dataclass as unguarded
+    from dataclasses import dataclass as light_dataclass
 
     from pytest_npudump.compare.tensors.tensor_pair import Pair
     from pytest_npudump.record.edges import Edges, Port
 
     Shape = tuple[int, ...]
 else:
-    from pytest_npudump.dump.unguarded import dataclass as unguarded
+    from pytest_npudump.dump.light_dataclass import dataclass as light_dataclass
 
 LAYOUTS, RANKS = "layouts", "ranks"
 _JOINED = re.compile(r"\s\+\s")
@@ -147,7 +147,7 @@ class Parts(NamedTuple):
         return tuple(row for part in self.parts for row in _rows(part))
 
 
-@unguarded(frozen=True, slots=True)
+@light_dataclass(frozen=True, slots=True)
 class TensorOfParts(TensorRecord):
     """A tensor whose elements were joined.
 

@@ -17,7 +17,7 @@ from pytest_npudump.dump.tree.find import TableFolder, Tree, find_files, jobs_of
 from pytest_npudump.dump.tree.keys import columns_of, files_of, keyed
 from pytest_npudump.errors import EmptyDumpError, FormatError
 from pytest_npudump.language.text import first_of, number_of, typed
-from pytest_npudump.storage.packed import unpacked
+from pytest_npudump.storage.archive import unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

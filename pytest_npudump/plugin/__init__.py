@@ -4,7 +4,7 @@
 ``reporter``. The first marked test brings in ``marker`` (what it asks), ``runner`` (the main flow) and the
 ``features`` that it needs. ``item_case`` is what is known of a test while it runs, ``conclusion`` what its
 phases report, ``fixture`` what it sees, ``paths`` where its files lie, ``terminal`` what is printed of it.
-``collected`` is a plugin of its own, for the command; ``_compat`` all that is private of pytest.
+``collection`` is a plugin of its own, for the command; ``_compat`` all that is private of pytest.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import ConfigError, RequestError
-from pytest_npudump.storage.packed import unpacked
+from pytest_npudump.storage.archive import unpacked
 from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pytest_npudump.errors import ConfigError, RequestError, said
 from pytest_npudump.record.run_folder import dump_folder
 from pytest_npudump.regression.host_copies import HostCopies
 from pytest_npudump.request import DumpRequest, RunRequest
-from pytest_npudump.storage.packed import unpacked
+from pytest_npudump.storage.archive import unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

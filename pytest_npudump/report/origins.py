@@ -14,11 +14,11 @@ from pytest_npudump.compare.stats.verdict import (
     explain_first,
     inputs_match,
 )
+from pytest_npudump.dump.light_dataclass import replace
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.stats.signs import DIGITS
 from pytest_npudump.dump.table import PROJECTIONS, StatsTable, layer_of, sanitised_key
-from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import joined
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _, ngettext, spoken

@@ -14,7 +14,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.runtime.base import Started
-from pytest_npudump.runtime.replaced import Replaced
+from pytest_npudump.runtime.replacement import Replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

@@ -31,7 +31,7 @@ from weakref import WeakKeyDictionary
 
 from pytest_npudump.config.cann import profile_for
 from pytest_npudump.errors import CapturedGraphError
-from pytest_npudump.runtime.replaced import Replaced
+from pytest_npudump.runtime.replacement import Replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

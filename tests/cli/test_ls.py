@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pytest_npudump.storage.packed import pack
+from pytest_npudump.storage.archive import pack
 
 Run = Callable[..., Any]
 TREES = Path(__file__).parents[1] / "data" / "trees"

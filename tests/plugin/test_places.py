@@ -18,7 +18,7 @@ from pytest_npudump.plugin.features import memory_folder
 from pytest_npudump.plugin.features.memory_folder import MemoryFolder
 from pytest_npudump.plugin.paths import Paths
 from pytest_npudump.settings import Settings
-from pytest_npudump.storage.packed import unpacked
+from pytest_npudump.storage.archive import unpacked
 
 pytestmark = pytest.mark.skipif(
     not memory_folder._is_tmpfs(memory_folder.SHARED_MEMORY), reason="there is no /dev/shm here"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pytest_npudump.onnxmodels.variation import Variation
-from pytest_npudump.runtime.replaced import PerturbedInputs, Replaced, Unreached
+from pytest_npudump.runtime.replacement import PerturbedInputs, Replaced, Unreached
 
 
 @dataclass

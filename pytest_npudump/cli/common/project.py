@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pytest_npudump.results.folder import ResultsFolder
 
 
-_PLUGIN = "pytest_npudump.plugin.collected"
+_PLUGIN = "pytest_npudump.plugin.collection"
 
 
 def collect(option: str, words: Sequence[str], test: str | None = None) -> dict[str, Any]:

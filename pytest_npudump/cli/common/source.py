@@ -15,7 +15,7 @@ from pytest_npudump.dump.tree.keys import records_of
 from pytest_npudump.errors import DumpError, EmptyDumpError, FormatError, mapped
 from pytest_npudump.language.text import typed
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.storage.packed import with_runs_unpacked
+from pytest_npudump.storage.archive import with_runs_unpacked
 from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:

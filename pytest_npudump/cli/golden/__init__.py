@@ -1,5 +1,5 @@
 """``npudump golden``: what golden files hold, and what becomes of them.
 
-``waiting`` has the verbs about runs that differ; ``status`` holds files against tests, results and store;
+``pending`` has the verbs about runs that differ; ``status`` holds files against tests, results and store;
 ``show`` looks into a file and ``log`` at its history; ``plumbing`` is what git and scripts call.
 """

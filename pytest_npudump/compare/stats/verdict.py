@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.alignment import ABSENT, Alignment
+from pytest_npudump.dump.light_dataclass import replace
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.table import PROJECTIONS, StatsTable
-from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import said
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.onnxmodels.graph import draws_random
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tolerances.presets import Numerics
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
 else:
-    from pytest_npudump.dump.unguarded import dataclass
+    from pytest_npudump.dump.light_dataclass import dataclass
 
 Value = str | float | int | None
 

@@ -179,7 +179,7 @@ if TYPE_CHECKING:
 
     Values = np.ndarray | PackedTensor | CodedTensor | JoinedTensor
 else:
-    from pytest_npudump.dump.unguarded import dataclass
+    from pytest_npudump.dump.light_dataclass import dataclass
 
 CHUNK = 1 << 18
 """Elements read at a time."""

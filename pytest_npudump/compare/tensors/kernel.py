@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 else:
-    from pytest_npudump.dump.unguarded import dataclass
+    from pytest_npudump.dump.light_dataclass import dataclass
 
 
 @mutable(slots=True)

@@ -21,9 +21,9 @@ from pytest_npudump.dump.arrays.decode import coded_tensor, load, packed_tensor,
 from pytest_npudump.dump.arrays.layouts import LayoutError, has_axes, host_values, is_private
 from pytest_npudump.dump.columns import with_projections_of
 from pytest_npudump.dump.filebytes import c_order_chunks, raw_bytes
+from pytest_npudump.dump.light_dataclass import replace
 from pytest_npudump.dump.records import Payload, Stats, TensorRecord
 from pytest_npudump.dump.stats.tensor import payload_stats
-from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import DumpError, FormatError, NpudumpError, RequestError, joined, said
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
     _Small = tuple[int, "_Open", tuple[np.ndarray, np.ndarray]]
 else:
-    from pytest_npudump.dump.unguarded import dataclass
+    from pytest_npudump.dump.light_dataclass import dataclass
 
 _ADDRESSES = frozenset({"resource", "string", "string_ref", "variant"})
 """Types whose bytes are addresses, which differ from run to run."""

@@ -43,6 +43,7 @@ from pytest_npudump.dump.arrays.decode import (
 from pytest_npudump.dump.columns import TensorPart, with_projections_of
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.filebytes import CHUNK_BYTES, RawFile, chunks, file_pieces, open_raw, scratch_buffers
+from pytest_npudump.dump.light_dataclass import replace
 from pytest_npudump.dump.records import Payload, Stats
 from pytest_npudump.dump.stats.kernels import (
     BFLOAT16,
@@ -68,7 +69,6 @@ from pytest_npudump.dump.stats.projections import (
 )
 from pytest_npudump.dump.stats.signs import BLOCK, NEAR
 from pytest_npudump.dump.stats.sums import SHORT, Totals, block_dot, block_sum
-from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import FormatError
 
 _NO_NUMBERS = {np.bytes_, np.str_, np.void}

@@ -3,7 +3,7 @@
 A feature is a module of this folder with ``feature(config, settings)``, which returns its plugin object, or
 None where there is nothing for it to do. The object has hooks of pytest, and those of :class:`HookPoints`.
 Its options stand here, since every session has them and few import the feature: what one is set to is
-``OPTION.of(settings)``. Nothing else of the plugin knows a feature, but for ``plugin/collected.py``, which
+``OPTION.of(settings)``. Nothing else of the plugin knows a feature, but for ``plugin/collection.py``, which
 asks ``isolation``.
 """
 

@@ -23,7 +23,7 @@ import pytest
 
 from pytest_npudump.record.run_folder import is_dump
 from pytest_npudump.scene import SCENES
-from pytest_npudump.storage.packed import pack
+from pytest_npudump.storage.archive import pack
 from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from pytest_npudump.errors import FormatError, RuntimeUnavailableError, in_one_l
 from pytest_npudump.language.text import first_of
 from pytest_npudump.runtime.acl import variable_facts
 from pytest_npudump.runtime.base import Evidence, ModelSession
-from pytest_npudump.runtime.replaced import PerturbedCalls, VariedRuntime
+from pytest_npudump.runtime.replacement import PerturbedCalls, VariedRuntime
 from pytest_npudump.scene import SCENES
 from pytest_npudump.storage.regular_file import read_small
 

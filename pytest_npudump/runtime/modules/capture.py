@@ -66,7 +66,7 @@ from pytest_npudump.runtime.modules.seen import (
     versions_of,
 )
 from pytest_npudump.runtime.modules.shards import shard
-from pytest_npudump.runtime.replaced import Replaced
+from pytest_npudump.runtime.replacement import Replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

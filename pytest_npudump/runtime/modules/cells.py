@@ -33,7 +33,7 @@ from pytest_npudump.runtime.modules.seen import (
     host_stats,
     tensors_in,
 )
-from pytest_npudump.runtime.replaced import Replaced
+from pytest_npudump.runtime.replacement import Replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence

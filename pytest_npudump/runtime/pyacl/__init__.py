@@ -1,6 +1,6 @@
 """pyACL, and whatever stands in for it: where it is, and whether a device answers.
 
-``adapter`` switches the dump, ``observed`` are calls of the test, ``model`` runs models and single operators.
+``adapter`` switches the dump, ``observation`` has calls of the test, ``model`` runs models and operators.
 """
 
 from __future__ import annotations

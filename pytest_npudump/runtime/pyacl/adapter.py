@@ -38,8 +38,8 @@ from pytest_npudump.runtime.base import OperatorCall, RunActivity
 from pytest_npudump.runtime.graphs import CapturedGraphs, GraphRules
 from pytest_npudump.runtime.programs import origin_of_program
 from pytest_npudump.runtime.pyacl.model import PyAclModel, run_single_operator
-from pytest_npudump.runtime.pyacl.observed import ModelDirectory, ObservedCalls, VariedModels
-from pytest_npudump.runtime.replaced import VariedRuntime
+from pytest_npudump.runtime.pyacl.observation import ModelDirectory, ObservedCalls, VariedModels
+from pytest_npudump.runtime.replacement import VariedRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

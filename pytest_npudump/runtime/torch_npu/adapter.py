@@ -58,7 +58,7 @@ from pytest_npudump.runtime.graphs import (
     leaves_graphs_alone,
 )
 from pytest_npudump.runtime.programs import origin_of_program
-from pytest_npudump.runtime.replaced import PerturbedCalls, Replaced, Unreached, VariedRuntime
+from pytest_npudump.runtime.replacement import PerturbedCalls, Replaced, Unreached, VariedRuntime
 from pytest_npudump.storage.regular_file import read_regular
 
 UTILS = "torch_npu.npu.utils"

@@ -173,7 +173,7 @@ def test_why_is_the_cause_that_the_run_found(
     assert " 2, expected 1 (" in review("w", "q").out
     why = "recomputed: " + "conv:output.0 does not match its model " * 4
     repository.keep("test_a", {"conv": 2.0}, failure={"headline": "kernel error in conv", "why": [why]})
-    for module in ("common.output", "golden.waiting"):
+    for module in ("common.output", "golden.pending"):
         monkeypatch.setattr(f"pytest_npudump.cli.{module}.screen", lambda _stream=None: 80)
     shown = review("w", "q").out.replace("left: ", "left:\n")
     assert "\n  kernel error in conv\n  mismatches: 1 of 1" in shown

@@ -18,7 +18,7 @@ from pytest_npudump.onnxmodels.variation import PLAIN, Variation
 from pytest_npudump.runtime.acl import REPEAT_INITIALIZE, SUCCESS
 from pytest_npudump.runtime.base import Evidence
 from pytest_npudump.runtime.pyacl.adapter import PyAclRuntime
-from pytest_npudump.runtime.pyacl.observed import ModelDirectory, ObservedCalls
+from pytest_npudump.runtime.pyacl.observation import ModelDirectory, ObservedCalls
 from tests.onnxmodels.models import onnx_file
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_npudump.errors import DumpError
-from pytest_npudump.storage.packed import pack, unpacked, with_runs_unpacked
+from pytest_npudump.storage.archive import pack, unpacked, with_runs_unpacked
 
 LONG = "/".join(["n" * 200] * 3)
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_npudump.dump.light_dataclass import replace as light_replace
 from pytest_npudump.dump.records import Payload, Stats, TensorKey, TensorRecord
-from pytest_npudump.dump.unguarded import replace as light_replace
 
 if TYPE_CHECKING:
     light = dataclass
 else:
-    from pytest_npudump.dump.unguarded import dataclass as light
+    from pytest_npudump.dump.light_dataclass import dataclass as light
 
 KEY = TensorKey("conv", "output", 0, step=1)
 RECORD = TensorRecord(KEY, "Conv", "float16", (1, 2), Path("x"), stats=Stats(count=2, max=1.0))

@@ -26,7 +26,7 @@ import numpy as np
 from pytest_npudump.errors import RuntimeUnavailableError, in_one_line
 from pytest_npudump.runtime.acl import REPEAT_INITIALIZE, SUCCESS, AclError
 from pytest_npudump.runtime.pyacl.model import numpy_dtype, read, upload
-from pytest_npudump.runtime.replaced import PerturbedCalls, Replaced, Unreached
+from pytest_npudump.runtime.replacement import PerturbedCalls, Replaced, Unreached
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
