@@ -87,7 +87,8 @@ def add_options(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager
     group = parser.getgroup("npudump", "numerical regression tests on Ascend NPUs")
     for option in all_options():
         if option.typed:
-            # Add an option of the command line; one with modes has an option string a mode.
+            # One with modes has an option string a mode: if its value could be left out, it would take the
+            # path behind it for one.
             choices = _choices(option)
             # What is chosen is looked at later, in words of ours.
             how: dict[str, Any] = {"metavar": f"{{{','.join(choices)}}}" if choices else option.metavar}

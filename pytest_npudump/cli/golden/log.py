@@ -33,9 +33,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the history, or write JSON, the latest first; 0.
 
     Raises:
-        RequestError: git does not know the file, or no tensor of the history is of the layer.
+        RequestError: git does not know the file, it is a folder, or no tensor of the history is of the layer.
     """
     golden = golden_named(arguments.golden)
+    if golden.is_dir():
+        raise RequestError(f"{golden}: is a folder: name a golden file, or the test that it is of")
     told = [*_told(golden, arguments.layer)]
     if not told:
         raise RequestError(f"{golden}: no history: name a golden that is committed")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import columns, complain, emit, present
@@ -14,9 +16,11 @@ from pytest_npudump.cli.golden.plumbing import lacking, store_json
 from pytest_npudump.compare.tolerances.rules import load_tolerances
 from pytest_npudump.compare.tolerances.tolerance import ANY, GOLDEN, Rule
 from pytest_npudump.doctor.pytest_config import golden_folder, tensor_place
+from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import GoldenError, RequestError, StoreError
 from pytest_npudump.golden.census import (
     SUFFIX,
+    TENSORS,
     Census,
     Collection,
     Fault,
@@ -31,7 +35,7 @@ from pytest_npudump.golden.census import (
 from pytest_npudump.golden.objects import cached_objects
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.language import mark
-from pytest_npudump.language.text import first_of
+from pytest_npudump.language.text import first_of, typed
 from pytest_npudump.language.translation import gettext as _, ngettext, spoken
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.results.acceptance import Pending, pending_of, reject
@@ -59,6 +63,7 @@ class _Status:
         unjudged_rules: why it is not known of others.
         waiting: runs that are pending review.
         gone: those of them whose test is gone, and why it is known to be.
+        renamed: by a stale golden, a test without one that may be its test under a new name, and its golden.
         store: of golden tensors, where one is configured.
         states: where the tensors are that goldens name in it.
     """
@@ -71,6 +76,7 @@ class _Status:
     unjudged_rules: str = ""
     waiting: list[Pending] | None = None
     gone: list[tuple[Pending, str]] = field(default_factory=list)
+    renamed: dict[Path, tuple[str, Path]] = field(default_factory=dict)
     store: TensorStore | None = None
     states: list[State] = field(default_factory=list)
 
@@ -132,6 +138,7 @@ def _status(arguments: argparse.Namespace) -> _Status:
         found.unknown.append(str(error))
     if stock is not None:
         found.gone = _gone(found.waiting or (), stock.collection)
+        found.renamed = _renamed(stock, found.waiting or ())
     store = tensor_place(paths[0])
     if store.url:
         named, _unread = named_objects(path for path in found.files if path.suffix == SUFFIX)
@@ -168,6 +175,26 @@ def _gone(waiting: Sequence[Pending], collection: Collection) -> list[tuple[Pend
     return [(one, why) for one, kind, why in judged if kind == "stale"]
 
 
+def _renamed(stock: _Stock, waiting: Sequence[Pending]) -> dict[Path, tuple[str, Path]]:
+    """Return, by stale golden, the one test of the same tensors that has none, and its golden."""
+    runs = [one for one in waiting if one.record is not None and one.path in stock.missing]
+    old = {}
+    for finding in stock.census.stale if runs else ():
+        if finding.path.suffix == SUFFIX:
+            with suppress(GoldenError):
+                old[finding.path] = {*map(sanitise, read_golden(finding.path).table.keys)}
+    found = {}
+    for path, keys in old.items():
+        alike = [
+            one for one in runs if one.record is not None and {*map(sanitise, one.record.table.keys)} == keys
+        ]
+        alike = [one for one in alike if one.path.parent == path.parent] or alike
+        rivals = [other for other, others in old.items() if others == keys and other.parent == path.parent]
+        if len(alike) == len(rivals) == 1:
+            found[path] = alike[0].entry.test, alike[0].path
+    return found
+
+
 def _is_below(path: Path, places: Sequence[Path]) -> bool:
     """Return whether a file is one of the places or below one; any is where there are none."""
     return not places or any(path.resolve().is_relative_to(place.resolve()) for place in places)
@@ -201,7 +228,7 @@ def _lines(found: _Status, *, verbose: bool) -> Iterator[str]:
         yield from columns([(one.why, shown(one.path)) for one in known.used], (mark("test"), mark("golden")))
     yield from (spoken(one.reason) for one in found.broken)
     if known is not None:
-        yield from _finding_lines(known.stale, _("no test reads (--prune --yes removes):"))
+        yield from _finding_lines(known.stale, _("no test reads (--prune --yes removes):"), found.renamed)
         told = {one.path.absolute() for one in found.broken}
         unjudged = [one for one in known.unjudged if one.path.absolute() not in told]
         yield from _finding_lines(unjudged, _("unknown whether a test reads (--prune leaves):"))
@@ -258,7 +285,7 @@ def _prune(arguments: argparse.Namespace) -> int:
     gone = _gone(waiting or (), stock.collection)
     if not arguments.yes:
         rules, _why = _idle_rules(stock)
-        emit(_finding_lines(stale, _("would be removed with --yes:")))
+        emit(_finding_lines(stale, _("would be removed with --yes:"), _renamed(stock, waiting or ())))
         emit(_gone_lines(gone, _("would be rejected with --yes, as the test is gone:")))
         emit(_rule_lines(rules))
         emit([] if stale or rules or gone else [_("nothing is stale")])
@@ -282,13 +309,26 @@ def _removed(finding: GoldenFinding) -> bool:
     return True
 
 
-def _finding_lines(findings: Sequence[GoldenFinding], heading: str) -> Iterator[str]:
-    """Yield a heading and a line for each file; nothing without files."""
+def _finding_lines(
+    findings: Sequence[GoldenFinding],
+    heading: str,
+    renamed: Mapping[Path, tuple[str, Path]] = MappingProxyType({}),
+) -> Iterator[str]:
+    """Yield a heading, a line for each file, and which test it may be of; nothing without files."""
     if findings:
         yield heading
     for finding in findings:
         why = finding.why.removeprefix(f"{finding.path}: ")
         yield f"  {shown(finding.path)}: {spoken(why)}"
+        if finding.path in renamed:
+            test, path = renamed[finding.path]
+            yield "    " + _(
+                "renamed? {test} has the same tensors and no golden; if it is the same test:"
+            ).format(test=test)
+            for suffix in (SUFFIX, TENSORS):
+                if (file := finding.path.with_suffix(suffix)).exists():
+                    yield f"    git mv {typed(shown(file), shown(path.with_suffix(suffix)))}"
+            yield "    " + _('and write its name behind "test:" in that file')
 
 
 def _gone_lines(gone: Sequence[tuple[Pending, str]], heading: str) -> Iterator[str]:

@@ -168,6 +168,9 @@ def test_a_file_that_git_does_not_know_has_no_history(repository: Repository, ru
     done = run("golden", "log", repository.golden("test_x"))
     assert done.code == 2
     assert "no history: the repository has no commit yet: commit the goldens first" in done.err
+    done = run("golden", "log", "golden")
+    assert done.code == 2
+    assert "golden: is a folder: name a golden file, or the test that it is of" in done.err
 
 
 def test_a_golden_like_another_has_no_history_of_that(
