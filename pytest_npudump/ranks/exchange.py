@@ -66,7 +66,9 @@ def _join(base: Path, rank: Rank, environment: Mapping[str, str]) -> Path:
                 shutil.rmtree(over, ignore_errors=True)
         folder = _round(base, _name(rank, environment), rank.number)
         own = {"process": os.getpid(), "began": _began(os.getpid())}
-        _place(folder, rank.number).write_text(json.dumps(own), encoding="utf-8")
+        draft = folder / f"draft-{rank.number}"  # ranks that are here look at places meanwhile
+        draft.write_text(json.dumps(own), encoding="utf-8")
+        draft.replace(_place(folder, rank.number))
     return folder
 
 

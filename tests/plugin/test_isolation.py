@@ -219,9 +219,21 @@ def test_death_behind_the_body_keeps_what_the_body_showed(project: Project) -> N
 
 PROGRAM = """
     with npu_dump.capture("program"):
-        code = "import time; open('started', 'w').close(); time.sleep(600)"
-        sleeper = [sys.executable, "-c", code, "npudump-test-{name}"]
+        sleeper = [sys.executable, "-c", "import time; time.sleep(600)", "npudump-test-{name}"]
         npu_dump.run(sleeper, acl_json="a.json")
+"""
+
+
+WAITS = """
+import subprocess
+wait = subprocess.Popen.wait
+
+def waits(process, timeout=None):
+    if "npudump-test-" in str(process.args):
+        open("waits", "w").close()
+    return wait(process, timeout)
+
+subprocess.Popen.wait = waits
 """
 
 
@@ -270,9 +282,10 @@ def test_pytest_that_is_killed_takes_its_programs_along(
     heed = "import os, signal, sys; [signal.signal(n, signal.SIG_DFL) for n in (1, 2, 15)]; "
     run = "os.execv(sys.executable, [sys.executable, '-m', 'pytest', '--npudump-runtime=emulator'])"
     command = [sys.executable, "-c", heed + run]
+    project.path.joinpath("conftest.py").write_text(WAITS)
     child = subprocess.Popen(command, cwd=project.path, stdout=subprocess.DEVNULL)
-    # The program itself says so: in the moment of its start pytest does not know its group yet.
-    wait_for(lambda: running(name) and [*project.path.rglob("started")])
+    # The program may run for a while before pytest, on a busy machine, has told whoever guards its group.
+    wait_for(lambda: running(name) and [*project.path.rglob("waits")])
     child.send_signal(number)
     child.wait(60)
     wait_for(lambda: not running(name))

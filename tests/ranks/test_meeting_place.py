@@ -49,6 +49,23 @@ def rank(number: int, size: int = 2) -> Rank:
     return Rank(number, size, number, size)
 
 
+def test_rank_that_is_joining_is_never_taken_for_one_that_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What others see between the opening of a file and its content, which a busy machine keeps for long."""
+    folder, seen, write = join(rank(0)), [], Path.write_text
+
+    def slowly(path: Path, text: str, **given: str) -> int:
+        path.touch()
+        seen.append(has_joined(folder, 1) and not is_present(folder, 1))
+        return write(path, text, **given)
+
+    monkeypatch.setattr(Path, "write_text", slowly)
+    assert join(rank(1)) == folder
+    assert is_present(folder, 1)
+    assert seen == [False]
+
+
 def test_ranks_of_one_address_meet_whatever_started_them(tmp_path: Path) -> None:
     first, second = (Process(tmp_path, number, **TORCHRUN) for number in range(2))
     assert first.folder == second.folder
