@@ -102,29 +102,34 @@ def network() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def tallies(network: Any) -> Any:
+def tallies(network: Any, request: pytest.FixtureRequest) -> tuple[str, Any]:
+    """The format it is asked for, and what each rule made of the faults in it."""
     from verdicts.calibration import calibrated_rule
     from verdicts.experiment import Bench, Results
     from verdicts.rules import RULES, Rule
 
-    results, traced = Results(), {(of, rule) for of, rule, *_ in SOURCES}
-    measured = calibrated_rule(network, "same", members=10)
-    for dtype in ("float32", "float16", "bfloat16"):
-        used = {rule for of, rule, *_ in (*FLOORS, *CALM) if of == dtype}
-        rules = [
-            # Where a failure comes from is looked for with rules of the package's own type alone.
-            rule if (dtype, rule.name) in traced else Rule(rule.name, rule.judge.__call__)
-            for rule in (*RULES, measured)
-            if rule.name in used
-        ]
-        bench = Bench(network, dtype, rules, results)
-        if dtype != "bfloat16":
-            bench.inject(FAULTS, SEED)
-        bench.calm(MEMBERS)
-    return results.tallies
+    results, dtype = Results(), request.param
+    used = {rule for of, rule, *_ in (*FLOORS, *CALM) if of == dtype}
+    traced = {rule for of, rule, *_ in SOURCES if of == dtype}
+    measured = [calibrated_rule(network, "same", members=10)] if dtype == "float32" else []
+    rules = [
+        # Where a failure comes from is looked for with rules of the package's own type alone.
+        rule if rule.name in traced else Rule(rule.name, rule.judge.__call__)
+        for rule in (*RULES, *measured)
+        if rule.name in used
+    ]
+    bench = Bench(network, dtype, rules, results)
+    if dtype != "bfloat16":
+        bench.inject(FAULTS, SEED)
+    bench.calm(MEMBERS)
+    return dtype, results.tallies[dtype]
 
 
-@pytest.mark.each("preset", ["same", "ascend-abs"])
+def formats(*names: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("tallies", names, indirect=True)
+
+
+@pytest.mark.parametrize("preset", ["same", "ascend-abs"])
 def test_calibrated_bounds_hold_for_runs_that_they_were_not_made_of(network: Any, preset: str) -> None:
     from verdicts.calibration import trial
 
@@ -148,53 +153,57 @@ def test_nodes_one_by_one_give_the_bits_of_the_emulators_model(network: Any) -> 
     assert len(names) > 200
 
 
-@pytest.mark.each(("dtype", "rule", "found", "right"), FLOORS)
-def test_faults_are_found_and_named(tallies: Any, dtype: str, rule: str, found: int, right: int) -> None:
-    tally = tallies[dtype][rule]
-    assert sum(tally.faults.values()) >= FAULTS * 0.9
-    assert 100 * tally.detected() >= found
-    assert 100 * tally.right() >= right
+@formats("float32", "float16")
+def test_faults_are_found_and_named(tallies: tuple[str, Any]) -> None:
+    dtype, of_rule = tallies
+    for rule, found, right in (row for of, *row in FLOORS if of == dtype):
+        tally = of_rule[rule]
+        assert sum(tally.faults.values()) >= FAULTS * 0.9, rule
+        assert 100 * tally.detected() >= found, rule
+        assert 100 * tally.right() >= right, rule
 
 
-@pytest.mark.each(("dtype", "rule", "source", "repeating"), SOURCES)
-def test_sources_are_named_no_worse_than_what_fails_first(
-    tallies: Any, dtype: str, rule: str, source: int, repeating: int
-) -> None:
-    tally = tallies[dtype][rule]
-    found = sum(tally.found.values())
-    assert 100 * tally.walked["source"] >= source * found
-    assert 100 * tally.walked["golden repeats"] >= repeating * found
-    assert tally.walked["source"] >= tally.right() * found
-    assert tally.sourced["one"] >= 0.9 * found
+@formats("float32", "float16")
+def test_sources_are_named_no_worse_than_what_fails_first(tallies: tuple[str, Any]) -> None:
+    dtype, of_rule = tallies
+    for rule, source, repeating in (row for of, *row in SOURCES if of == dtype):
+        tally = of_rule[rule]
+        found = sum(tally.found.values())
+        assert 100 * tally.walked["source"] >= source * found, rule
+        assert 100 * tally.walked["golden repeats"] >= repeating * found, rule
+        assert tally.walked["source"] >= tally.right() * found, rule
+        assert tally.sourced["one"] >= 0.9 * found, rule
 
 
-@pytest.mark.each("dtype", ["float32", "float16"])
+@formats("float32", "float16")
 def test_the_first_change_is_that_of_the_fault_but_where_printed_statistics_stay(
-    tallies: Any, dtype: str
+    tallies: tuple[str, Any],
 ) -> None:
     kinds = ("0.01", "0.001", "0.0001", "1e-05", "structure", "one element")
-    printed, projected = (
-        tallies[dtype][f"change, {told}"] for told in ("3 statistics", "4 and 8 projections")
-    )
+    printed, projected = (tallies[1][f"change, {told}"] for told in ("3 statistics", "4 and 8 projections"))
     assert printed.detected(*kinds) == 1
     assert printed.right(0, *kinds) >= 0.96
     assert projected.right(0, "permutation") == 1
 
 
-@pytest.mark.each(("dtype", "rule", "kind"), CALM)
-def test_other_numerics_are_no_fault(tallies: Any, dtype: str, rule: str, kind: str) -> None:
-    tally = tallies[dtype][rule]
-    assert tally.runs[kind] >= 1
-    assert tally.failing[kind] == 0
+@formats("float32", "float16", "bfloat16")
+def test_other_numerics_are_no_fault(tallies: tuple[str, Any]) -> None:
+    dtype, of_rule = tallies
+    rows = [row for of, *row in CALM if of == dtype]
+    assert rows
+    for rule, kind in rows:
+        assert of_rule[rule].runs[kind] >= 1, (rule, kind)
+        assert of_rule[rule].failing[kind] == 0, (rule, kind)
 
 
-def test_equality_of_other_numerics_is_no_use(tallies: Any) -> None:
-    change = tallies["float32"]["change, 3 statistics"]
+@formats("float32")
+def test_equality_of_other_numerics_is_no_use(tallies: tuple[str, Any]) -> None:
+    change = tallies[1]["change, 3 statistics"]
     assert change.alarms["sums in another order"] == MEMBERS
 
 
-def test_projections_name_what_statistics_do_not(tallies: Any) -> None:
-    for dtype in ("float32", "float16"):
-        with_projections = tallies[dtype]["other, 4 and 8 projections"]
-        assert with_projections.right() > tallies[dtype]["other, 4 in full"].right() + 0.1
-        assert with_projections.detected("permutation") == 1
+@formats("float32", "float16")
+def test_projections_name_what_statistics_do_not(tallies: tuple[str, Any]) -> None:
+    with_projections = tallies[1]["other, 4 and 8 projections"]
+    assert with_projections.right() > tallies[1]["other, 4 in full"].right() + 0.1
+    assert with_projections.detected("permutation") == 1
