@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -132,9 +131,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "each(names, rows, *, ids): as parametrize, in one item that runs all rows"
     )
-    config.addinivalue_line(
-        "markers", "conformance(table): one published case; the summary counts by table those that pass"
-    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -203,10 +199,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if LONG & set(getattr(item, "fixturenames", ())) or item.get_closest_marker("mindspore"):
             item.add_marker("e2e")
-        marker = item.get_closest_marker("conformance")
-        if marker is not None:
-            # A property, so that it reaches the process that writes the summary under pytest-xdist too.
-            item.user_properties.append(("conformance", marker.args[0]))
     chosen = config.getoption("e2e")
     if chosen != "all":
         tables: set[str] = set()
@@ -237,28 +229,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             _FIRST_STATES[module.__name__, name] = generator.bit_generator.state
     gc.collect()
     gc.freeze()
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    counts = ", ".join(_conformance(terminalreporter.stats))
-    if counts:
-        terminalreporter.write_line(f"config conformance: {counts}")
-
-
-def _conformance(stats: dict[str, list[object]]) -> Iterator[str]:
-    """Yield ``ge 30 of 30`` and the like; a case passes if none of its phases did anything else."""
-    outcomes: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    reports = [
-        report for group in stats.values() for report in group if isinstance(report, pytest.TestReport)
-    ]
-    for report in reports:
-        table = dict(report.user_properties).get("conformance")
-        if table is not None:
-            outcomes[str(table)][report.nodeid].add(report.outcome)
-    for table, cases in sorted(outcomes.items()):
-        passed = sum(seen == {"passed"} for seen in cases.values())
-        skipped = sum("skipped" in seen for seen in cases.values())
-        yield f"{table} {passed} of {len(cases)}" + (f" ({skipped} not run)" if skipped else "")
 
 
 def _record(row: dict[str, str], path: Path) -> TensorRecord:

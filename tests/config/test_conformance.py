@@ -25,13 +25,9 @@ CASES = yaml.load(TABLE.read_bytes(), Loader=LOADER)["cases"]  # noqa: S506 - bo
 UNPRIVILEGED = 65534
 
 
-def table_of(case: dict[str, Any]) -> str:
-    return " ".join([case["layer"], *([case["version"]] if "version" in case else [])])
-
-
 def of_layer(layer: str) -> list[Any]:
     return [
-        pytest.param(case, id=case["id"], marks=pytest.mark.conformance(table_of(case)))
+        pytest.param(case, id=f"{case.get('version', '')} {case['id']}".lstrip())
         for case in CASES
         if case["layer"] == layer and not case.get("fixture", {}).get("requires_non_root")
     ]
@@ -64,7 +60,7 @@ def found_in(verdict: CheckerVerdict, expected: dict[str, Any]) -> dict[str, Any
     return {key: list(value) if isinstance(value, tuple) else value for key, value in found.items()}
 
 
-@pytest.mark.parametrize("case", of_layer("adump"))
+@pytest.mark.each("case", of_layer("adump"))
 def test_adump_answers_as_cann_does(case: dict[str, Any], tmp_path: Path) -> None:
     environ = lay_out(case, tmp_path)
     verdict = adump.validate(text_of(case), version=case["version"], cwd=tmp_path, environ=environ)
@@ -73,14 +69,14 @@ def test_adump_answers_as_cann_does(case: dict[str, Any], tmp_path: Path) -> Non
     assert bool(verdict.reasons) is not case["accepted"]
 
 
-@pytest.mark.parametrize("case", of_layer("ge"))
+@pytest.mark.each("case", of_layer("ge"))
 def test_ge_answers_as_its_callback_does(case: dict[str, Any]) -> None:
     verdict = ge.validate(text_of(case))
     assert verdict.accepted is case["accepted"]
     assert bool(verdict.reasons) is not case["accepted"]
 
 
-@pytest.mark.parametrize("case", of_layer("torchair"))
+@pytest.mark.each("case", of_layer("torchair"))
 def test_torchair_answers_as_its_option_classes_do(case: dict[str, Any], tmp_path: Path) -> None:
     lay_out(case, tmp_path)
     verdict = torchair.validate(json.dumps({case["option"]: case["value"]}).encode(), cwd=tmp_path)
@@ -88,7 +84,7 @@ def test_torchair_answers_as_its_option_classes_do(case: dict[str, Any], tmp_pat
     assert case.get("exception", "") in verdict.message
 
 
-@pytest.mark.parametrize("case", of_layer("mindspore"))
+@pytest.mark.each("case", of_layer("mindspore"))
 def test_mindspore_answers_as_its_parser_does(case: dict[str, Any], tmp_path: Path) -> None:
     environ = lay_out(case, tmp_path)
     verdict = mindspore.validate(text_of(case), device=case["device"], environ=environ)
@@ -110,7 +106,6 @@ print(json.dumps([verdict.code, verdict.reason_code, verdict.message]))
 """
 
 
-@pytest.mark.conformance("adump 9.1.0")
 def test_a_directory_without_permissions_is_refused_to_all_but_root(tmp_path: Path) -> None:
     (case,) = (case for case in CASES if case.get("fixture", {}).get("requires_non_root"))
     lay_out(case, tmp_path)

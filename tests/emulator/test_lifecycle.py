@@ -18,7 +18,6 @@ def test_every_published_sequence_is_there() -> None:
     assert len(CASES) == 23
 
 
-@pytest.mark.conformance("acl-lifecycle")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
 def test_sequence_returns_the_codes_of_acl(
     acl: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: dict[str, Any]

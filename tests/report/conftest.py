@@ -111,9 +111,9 @@ def judged(name: str, **more: Any) -> JudgedTest:
     return JudgedTest(result | more, failed=True, file="test_it.py", line=7)
 
 
-@pytest.fixture(params=HOSTILE, ids=range(len(HOSTILE)))
-def hostile(request: pytest.FixtureRequest) -> JudgedTest:
-    return judged(request.param)
+each_hostile = pytest.mark.each(
+    "hostile", [pytest.param(judged(name), id=str(number)) for number, name in enumerate(HOSTILE)]
+)
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ from pytest_npudump.report.ci import (
     sources_of,
 )
 from pytest_npudump.report.origins import small_sources
+from tests.report.conftest import each_hostile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,6 +84,7 @@ def test_a_good_comparison_in_a_test_that_failed_otherwise_is_not_good() -> None
     assert not JudgedTest({"status": "golden missing"}, failed=False, file="t.py", line=1).good
 
 
+@each_hostile
 def test_properties_are_plain_and_bounded(hostile: JudgedTest) -> None:
     result = {**hostile.result, "golden": "g" * 5000, "notes": ["n" * 5000] * 99, "bounds": "same"}
     result |= {
@@ -143,6 +145,7 @@ def page_of(tests: Sequence[JudgedTest]) -> _Page:
     return page
 
 
+@each_hostile
 def test_no_name_becomes_markup(hostile: JudgedTest, good: JudgedTest) -> None:
     page = page_of([hostile, good])
     assert set(page.tags) <= ALLOWED
@@ -216,6 +219,7 @@ def read(line: str) -> tuple[str, dict[str, str], str]:
     return match["name"], pairs, data
 
 
+@each_hostile
 def test_no_name_ends_a_command_or_begins_one(hostile: JudgedTest) -> None:
     (line,) = error_commands([hostile])
     assert len(line.splitlines()) == 1
@@ -226,11 +230,13 @@ def test_no_name_ends_a_command_or_begins_one(hostile: JudgedTest) -> None:
     assert data.count("\n") <= 1
 
 
+@each_hostile
 def test_good_tests_have_none_and_the_first_failing_ones_have(hostile: JudgedTest, good: JudgedTest) -> None:
     assert error_commands([good]) == []
     assert len(error_commands([hostile] * 25)) == MOST
 
 
+@each_hostile
 def test_an_entry_has_what_gitlab_asks_for(hostile: JudgedTest) -> None:
     (entry,) = json.loads(code_quality([hostile]))
     assert {"description", "check_name", "fingerprint", "severity", "location"} <= entry.keys()
@@ -243,6 +249,7 @@ def test_good_session_leaves_an_empty_report(good: JudgedTest) -> None:
     assert json.loads(code_quality([good])) == []
 
 
+@each_hostile
 def test_the_same_fault_has_the_same_fingerprint_whatever_its_numbers(hostile: JudgedTest) -> None:
     again = replace(hostile, result={**hostile.result, "headline": "npudump: max is 3 instead of 1"})
     (one,), (two,) = json.loads(code_quality([hostile])), json.loads(code_quality([again]))
@@ -250,6 +257,7 @@ def test_the_same_fault_has_the_same_fingerprint_whatever_its_numbers(hostile: J
     assert one["description"] != two["description"]
 
 
+@each_hostile
 def test_sessions_of_other_files_are_kept_and_those_of_the_same_replaced(
     hostile: JudgedTest, good: JudgedTest
 ) -> None:
@@ -261,7 +269,8 @@ def test_sessions_of_other_files_are_kept_and_those_of_the_same_replaced(
     ]
 
 
-@pytest.mark.parametrize(
+@each_hostile
+@pytest.mark.each(
     "before", [b"", b"{", b"null", b"{}", b"[1]", b'[{"check_name": "other"}]', b"\xff", b"[" * 9999]
 )
 def test_what_is_no_report_of_ours_is_replaced(before: bytes, hostile: JudgedTest) -> None:
