@@ -122,7 +122,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--e2e",
         choices=["one", "all", "none"],
         default="one",
-        help="end-to-end tests: the first case of each (default), all of them, or none",
+        help="end-to-end tests: the first case of each, and of a file of them (default), all, or none",
     )
 
 
@@ -205,7 +205,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept: list[pytest.Item] = []
         left: list[pytest.Item] = []
         for item in items:
-            table = item.nodeid.partition("[")[0]
+            file = item.getparent(pytest.Module)
+            alike = file is not None and any(marker.name == "e2e" for marker in file.own_markers)
+            table = item.nodeid.partition("::" if alike else "[")[0]
             ends = item.get_closest_marker("e2e") is not None
             (left if ends and (chosen == "none" or table in tables) else kept).append(item)
             if ends:
