@@ -49,9 +49,7 @@ def rank(number: int, size: int = 2) -> Rank:
     return Rank(number, size, number, size)
 
 
-def test_rank_that_is_joining_is_never_taken_for_one_that_has_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rank_that_is_joining_is_never_taken_for_one_that_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """What others see between the opening of a file and its content, which a busy machine keeps for long."""
     folder, seen, write = join(rank(0)), [], Path.write_text
 
