@@ -526,7 +526,7 @@ WHERE: list[tuple[str, Callable[[list[np.ndarray]], list[np.ndarray]], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("layout", "fault", "note"), WHERE)
+@pytest.mark.each(("layout", "fault", "note"), WHERE)
 def test_notes_say_which_rank_or_layout_a_mismatch_is_of(
     layout: str, fault: Callable[[list[np.ndarray]], list[np.ndarray]], note: str, tmp_path: Path, capsys: Any
 ) -> None:
@@ -639,8 +639,8 @@ def test_the_suggested_order_of_joined_layers_is_that_of_their_elements(
     assert main(["compare", str(golden), str(run), "--map", str(found)]) == cut
 
 
-@pytest.mark.parametrize("swapped", [False, True])
-@pytest.mark.parametrize("drift", [1.0001, -3.0])
+@pytest.mark.each("swapped", [False, True])
+@pytest.mark.each("drift", [1.0001, -3.0])
 def test_joins_are_suggested_by_values_else_by_shapes(drift: float, *, swapped: bool) -> None:
     apart: dict[str, np.ndarray] = {"embed": normal(3, 6)}
     joined: dict[str, np.ndarray] = {"tokens": apart["embed"] * np.float32(drift)}

@@ -130,7 +130,7 @@ def test_pytest_9_reads_toml_files_of_its_own(tmp_path: Path, major: int, expect
     assert dump_place(tmp_path, {}, pytest_major=9).path == tmp_path / "b" / "dumps"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("name", "text"),
     [
         ("pyproject.toml", "[tool.pytest"),

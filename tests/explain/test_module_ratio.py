@@ -123,7 +123,7 @@ def test_a_rounded_model_that_is_far_off_is_told(tmp_path: Path) -> None:
     assert notes == [f"npu_dump.ratio(): tensors not checked, as {why}: 1: b.1:output.0"]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("device", "rounded", "exact", "words"),
     [
         ("device", "rounded", "device", "no two the same"),

@@ -87,7 +87,7 @@ def test_dump_alone_tells_by_type() -> None:
     assert random_layers(dump, ()) == ("net/noise (RandomNormalLike)", "drop (DropOutGenMask)")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("node", "drawing"),
     [
         (("net/noise", "RandomNormalLike", {}, []), True),

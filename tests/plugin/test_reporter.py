@@ -211,7 +211,7 @@ def terminal(columns: int = 500, verbosity: int = 0, *, coloured: bool = True) -
     return SimpleNamespace(_tw=writer, config=config, verbosity=verbosity)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("columns", "verbosity", "ci", "line"),
     [
         (40, 0, "", "权重已改变..."),  # 13 columns behind "FAILED test_k.py::test_k - "

@@ -153,7 +153,7 @@ def test_full_file_system_is_the_first_cause(tmp_path: Path, monkeypatch: pytest
     assert full_words(tmp_path / "gone") == ""
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("activity", "words"),
     [
         (Activity(), "loaded under the dump: net.om, ran once"),

@@ -165,7 +165,7 @@ def test_tensors_that_a_run_lacks_are_counted_out() -> None:
     assert found.head == {"repeats": {"runs": 2, "compared": 2}}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("strayed", "expected"),
     [
         ({}, ()),

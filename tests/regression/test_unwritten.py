@@ -74,7 +74,7 @@ def test_what_a_person_marked_as_judged_stays_so_and_the_rest_is_found_out_anew(
     assert new_entries(None, left_out[:1]) == {"Default_bn:output.1": "left out"}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "entries", [["a"], "a", 1, {"a": "left out"}, {"a": {"b": "left out"}}, {"a": {"output.1": "passed"}}]
 )
 def test_entries_that_are_none_are_an_error_that_names_the_file_and_the_way_out(entries: object) -> None:

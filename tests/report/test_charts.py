@@ -176,7 +176,7 @@ def test_where_no_edge_is_known_there_is_no_picture() -> None:
     assert comparison_only == ()
 
 
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.each("state", STATES)
 def test_type_and_state_fit_a_box(state: str) -> None:
     (found,) = around({"a": [], "b": ["a"]}, "b", {"b"})
     operators = [replace(one, op_type="BatchNormalization", state=state) for one in found.operators]
@@ -227,7 +227,7 @@ def test_a_report_of_another_test_is_refused(tmp_path: Path) -> None:
     assert "is of another test" in problem
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"test": "t", "escalation": {"findings": [{}]}}'])
+@pytest.mark.each("text", ["", "[]", "{", '{"test": "t", "escalation": {"findings": [{}]}}'])
 def test_a_damaged_report_is_told_and_is_no_fault(tmp_path: Path, text: str) -> None:
     path = tmp_path / "report.json"
     path.write_text(text, encoding="utf-8")

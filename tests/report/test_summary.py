@@ -13,7 +13,7 @@ GOOD = {"status": "passed", "runtime": "acl", "expected": 10, "compared": 10, "f
 BAD = {**GOOD, "status": "failed", "compared": 8, "first": "net/conv:output.0"}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("results", "line"),
     [
         ([GOOD], "npudump: 1 of 1 tests passed; 10 of 10 tensors compared (acl)"),
@@ -58,7 +58,7 @@ def test_line_says_what_was_compared_of_what_was_expected(results: list[dict[str
     assert tail or found == line
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("more", "words"),
     [
         ({"unjudged": 3}, "3 tensors have no finite statistics: their values were not compared"),

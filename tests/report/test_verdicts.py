@@ -45,7 +45,7 @@ def fail(*reasons: Reason, key: TensorKey = KEY, op_type: str = "Conv2D") -> Ver
     return Verdict(key, op_type, "fail", reasons)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("value", "text"),
     [
         (None, "-"),
@@ -84,7 +84,7 @@ def test_a_distance_by_projections_is_an_estimate_and_no_value_of_either_side() 
     assert line.endswith("run differ: l2norm of the difference about 3.9, estimated from projections")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("case", "ratio", "cell"),
     [
         (reason(), 2.0, "2"),
@@ -139,7 +139,7 @@ def test_qualifiers_of_a_tensor_stand_behind_its_slot() -> None:
     assert row(fail(reason(), key=key))[2] == "input.1 (step=3,turn=2)"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("verdict", "text"),
     [
         (
@@ -257,8 +257,8 @@ def check(layers: Sequence[str], most: int, shown: Sequence[str]) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("exporter", NAMES)
-@pytest.mark.parametrize("most", [60, 80, 120])
+@pytest.mark.each("exporter", NAMES)
+@pytest.mark.each("most", [60, 80, 120])
 def test_a_table_of_long_names_fits_and_names_mean_one_layer(exporter: str, most: int) -> None:
     layers = NAMES[exporter]
     others = [name.replace("11", "10").replace("_3", "_4").replace("31", "30") for name in layers]
@@ -328,7 +328,7 @@ def test_a_file_has_whole_names() -> None:
     assert [line.split()[0] for line in rows] == layers
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("layers", "prefix"),
     [
         (["block/conv.1", "block/relu.1"], ""),

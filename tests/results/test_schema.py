@@ -58,26 +58,26 @@ def test_values_that_json_lacks_are_text() -> None:
     assert parse_line(line_of(written))["reference"] == {"off": "nan", "by": ["inf"]}
 
 
-@pytest.mark.parametrize("name", SCHEMA["$defs"]["test"]["required"])
+@pytest.mark.each("name", SCHEMA["$defs"]["test"]["required"])
 def test_a_line_without_what_is_required_is_refused(name: str) -> None:
     broken = {key: value for key, value in line().items() if key != name}
     with pytest.raises(ValueError, match=r"version|kind|has no"):
         parse_line(line_of(broken))
 
 
-@pytest.mark.parametrize("name", ["tensors", "counts", "problems", "isolated", "golden", "record"])
+@pytest.mark.each("name", ["tensors", "counts", "problems", "isolated", "golden", "record"])
 def test_a_value_of_another_type_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"'{name}' of the line is 'text'"):
         parse_line(line_of(line() | {name: "text"}))
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'"a"', b"{}", b"[" * 100_000, b'{"kind":"x"}'])
+@pytest.mark.each("text", [b"", b"{", b"[]", b'"a"', b"{}", b"[" * 100_000, b'{"kind":"x"}'])
 def test_what_is_no_line_is_refused(text: bytes) -> None:
     with pytest.raises(ValueError, match=r"JSON|kind"):
         parse_line(text)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     "name", ["", "/etc/a.yaml", "../a.yaml", "a/../../b.yaml", "a\\b.yaml", "a.txt", "a\0.yaml", 3, None]
 )
 def test_a_file_outside_of_its_folder_is_refused(name: object) -> None:

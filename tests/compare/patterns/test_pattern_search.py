@@ -401,7 +401,7 @@ BEYOND = np.array([2**53, 2**53 + 1] * 500, np.uint64)
 ROWS = np.roll(tensor("float32", (500, 4)), 1, axis=1)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("cap", "golden", "actual", "words"),
     [
         (("LARGEST", 100), SHIFTED, -SHIFTED, "1 above 0 Mi elements"),
@@ -427,7 +427,7 @@ def test_a_search_that_left_something_out_says_so(
     assert (found is None or found.kind == "moved") == bool(words)
 
 
-@pytest.mark.parametrize("shape", [(1 << 18, 2), (2, 1 << 18), (1 << 16, 4), (4, 8, 16, 16, 8)])
+@pytest.mark.each("shape", [(1 << 18, 2), (2, 1 << 18), (1 << 16, 4), (4, 8, 16, 16, 8)])
 def test_lines_of_few_elements_are_neither_sorted_nor_held_where_they_are_others(
     monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
 ) -> None:
@@ -446,8 +446,8 @@ def test_lines_of_few_elements_are_neither_sorted_nor_held_where_they_are_others
     assert peak < (8 << 20) + 16 * golden.size
 
 
-@pytest.mark.parametrize("shape", [(20_000, 2), (70_000, 3), (5, 6, 7, 8, 9), (9, 70_000)])
-@pytest.mark.parametrize(
+@pytest.mark.each("shape", [(20_000, 2), (70_000, 3), (5, 6, 7, 8, 9), (9, 70_000)])
+@pytest.mark.each(
     ("words", "order"),
     [
         ("shifted by 2 (or by ", lambda n: np.roll(np.arange(n), 2)),

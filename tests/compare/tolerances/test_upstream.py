@@ -104,7 +104,7 @@ def test_the_narrowest_type_upstream_decides_through_all_that_computes() -> None
     assert "float16 upstream" in outside(CHAIN, {"softmax": off(X * 2, 5e-2)})["softmax"]
 
 
-@pytest.mark.parametrize("preset", ["same", "exact", "ascend-abs", "torch"])
+@pytest.mark.each("preset", ["same", "exact", "ascend-abs", "torch"])
 def test_no_other_preset_is_widened(preset: str) -> None:
     assert set(outside(CHAIN, NOISY, preset)) == set(NOISY)
 

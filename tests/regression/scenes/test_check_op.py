@@ -92,7 +92,7 @@ def test_integers_beyond_the_type_are_no_answer() -> None:
         answer(lambda x: x * np.nan, HALF, dtypes=[np.int8])
 
 
-@pytest.mark.parametrize("found", [None, "text", object(), 1j, [None]])
+@pytest.mark.each("found", [None, "text", object(), 1j, [None]])
 def test_what_is_no_array_is_refused(found: Any) -> None:
     with pytest.raises(RequestError, match=r"the reference gave .* expected arrays"):
         arrays_of(found, "reference")
@@ -165,7 +165,7 @@ def test_a_damaged_file_is_no_dump(tmp_path: Path) -> None:
     assert problem_of_dump(tree, "Softmax", outputs_of("Softmax")).startswith("its dump cannot be read: ")
 
 
-@pytest.mark.parametrize("sample", SAMPLES)
+@pytest.mark.each("sample", SAMPLES)
 def test_an_output_in_a_layout_of_the_device_is_told(sample: str) -> None:
     expected = np.load(FORMATS / f"{sample}.npy")
     held = [
@@ -176,8 +176,8 @@ def test_an_output_in_a_layout_of_the_device_is_told(sample: str) -> None:
     assert held
 
 
-@pytest.mark.parametrize("operator", ["Add", "aclnnAdd"])
-@pytest.mark.parametrize(
+@pytest.mark.each("operator", ["Add", "aclnnAdd"])
+@pytest.mark.each(
     ("op_type", "name"),
     [("aclnnAdd_7_L2", "aclnnAdd"), ("aclnnAdd_7_L0", "Add"), ("Add", "Add"), ("Add", "net/a")],
 )

@@ -56,7 +56,7 @@ def test_the_operator_is_that_of_the_ids_in_the_record(tmp_path: Path) -> None:
     assert found.tensors[1].description.first_inf == (0, 1)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("name", "units"), [("old", 3), ("aic", 1), ("aic_v1", 1), ("aiv", 1), ("aicpu", 1), ("sdma", 1)]
 )
 def test_every_unit_that_overflowed_is_a_finding(tmp_path: Path, name: str, units: int) -> None:
@@ -75,7 +75,7 @@ def test_an_operator_is_not_guessed_among_several_with_the_same_ids(tmp_path: Pa
     assert found.layer == ""
 
 
-@pytest.mark.parametrize("name", ["old", "aic", "aic_v1", "aiv", "aicpu", "sdma"])
+@pytest.mark.each("name", ["old", "aic", "aic_v1", "aiv", "aicpu", "sdma"])
 def test_an_operator_whose_record_is_lost_is_a_finding(tmp_path: Path, name: str) -> None:
     path = _sample(tmp_path, name)
     (first, *_), _ = find_overflows([path], [])
@@ -132,7 +132,7 @@ def test_steps_are_executions_and_captures_ranks_devices_and_models_are_not(tmp_
     ]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("listed", "layer", "name", "known"),
     [
         ({"a/b": ["x", "y"]}, "a/b", "a/b", True),
@@ -156,7 +156,7 @@ def test_a_golden_approves_an_overflow_only_where_it_lists_it(
     assert is_known(one, listed) == known
 
 
-@pytest.mark.parametrize("size", [0, 8, 40, 2047])
+@pytest.mark.each("size", [0, 8, 40, 2047])
 def test_a_damaged_record_is_a_problem(tmp_path: Path, size: int) -> None:
     path = _sample(tmp_path, "old")
     path.write_bytes(path.read_bytes()[:size])
@@ -174,7 +174,7 @@ def test_a_record_without_data_is_a_problem(tmp_path: Path) -> None:
     assert problem == f"unreadable overflow record: {path}: no data: the tensor's address was null"
 
 
-@pytest.mark.parametrize("name", ["aic", "aic_v1", "aiv", "aicpu", "sdma"])
+@pytest.mark.each("name", ["aic", "aic_v1", "aiv", "aicpu", "sdma"])
 def test_a_record_with_a_damaged_magic_behind_a_whole_one_is_a_problem(tmp_path: Path, name: str) -> None:
     path = _sample(tmp_path, name)
     whole = path.read_bytes()
@@ -187,7 +187,7 @@ def test_a_record_with_a_damaged_magic_behind_a_whole_one_is_a_problem(tmp_path:
     assert problem.startswith(f"unreadable overflow record: {path}, byte {len(whole) + at}")
 
 
-@pytest.mark.parametrize("listed", ["all", "[a]", "{a: b}", "{a: [1]}", "3"])
+@pytest.mark.each("listed", ["all", "[a]", "{a: b}", "{a: [1]}", "3"])
 def test_a_golden_that_does_not_map_operators_to_lists_is_refused(listed: str) -> None:
     text = f"npudump-golden: 1\ntest: t\nproducer: {{}}\noverflow: {listed}\n"
     columns = "columns: tensor dtype shape max min avg l2norm nan -inf +inf\ntensors: |\n"

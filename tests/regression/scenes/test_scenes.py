@@ -24,12 +24,12 @@ def test_a_scene_without_statistics_has_a_judge_and_one_of_failures_looks_for_th
         assert hasattr(module, "examine") is bool(scene.of_failures)
 
 
-@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.each("name", SCENES)
 def test_a_scene_names_arguments_that_there_are(name: str) -> None:
     scene = SCENES[name]
     assert scene.takes | set(scene.alone) <= ARGUMENTS
 
 
-@pytest.mark.parametrize("name", ["model", "op", "check_op", "overflow", "exception"])
+@pytest.mark.each("name", ["model", "op", "check_op", "overflow", "exception"])
 def test_a_scene_that_needs_no_argument_has_no_problem_without_any(name: str) -> None:
     assert SCENES[name].problems(DumpRequest(scene=name)) == []

@@ -56,7 +56,7 @@ def _with(**arrays: np.ndarray | None) -> Cell:
     return replace(NET, arrays={name: array for name, array in told.items() if array is not None})
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("net", "weights", "permuted", "operators"),
     [
         (_with(), (), {}, ()),
