@@ -163,9 +163,7 @@ def test_drawn_inputs_fail_too_or_leave_nothing(repro: Repro, tmp_path: Path) ->
     assert repro(script=made / "repro.py")[0] == 0
 
 
-@pytest.mark.each(
-    "name", ["load_library", "_os.path.join", "aten.relu", "aten.relu.__init__", "a.b.c.d"]
-)
+@pytest.mark.each("name", ["load_library", "_os.path.join", "aten.relu", "aten.relu.__init__", "a.b.c.d"])
 def test_a_call_names_nothing_but_an_operator(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     part = SimpleNamespace(path=os.path, relu=os.path, b=SimpleNamespace(c=SimpleNamespace(d=os)))
     ops = SimpleNamespace(load_library=os.system, _os=part, aten=part, a=part)
