@@ -4,8 +4,8 @@
 for tests that inject a fault or say what ATC was told. Below them:
 
 * ``acl``: pyACL's calls, as tables of names and kinds of arguments.
-* ``process``: what pyACL keeps for a process.
+* ``process``: what pyACL keeps for a process, its memory included.
 * ``onnx_model``: what runs, by onnxruntime, and which operator fails.
 * ``dumps``: what a run under dump leaves.
-* ``memory``, ``streams``, ``codes``: the machine, and how its calls answer.
+* ``streams``, ``codes``: the machine, and how its calls answer.
 """

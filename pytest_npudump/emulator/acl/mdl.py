@@ -23,16 +23,14 @@ from typing import Any, NoReturn
 import numpy as np
 
 from pytest_npudump.emulator import codes, onnx_model as models
-from pytest_npudump.emulator.acl._base import DataBuffer, TensorDesc
-from pytest_npudump.emulator.acl._calls import CODE, MDL, destroy, known, parse
+from pytest_npudump.emulator.acl._base import CODE, MDL, DataBuffer, TensorDesc, destroy, known, parse
 from pytest_npudump.emulator.acl.rt import own_stream, wait_for
 from pytest_npudump.emulator.codes import NotEmulatedError, RefusedError, missing, refuse_if
 from pytest_npudump.emulator.dumps.exceptions import dumped
 from pytest_npudump.emulator.faults import Faults
 from pytest_npudump.emulator.gears import BATCH, DIMS, IMAGE, Gears
-from pytest_npudump.emulator.memory import DEVICE, Bytes
 from pytest_npudump.emulator.onnx_model import Model, ModelPort, OperatorFailedError
-from pytest_npudump.emulator.process import process
+from pytest_npudump.emulator.process import DEVICE, Bytes, process
 from pytest_npudump.emulator.streams import Stream, Work
 from pytest_npudump.language.text import number_of
 from pytest_npudump.onnxmodels.sessions import ModelError

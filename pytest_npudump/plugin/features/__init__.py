@@ -112,7 +112,7 @@ FEATURES = {
     "keeper": Feature(),
     "expectation": Feature((EXPECT,), _is_expected),
     "session_media": Feature(OF_MEDIA, lambda _, settings: any(one.of(settings) for one in OF_MEDIA)),
-    "output": Feature((OUTPUT_LIMIT,), _is_shown),
+    "artifacts": Feature((OUTPUT_LIMIT,), _is_shown),
     "stale_goldens": Feature(early=lambda _, settings: settings.fail_on == "stale"),
     "idle_rules": Feature(),
     "tensor_cache": Feature((TENSOR_CACHE_LIMIT,)),

@@ -9,8 +9,7 @@ from pytest_npudump.plugin.item_case import EXCHANGE
 from pytest_npudump.plugin.marker import Identity
 from pytest_npudump.plugin.reporter import CHILD, Reporter
 from pytest_npudump.ranks.agreement import compare_notes, printed, stand_aside
-from pytest_npudump.ranks.exchange import Exchange
-from pytest_npudump.ranks.rank import current_rank
+from pytest_npudump.ranks.rank import Exchange, current_rank
 
 if TYPE_CHECKING:
     import pytest
