@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from pytest_npudump.config.cann import collecting
-from pytest_npudump.emulator import faults, gears
+from pytest_npudump.emulator import faults
 from pytest_npudump.emulator.codes import INVALID_PARAM, RefusedError
 from pytest_npudump.emulator.dumps.exceptions import ExceptionDump, from_environment
 from pytest_npudump.emulator.dumps.writer import Clock
@@ -361,6 +361,5 @@ def process() -> Process:
 def reset() -> None:
     """Start over with the state of a new process; handles and pointers given out before are void."""
     faults.end()
-    gears.COMPILED.clear()
     _current.process.streams.close()
     _current.process = _new()
