@@ -17,15 +17,14 @@ if TYPE_CHECKING:
     from pytest_npudump.settings import Settings
 
 
-def feature(config: pytest.Config, settings: Settings) -> Ranks | None:
-    """Return the exchange with the other ranks of a distributed run; None where it is no such run.
+def feature(config: pytest.Config, settings: Settings) -> Ranks:
+    """Return the exchange with the other ranks of a distributed run.
 
     Raises:
         ConfigError: the ranks cannot meet, or are to calibrate.
     """
     rank = current_rank()
-    if rank is None:
-        return None
+    assert rank is not None  # noqa: S101 - else this feature is not wanted
     child: Any = config.pluginmanager.get_plugin(CHILD)
     exchange = Exchange(rank, child.task.meeting_place if child is not None else None)
     if settings.calibrate:
