@@ -56,7 +56,7 @@ from pytest_npudump.regression.measured_noise import Measured, by_layer, new_ent
 from pytest_npudump.regression.result import Result, recorded
 from pytest_npudump.request import AUTO_LAYERS
 from pytest_npudump.runtime.base import RecordingRuntime
-from pytest_npudump.runtime.replacement import loads_without_order, runs_without_order
+from pytest_npudump.runtime.concurrency import loads_without_order, runs_without_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

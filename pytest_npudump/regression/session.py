@@ -44,7 +44,7 @@ from pytest_npudump.regression.run_plan import (
     with_tensors,
 )
 from pytest_npudump.regression.scenes import scene_module
-from pytest_npudump.runtime.replacement import OtherProcesses
+from pytest_npudump.runtime.concurrency import OtherProcesses
 from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Runtimes, which run models and switch the dump on: one folder each, behind one protocol.
 
 ``base`` is the protocol, ``registry`` the index of the runtimes, and the decision for one of them,
-``replacement`` observes calls, and what ran at the same time, and ``inventory`` says which devices there are.
+``concurrency`` says what ran at the same time, and ``inventory`` which devices there are.
 
 ``pyacl/``, ``torch_npu/``, ``mindspore/``: each runtime is a folder, its provider, which knows where the
 client is and whether it can be used without importing it. Its adapter has the protocol's ``Runtime``,

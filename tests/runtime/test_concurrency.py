@@ -6,7 +6,7 @@ from threading import Thread
 import pytest
 
 from pytest_npudump.dump.records import TensorKey, TensorRecord
-from pytest_npudump.runtime.replacement import loads_without_order
+from pytest_npudump.runtime.concurrency import loads_without_order
 
 ONE, OTHER = Thread(name="one"), Thread(name="other")
 
