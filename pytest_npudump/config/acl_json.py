@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config import ge
+from pytest_npudump.config.acl_keys import MAX_BYTES, PATH_CHARACTERS
 from pytest_npudump.config.adump import validate
 from pytest_npudump.config.cann import default_statistics, profile_for
 from pytest_npudump.errors import ConfigError
@@ -18,11 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytest_npudump.config.rule_table import CheckerVerdict
-
-
-# GE, which dumps models, knows fewer characters than the call that accepts the path, and then dumps
-# nothing without a word (spec of aclmdlSetDump, second validation in dump_callback.cc).
-_GE_PATH = re.compile(r"[A-Za-z0-9\-=\[\];\\,./!@#$%^&*()_+{}:?]*\Z")
 
 
 def asks_for_statistics(run: RunRequest) -> bool:
@@ -128,13 +124,15 @@ def write_acl_json(path: Path, section: Mapping[str, Any]) -> None:
         ConfigError: the dump path is one that CANN would accept and then not use.
     """
     dump_path = str(section["dump_path"])
-    if not _GE_PATH.match(dump_path):
+    # GE, which dumps models, knows fewer characters than the call that accepts the path, and then dumps
+    # nothing without a word (second validation in dump_callback.cc).
+    if not PATH_CHARACTERS.fullmatch(os.fsencode(dump_path)):
         raise ConfigError(
             f"dump path {dump_path!r}: CANN's graph engine dumps nothing into a path with spaces or "
             f"characters other than letters, digits and -=[];\\,./!@#$%^&*()_+{{}}:? "
             f"(choose another with --npudump-output, or --basetemp)"
         )
-    if len(dump_path.encode()) > 512:  # noqa: PLR2004 - the limit of dump_path
-        raise ConfigError(f"dump path {dump_path!r} is longer than the 512 bytes CANN allows")
+    if len(dump_path) > MAX_BYTES:
+        raise ConfigError(f"dump path {dump_path!r} is longer than the {MAX_BYTES} bytes CANN allows")
     path.write_text(json.dumps({"dump": dict(section)}, indent=2) + "\n", encoding="utf-8")
     path.chmod(0o600)

@@ -1,11 +1,11 @@
 """pyACL for a machine without an NPU.
 
-``install`` puts ``acl``, the face that applications see, in the place of pyACL; ``faults`` and ``gears`` are
-for tests that inject a fault or say what ATC was told. Below them:
+``install`` puts ``acl``, the face that applications see, in the place of pyACL; ``faults`` are for tests that
+inject one. Below them:
 
 * ``acl``: pyACL's calls, as tables of names and kinds of arguments.
-* ``process``: what pyACL keeps for a process.
+* ``process``: what pyACL keeps for a process, its memory included.
 * ``onnx_model``: what runs, by onnxruntime, and which operator fails.
 * ``dumps``: what a run under dump leaves.
-* ``memory``, ``streams``, ``codes``: the machine, and how its calls answer.
+* ``streams``, ``codes``: the machine, and how its calls answer.
 """

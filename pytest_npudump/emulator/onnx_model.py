@@ -18,13 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.dtypes import BY_GE, DType
-from pytest_npudump.emulator.codes import NotEmulatedError
 from pytest_npudump.emulator.dumps import recorder
 from pytest_npudump.emulator.dumps.exceptions import ExceptionArgument, FailedTask
 from pytest_npudump.emulator.dumps.recorder import STREAM, DumpPlan, DumpSettings, plan
 from pytest_npudump.emulator.faults import PLANTED, Distortion, Faults
-from pytest_npudump.emulator.gears import COMPILED, SHAPE_DATA, Gears, gears_of
 from pytest_npudump.errors import MissingExtraError
 from pytest_npudump.onnxmodels import graph as graph_module, sessions, tensor_types
 from pytest_npudump.onnxmodels.graph import operators
@@ -35,11 +32,8 @@ from pytest_npudump.onnxmodels.variation import Variation, Varying
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from pytest_npudump.dump.dtypes import DType
     from pytest_npudump.emulator.streams import DeviceContext
-
-
-_SHAPE_TYPE = BY_GE[9]
-"""int64."""
 
 
 def distorted_model(source: Path | bytes, faults: Sequence[Distortion]) -> Any:
@@ -83,18 +77,16 @@ class ModelPort:
         name: as in the graph.
         dtype: its type.
         shape: its dimensions, -1 where one varies.
-        largest: those of the largest gear, where ATC has compiled the model for some.
     """
 
     name: str
     dtype: DType
     shape: tuple[int, ...]
-    largest: tuple[int, ...] | None = None
 
     @property
     def nbytes(self) -> int:
-        """Bytes of it, in the largest gear; 0 where a dimension varies without gears."""
-        return tensor_types.nbytes(self.dtype, self.shape if self.largest is None else self.largest)
+        """Bytes of it; 0 where a dimension varies."""
+        return tensor_types.nbytes(self.dtype, self.shape)
 
     @property
     def dynamic(self) -> bool:
@@ -116,7 +108,6 @@ class Model:
         executions: how often it ran: the ``data_index`` of the next execution.
         current_shapes: output shapes of the last execution; None before the first.
         graph_name: the graph's own name.
-        gears: what ATC has compiled it for, if anything; its last input then tells an execution's.
         registered: whether its operators are known to an exception dump that was on when it was loaded.
         dumped: where each execution that was dumped is noted, by ``{dump_path}/{time}/``.
         inside: operators inside others, which no dump has; none where it was loaded while no dump was set.
@@ -135,7 +126,6 @@ class Model:
     executions: int = 0
     current_shapes: tuple[tuple[int, ...], ...] | None = None
     graph_name: str = ""
-    gears: Gears | None = None
     registered: bool = False
     dumped: dict[str, list[recorder.DumpedExecution]] = field(default_factory=dict)
     inside: tuple[tuple[str, str], ...] = ()
@@ -160,7 +150,6 @@ class Model:
             ModelError: onnxruntime cannot run the model on these inputs.
         """
         feeds = {port.name: tensor for port, tensor in zip(self.inputs, inputs, strict=True)}
-        feeds.pop(SHAPE_DATA, None)
         with self._lock:
             active = self.plan if self.plan is not None and self.plan.active else None
             dumped = active is not None and active.settings.step_selected(self.executions)
@@ -213,9 +202,8 @@ def load(
         varying: what varies there; None for nothing.
 
     Raises:
-        ModelError: the source is no ONNX model, or one that onnxruntime refuses, or its gears do not fit it.
+        ModelError: the source is no ONNX model or one that onnxruntime refuses.
         MissingExtraError: onnx or onnxruntime is not installed.
-        NotEmulatedError: a model with gears while a dump is set.
     """
     varies = Varying() if varying is None else varying
     model = (
@@ -224,21 +212,7 @@ def load(
         else _load_dumped(source, settings, faults, varies.variation)
     )
     model.faults, model.varying = faults, varies
-    option = COMPILED.get(model.name) or COMPILED.get(model.graph_name)
-    if option is None:
-        return model
-    if settings is not None:
-        raise NotEmulatedError("the dump of a model with gears", "GE puts operators of its own into it")
-    gears = gears_of(source, {port.name: port.shape for port in model.inputs}, option)
-    inputs = _in_largest(model.inputs, gears.inputs(gears.largest))
-    told = ModelPort(SHAPE_DATA, _SHAPE_TYPE, (len(option.gears[0]),))
-    outputs = _in_largest(model.outputs, gears.outputs[gears.largest])
-    return replace(model, inputs=(*inputs, told), outputs=outputs, gears=gears)
-
-
-def _in_largest(ports: Sequence[ModelPort], shapes: Sequence[tuple[int, ...]]) -> tuple[ModelPort, ...]:
-    """Return ports with their shapes in the largest gear."""
-    return tuple(replace(port, largest=shape) for port, shape in zip(ports, shapes, strict=True))
+    return model
 
 
 def _load_plain(source: Path | bytes, faults: Faults) -> Model:

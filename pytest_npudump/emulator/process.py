@@ -1,19 +1,30 @@
-"""Process that ACL's state belongs to, and the handles of its objects."""
+"""Process that ACL's state belongs to, its memory, and the handles of its objects.
+
+Device and host memory are real bytes at real addresses, and every access is checked. Addresses are the true
+ones of buffers of this process, so that an application may hand them to ctypes or numpy as it does with
+pyACL. A pointer the emulator does not know is refused, never followed.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
+import sys
 import threading
-from collections import Counter
+from bisect import bisect_right, insort
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
 
 from pytest_npudump.config.cann import collecting
-from pytest_npudump.emulator import faults, gears
+from pytest_npudump.emulator import faults
+from pytest_npudump.emulator.codes import INVALID_PARAM, RefusedError
 from pytest_npudump.emulator.dumps.exceptions import ExceptionDump, from_environment
 from pytest_npudump.emulator.dumps.writer import Clock
-from pytest_npudump.emulator.memory import MachineMemory
 from pytest_npudump.emulator.streams import (
     DEFAULT_STREAM,
     ApplicationThread,
@@ -26,6 +37,179 @@ from pytest_npudump.onnxmodels.variation import Varying
 if TYPE_CHECKING:
     from pytest_npudump.emulator.dumps.recorder import DumpedExecution, DumpSettings
     from pytest_npudump.emulator.onnx_model import Model
+
+
+_ALIGNMENT = 64
+DEVICE_BYTES = 32 << 30
+"""Memory of one emulated device; an allocation beyond it fails as it does on a device."""
+BORROWED_BYTES = 256 << 20
+"""Bytes of the application's own objects that are kept alive for pointers taken to them."""
+BORROWED_OBJECTS = 4096
+"""Number of such objects."""
+_OURS = 3
+"""References to a borrowed object that are ours: the region's, the view's and getrefcount's argument."""
+
+DEVICE, HOST, BORROWED = "device", "host", "borrowed"
+"""Kinds of memory: of a device, page-locked on the host, and an object of the application."""
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+@dataclass(slots=True)
+class MemoryRegion:
+    """A range of memory that may be accessed.
+
+    Attributes:
+        address: first byte.
+        data: the bytes, writable.
+        kind: :data:`DEVICE`, :data:`HOST` or :data:`BORROWED`.
+        owner: what keeps the bytes alive.
+        device: device the memory is on; -1 for host memory.
+    """
+
+    address: int
+    data: Bytes
+    kind: str
+    owner: object
+    device: int = -1
+
+    @property
+    def end(self) -> int:
+        """Address behind the last byte."""
+        return self.address + self.data.size
+
+
+class MachineMemory:
+    """All memory that pointers may point to."""
+
+    def __init__(self) -> None:
+        self._regions: dict[int, MemoryRegion] = {}
+        self._borrowed: OrderedDict[int, MemoryRegion] = OrderedDict()
+        self._owned_order: list[int] = []
+        self._borrowed_order: list[int] = []
+        self._used: dict[int, int] = {}
+        self._borrowed_bytes = 0
+        self._lock = threading.RLock()
+
+    def used(self, device: int) -> int:
+        """Bytes allocated on ``device``."""
+        return self._used.get(device, 0)
+
+    def allocate(self, size: int, kind: str, device: int) -> int:
+        """Allocate ``size`` zeroed bytes and return their address, aligned to 64 bytes.
+
+        Raises:
+            MemoryError: the device, or this machine, has no room.
+        """
+        with self._lock:
+            if kind == DEVICE and self.used(device) + size > DEVICE_BYTES:
+                raise MemoryError(size)
+            whole = np.zeros(size + _ALIGNMENT, np.uint8)
+            start = -whole.ctypes.data % _ALIGNMENT
+            region = MemoryRegion(whole.ctypes.data + start, whole[start : start + size], kind, whole, device)
+            self._regions[region.address] = region
+            insort(self._owned_order, region.address)
+            if kind == DEVICE:
+                self._used[device] = self.used(device) + size
+            return region.address
+
+    def free(self, address: int, kind: str) -> bool:
+        """Give back what :meth:`allocate` returned; false if there is no such memory of that kind."""
+        with self._lock:
+            region = self._regions.get(address)
+            if region is None or region.kind != kind:
+                return False
+            del self._regions[address]
+            del self._owned_order[bisect_right(self._owned_order, address) - 1]
+            if kind == DEVICE:
+                self._used[region.device] -= region.data.size
+            return True
+
+    def release_device(self, device: int) -> None:
+        """Free the memory of ``device``, as resetting it does."""
+        with self._lock:
+            for region in list(self._regions.values()):
+                if region.kind == DEVICE and region.device == device:
+                    self.free(region.address, DEVICE)
+
+    def borrow(self, address: int, size: int, owner: object) -> int:
+        """Let pointers reach ``size`` bytes of the application's own ``owner``; returns ``address``.
+
+        The object is kept alive. Once there are more than 4096 such objects, or they hold more than 256 MiB,
+        the oldest that nobody else refers to are let go, so that a process does not grow for ever; see
+        :meth:`let_go` too.
+        """
+        with self._lock:
+            self._forget(address)
+            self._make_room(size)
+            insort(self._borrowed_order, address)
+            buffer: Any = (ctypes.c_uint8 * size).from_address(address)
+            buffer.owner = owner
+            self._borrowed[address] = MemoryRegion(
+                address, np.frombuffer(buffer, np.uint8, size), BORROWED, owner
+            )
+            self._borrowed_bytes += size
+        return address
+
+    def _forget(self, address: int) -> None:
+        if (region := self._borrowed.pop(address, None)) is not None:
+            self._borrowed_bytes -= region.data.size
+            del self._borrowed_order[bisect_right(self._borrowed_order, address) - 1]
+
+    def let_go(self) -> None:
+        """Forget every borrowed object that nobody else refers to."""
+        with self._lock:
+            for address, region in list(self._borrowed.items()):
+                if sys.getrefcount(region.owner) <= _OURS:
+                    self._forget(address)
+
+    def _make_room(self, wanted: int) -> None:
+        for address, region in list(self._borrowed.items()) if self._crowded(wanted) else ():
+            if not self._crowded(wanted):
+                break
+            if sys.getrefcount(region.owner) <= _OURS:
+                self._forget(address)
+
+    def _crowded(self, wanted: int) -> bool:
+        return self._borrowed_bytes + wanted > BORROWED_BYTES or len(self._borrowed) >= BORROWED_OBJECTS
+
+    def find(self, address: int, size: int) -> Bytes | None:
+        """Return ``size`` writable bytes at ``address``, or None where they are not all known memory."""
+        region = self.region(address, size)
+        if region is None:
+            return None
+        first = address - region.address
+        return region.data[first : first + size]
+
+    def region(self, address: int, size: int) -> MemoryRegion | None:
+        """Return the memory that ``size`` bytes at ``address`` lie in, or None if they are not all in one."""
+        with self._lock:
+            return next((one for one in self._candidates(address) if address + size <= one.end), None)
+
+    def reached(self, address: int, size: int, device: int) -> Bytes:
+        """Return bytes that work on a device may use.
+
+        That is memory of this device and page-locked host memory (``acl.rt.malloc_host``), as the documents
+        of ``acl.mdl.execute`` list them. Another device's is out of its reach until peer access is enabled,
+        which no call of the emulator does (100000). CANN checks neither: the work fails on the device.
+        """
+        if (region := self.region(address, size)) is None:
+            why = f"{size} bytes at {address:#x} are not allocated memory"
+        elif region.kind == BORROWED:
+            why = f"{address:#x} is memory of a Python object; copy it to acl.rt.malloc's with acl.rt.memcpy"
+        elif region.kind == DEVICE and region.device != device:
+            why = f"{address:#x} is memory of device {region.device}, and the work runs on device {device}"
+        else:
+            first = address - region.address
+            return region.data[first : first + size]
+        raise RefusedError(INVALID_PARAM, why)
+
+    def _candidates(self, address: int) -> Iterator[MemoryRegion]:
+        """Yield the regions that begin at or before ``address``, the nearest first; only borrowed overlap."""
+        if before := bisect_right(self._owned_order, address):
+            yield self._regions[self._owned_order[before - 1]]
+        for index in range(bisect_right(self._borrowed_order, address) - 1, -1, -1):
+            yield self._borrowed[self._borrowed_order[index]]
 
 
 T = TypeVar("T")
@@ -177,6 +361,5 @@ def process() -> Process:
 def reset() -> None:
     """Start over with the state of a new process; handles and pointers given out before are void."""
     faults.end()
-    gears.COMPILED.clear()
     _current.process.streams.close()
     _current.process = _new()

@@ -34,8 +34,7 @@ from pytest_npudump.explain.operator_alone import (
 )
 from pytest_npudump.explain.rounding import largest_of, rounded_to
 from pytest_npudump.language.text import number_of
-from pytest_npudump.runtime.aten.call_files import save_call
-from pytest_npudump.runtime.aten.kept_calls import KeptCall, KeptRun, digest_of
+from pytest_npudump.runtime.aten.kept_calls import KeptCall, KeptRun, digest_of, save_call
 from pytest_npudump.runtime.aten.recompute import NotCopiedError, NotRecomputedError, Reading
 
 if TYPE_CHECKING:

@@ -29,7 +29,6 @@ import numpy as np
 
 from pytest_npudump.dump.records import key_name
 from pytest_npudump.errors import FormatError, NpudumpError
-from pytest_npudump.graph.model_files import MODEL_DEF, fields, partitions, varint
 from pytest_npudump.onnxmodels.graph import names_of
 from pytest_npudump.onnxmodels.loaded_files import model_digest
 from pytest_npudump.onnxmodels.sessions import onnx, read_model
@@ -508,7 +507,9 @@ class _OmContent:
     """
 
     def __init__(self, data: mmap.mmap, path: Path) -> None:
-        self._data, self._path = data, path
+        from pytest_npudump.graph import model_files  # noqa: PLC0415 - of an om
+
+        self._data, self._path, self._files = data, path, model_files
         self._words: tuple[tuple[list[bytes], list[bytes], bytes], ...] = ()
 
     def digests(self) -> tuple[str, list[tuple[str, _Content]]]:
@@ -519,13 +520,13 @@ class _OmContent:
             ValueError: operators feed each other in a circle.
             IndexError: a name is none of those that the model has.
         """
-        models = [*partitions(self._data, self._path)]
-        if any(MODEL_DEF not in model or _FLOWS & model.keys() for model in models):
+        models = [*self._files.partitions(self._data, self._path)]
+        if any(self._files.MODEL_DEF not in model or _FLOWS & model.keys() for model in models):
             raise FormatError(self._path, "holds models that are not read")
         shapes: list[bytes] = []
         found: dict[str, _Content] = {}
         for model in models:
-            parts = self._read(model[MODEL_DEF], 7, 11)
+            parts = self._read(model[self._files.MODEL_DEF], 7, 11)
             told = dict(self._entries(parts[11]))
             names, texts, masks = (
                 [*map(self._bytes, self._list(told[key], number)[number])] if key in told else []
@@ -577,7 +578,7 @@ class _OmContent:
     def _read(self, place: Place, *wanted: int) -> Mapping[int, list[Place]]:
         """Return where the wanted fields of a message lie, by their numbers."""
         found: dict[int, list[Place]] = {number: [] for number in wanted}
-        for number, *at in fields(self._data, *place, self._path, wanted):
+        for number, *at in self._files.fields(self._data, *place, self._path, wanted):
             found[number].append((at[0], at[1]))
         return found
 
@@ -590,7 +591,7 @@ class _OmContent:
     def _numbers(self, place: Place) -> Iterator[int]:
         at, end = place
         while at < end:
-            number, at = varint(self._data, at, end, self._path)
+            number, at = self._files.varint(self._data, at, end, self._path)
             yield number
 
     def _number(self, places: Sequence[Place]) -> int:

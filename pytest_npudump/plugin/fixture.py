@@ -14,7 +14,6 @@ import numpy as np
 from pytest_npudump.config.cann import collecting_words
 from pytest_npudump.dump.selection import select_layers
 from pytest_npudump.errors import EmptyDumpError, NpudumpError, OperatorMismatchError, RequestError, said
-from pytest_npudump.runtime.programs import TIMEOUT, ExternalRun, Placed, command_of, placed, run_program
 from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from pytest_npudump.runtime.base import ModelSession
     from pytest_npudump.runtime.modules.capture import Capture
     from pytest_npudump.runtime.modules.engine import EngineCapture
+    from pytest_npudump.runtime.programs import ExternalRun, Placed
 
 __tracebackhide__ = True  # in each of its functions: a failure is shown where the test calls
 
@@ -353,7 +353,7 @@ class NpuDump:
         command: Sequence[str | os.PathLike[str]],
         *,
         acl_json: str | os.PathLike[str],
-        timeout: float = TIMEOUT,
+        timeout: float = 600.0,
         check: bool = True,
         cwd: str | os.PathLike[str] = ".",
         env: Mapping[str, str] | None = None,
@@ -368,7 +368,7 @@ class NpuDump:
         Args:
             command: the program and its arguments; no shell takes part.
             acl_json: where the program expects its acl.json, be there a file or not.
-            timeout: seconds it may run; then it is ended, and at its end all that it has started.
+            timeout: seconds it may run, which may compile a model; then it is ended, and all that it started.
             check: whether an exit code other than 0 fails the test.
             cwd: the program's working directory.
             env: variables set in addition to those of the test.
@@ -382,6 +382,8 @@ class NpuDump:
             ConfigError: ``acl_json`` is in use by another run, is no acl.json, or cannot be replaced.
             RequestError: an argument is none that is allowed, or the dump holds another run already.
         """
+        from pytest_npudump.runtime.programs import command_of, placed, run_program  # noqa: PLC0415 - only here
+
         self._refuse_without_acl_json("run()")
         words, target = command_of(command), self.directory / Path(acl_json)
         files = tuple(self.directory / Path(model) for model in models)

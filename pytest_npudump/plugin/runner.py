@@ -56,10 +56,10 @@ from pytest_npudump.plugin.terminal import announce_run, fitted
 from pytest_npudump.regression.result import NOT_COMPARED
 from pytest_npudump.regression.session import CaseSession
 from pytest_npudump.request import is_glob
-from pytest_npudump.runtime.programs import interruptible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from pytest_npudump.plugin.fixture import NpuDump
     from pytest_npudump.runtime.base import Runtime
@@ -341,7 +341,7 @@ def run_here(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
             for report in first:
                 report.user_properties[:] = item.user_properties
             return first + _left(item, nextitem)
-        with interruptible():
+        with _interruptible():
             announce_run(item, 2, first)
             attempt(item, nextitem, properties, second)
             while test.wants_second_run and may_run_again(item) and second[0].passed:
@@ -416,10 +416,17 @@ def attempt(
         if item.session.shouldfail or item.session.shouldstop:
             following = None
         # What a first run found is told, should a signal end the session before the second.
-        with interruptible() if will_run_again(item) else nullcontext():
+        with _interruptible() if will_run_again(item) else nullcontext():
             reports.append(_compat.run_phase(item, "teardown", nextitem=following))
     finally:
         _compat.end_attempt(item)
+
+
+def _interruptible() -> AbstractContextManager[None]:
+    """Let a signal end the block as Ctrl-C does."""
+    from pytest_npudump.runtime.programs import interruptible  # noqa: PLC0415 - of a second run
+
+    return interruptible()
 
 
 def _failed_call(item: pytest.Item, test: CaseSession) -> pytest.TestReport:

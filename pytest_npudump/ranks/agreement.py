@@ -19,8 +19,8 @@ from pytest_npudump.errors import said
 from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.ranks import exchange as exchanges
-from pytest_npudump.ranks.exchange import LAST, Exchange
+from pytest_npudump.ranks import rank
+from pytest_npudump.ranks.rank import LAST, Exchange
 from pytest_npudump.record.record import Record
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def why_missing(exchange: Exchange, told: Collection[int], of: Iterable[int] | N
         return absence(absent)
     if ended:
         return f"{names(ended)} has ended"
-    return f"nothing came from {names(missing)} within {exchanges.PATIENCE:g} seconds" if missing else ""
+    return f"nothing came from {names(missing)} within {rank.PATIENCE:g} seconds" if missing else ""
 
 
 def absence(numbers: Collection[int]) -> str:

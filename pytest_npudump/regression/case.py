@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.explain.reference import Reference
     from pytest_npudump.golden.variants import Goldens
-    from pytest_npudump.ranks.exchange import Exchange
+    from pytest_npudump.ranks.rank import Exchange
     from pytest_npudump.record.edges import Edges
     from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.settings import Settings

@@ -25,7 +25,6 @@ from pytest_npudump.golden.variants import (
 )
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.graph import drawing_words
-from pytest_npudump.ranks.agreement import differing, nothing_recorded, stand_aside, why_not_shared
 from pytest_npudump.record.record import EDGES, MODELS, Record
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, known_edges, terms_of
@@ -152,6 +151,12 @@ def _shared(case: Case, table: StatsTable) -> Result | None:
     exchange = case.exchange
     if exchange is None or case.request.ranks != "same":
         return None
+    from pytest_npudump.ranks.agreement import (  # noqa: PLC0415 - of ranks only
+        nothing_recorded,
+        stand_aside,
+        why_not_shared,
+    )
+
     try:
         alone = exchange.rank.spans_machines
         why = "" if alone else why_not_shared(exchange, case.nodeid, table, case.tolerances)
@@ -180,6 +185,8 @@ def _judge_parts(case: Case, golden: Record | None, parts: Mapping[str, Dump]) -
         GoldenError: the golden's tensors cannot be read.
     """
     if case.settings.update_golden:
+        from pytest_npudump.ranks.agreement import differing, nothing_recorded  # noqa: PLC0415 - of ranks only
+
         # The first rank is recorded, if every other one passes a comparison with it.
         (name, dump), *others = parts.items()
         table = StatsTable.from_records(dump.records)

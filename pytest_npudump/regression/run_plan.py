@@ -22,7 +22,6 @@ from pytest_npudump.dump.records import Dump, TensorKey, sanitise
 from pytest_npudump.dump.selection import resolve_raw_names
 from pytest_npudump.errors import ConfigError, DumpError, said
 from pytest_npudump.language.text import byte_size, first_of, number_of
-from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.dataflow import edges_of_device, edges_of_run
@@ -300,6 +299,8 @@ def agreed_plan(case: Case, first: Result, *, repeated: bool, repeatable: bool) 
     exchange = case.exchange
     if exchange is None:
         return plan
+    from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside  # noqa: PLC0415 - of ranks only
+
     if not repeatable:
         stand_aside(exchange, case.nodeid, NO_REPETITION)
     wants = plan is not None and plan.runs

@@ -12,7 +12,6 @@ from pytest_npudump.language.translation import speaking
 from pytest_npudump.record.run_folder import REPORT
 from pytest_npudump.regression.result import GOOD, Result
 from pytest_npudump.report.layer_names import LayerNames
-from pytest_npudump.report.origins import small_sources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,8 +55,11 @@ def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
         if short := {key: text for key in keys if (text := names.text(key)) != key}:
             told["cut_names"] = short
     sources, models, calibrated = result.sources, result.models, result.measured
+    if sources is not None:
+        from pytest_npudump.report.origins import small_sources  # noqa: PLC0415 - where something fails
+
+        told["sources"] = small_sources(sources)
     told |= {
-        **({"sources": small_sources(sources)} if sources is not None else {}),
         **({"calibrated": result.measured_bounds} if calibrated is not None and calibrated.widens else {}),
         **({"bounds": result.numerics.bounds} if result.numerics and not result.numerics.preset else {}),
         **({"model": models.summary()} if models is not None else {}),

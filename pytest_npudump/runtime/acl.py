@@ -168,7 +168,8 @@ class AclJson:
     def hand_over(self: Any, program: str, models: tuple[Path, ...] = ()) -> None:
         """Leave the dump to a program of its own process."""
         self.release()
-        self._graphs.stop()
+        if self._graphs is not None:
+            self._graphs.stop()
         self.activity.programs += (program,)
         self.activity.models += models
 

@@ -33,9 +33,6 @@ from pytest_npudump.config.json_file import StrictJsonError, parse, read_config_
 from pytest_npudump.errors import ConfigError, NpudumpError, RequestError
 from pytest_npudump.storage.atomic import held, lock_file
 
-TIMEOUT = 600.0
-"""Seconds a program may run unless the test says otherwise: compiling a model on the device takes minutes."""
-
 
 @dataclass(frozen=True, slots=True)
 class ExternalRun:
@@ -97,7 +94,7 @@ def run_program(
     *,
     cwd: Path,
     output: Path,
-    timeout: float = TIMEOUT,
+    timeout: float,
     check: bool = True,
     env: Mapping[str, str] | None = None,
 ) -> ExternalRun:

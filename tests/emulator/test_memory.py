@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from pytest_npudump.emulator import memory as memory_module
-from pytest_npudump.emulator.memory import MachineMemory
-from pytest_npudump.emulator.process import process
+from pytest_npudump.emulator import process as memory_module
+from pytest_npudump.emulator.process import MachineMemory, process
 
 
 def test_bytes_go_to_the_device_and_back(started: Any) -> None:

@@ -59,7 +59,7 @@ def write(project: Project, marker: str = "", before: str = "", body: str = BODY
 
 def impatient(project: Project, seconds: float, more: str = "") -> None:
     """Have ranks wait for each other no longer than ``seconds``."""
-    patience = f"from pytest_npudump.ranks import exchange\nexchange.PATIENCE = {seconds}\n"
+    patience = f"from pytest_npudump.ranks import rank\nrank.PATIENCE = {seconds}\n"
     project.path.joinpath("conftest.py").write_text(patience + more)
 
 

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from pytest_npudump.ranks.exchange import Exchange
-from pytest_npudump.ranks.rank import Rank
+from pytest_npudump.ranks.rank import Exchange, Rank
 
 
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_npudump.ranks.exchange._COMMON", str(tmp_path))
+    monkeypatch.setattr("pytest_npudump.ranks.rank._COMMON", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     for name in ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "MS_SCHED_HOST", "MS_SCHED_PORT"):
         monkeypatch.delenv(name, raising=False)

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from pytest_npudump.ranks import exchange as exchanges
+from pytest_npudump.ranks import rank as exchanges
 from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside
-from pytest_npudump.ranks.exchange import Exchange
-from pytest_npudump.ranks.rank import Rank
+from pytest_npudump.ranks.rank import Exchange, Rank
 
 Ranks = Callable[[int], list[Exchange]]
 Together = Callable[..., list[Any]]

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from pytest_npudump.ranks import exchange
+from pytest_npudump.ranks import rank as exchange
 from pytest_npudump.ranks.agreement import absence, compare_notes, printed
-from pytest_npudump.ranks.exchange import LAST, Exchange
-from pytest_npudump.ranks.rank import Rank
+from pytest_npudump.ranks.rank import LAST, Exchange, Rank
 
 Ranks = Callable[[int], list[Exchange]]
 Together = Callable[..., list[Any]]

@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from pytest_npudump.errors import ConfigError
-from pytest_npudump.ranks.exchange import has_joined, is_present, join
-from pytest_npudump.ranks.rank import Rank
+from pytest_npudump.ranks.rank import Rank, has_joined, is_present, join
 
 JOIN = """
 import sys
-from pytest_npudump.ranks import exchange
-from pytest_npudump.ranks.exchange import join
+from pytest_npudump.ranks import rank as exchange
+from pytest_npudump.ranks.rank import join
 from pytest_npudump.ranks.rank import Rank
 exchange._COMMON, number = sys.argv[1], int(sys.argv[2])
 print(join(Rank(number, 2, number, 2)), flush=True)
@@ -164,7 +163,7 @@ def test_ranks_meet_although_each_has_a_tmpdir_of_its_own(tmp_path: Path) -> Non
 def test_ranks_meet_below_tmpdir_where_the_common_folder_cannot_be_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_npudump.ranks.exchange._COMMON", str(tmp_path / "absent"))
+    monkeypatch.setattr("pytest_npudump.ranks.rank._COMMON", str(tmp_path / "absent"))
     assert tmp_path in join(rank(0)).parents
 
 

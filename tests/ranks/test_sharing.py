@@ -10,9 +10,9 @@ import pytest
 
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.ranks import exchange as exchanges
+from pytest_npudump.ranks import rank as exchanges
 from pytest_npudump.ranks.agreement import agree, nothing_recorded, stand_aside, why_not_shared
-from pytest_npudump.ranks.exchange import Exchange
+from pytest_npudump.ranks.rank import Exchange
 
 Ranks = Callable[[int], list[Exchange]]
 Together = Callable[..., list[Any]]

@@ -103,7 +103,7 @@ def test_a_program_that_does_not_exist_is_said_to(tmp_path: Path) -> None:
         (("a\0b",), "cannot be started"),
     ):
         with pytest.raises(ExternalProgramError, match=words):
-            run_program(command, cwd=tmp_path, output=tmp_path)
+            run_program(command, cwd=tmp_path, output=tmp_path, timeout=600)
 
 
 CHILD = """

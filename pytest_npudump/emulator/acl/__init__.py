@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from pytest_npudump.emulator.acl import mdl, op, rt, util
-from pytest_npudump.emulator.acl._calls import ACL
+from pytest_npudump.emulator.acl._base import ACL
 from pytest_npudump.emulator.codes import AbsentModule, missing
 
 __npudump_emulator__ = True

@@ -8,8 +8,8 @@ Sources: ``model.cpp`` of hicann/ge's ``acl_model`` and the documents of ``acl.m
 ``ModelExecute`` of hicann/runtime's ``api_impl.cc`` has the code for another one: 107004. What goes wrong in
 a call that only puts the execution on a stream is told by what waits for that stream.
 
-Gears are the batch sizes, image sizes or dimensions that ATC compiles a model for. An execution's is told the
-model in one more input, named ``ascend_mbatch_shape_data``; a model without gears takes none (145013).
+Gears are the batch sizes, image sizes or dimensions that ATC compiles a model for. An ONNX file has none, and
+a model without gears takes none (145013): its shapes are told with ``acl.mdl.set_dataset_tensor_desc``.
 """
 
 from __future__ import annotations
@@ -23,16 +23,13 @@ from typing import Any, NoReturn
 import numpy as np
 
 from pytest_npudump.emulator import codes, onnx_model as models
-from pytest_npudump.emulator.acl._base import DataBuffer, TensorDesc
-from pytest_npudump.emulator.acl._calls import CODE, MDL, destroy, known, parse
+from pytest_npudump.emulator.acl._base import CODE, MDL, DataBuffer, TensorDesc, destroy, known, parse
 from pytest_npudump.emulator.acl.rt import own_stream, wait_for
 from pytest_npudump.emulator.codes import NotEmulatedError, RefusedError, missing, refuse_if
 from pytest_npudump.emulator.dumps.exceptions import dumped
 from pytest_npudump.emulator.faults import Faults
-from pytest_npudump.emulator.gears import BATCH, DIMS, IMAGE, Gears
-from pytest_npudump.emulator.memory import DEVICE, Bytes
 from pytest_npudump.emulator.onnx_model import Model, ModelPort, OperatorFailedError
-from pytest_npudump.emulator.process import process
+from pytest_npudump.emulator.process import DEVICE, Bytes, process
 from pytest_npudump.emulator.streams import Stream, Work
 from pytest_npudump.language.text import number_of
 from pytest_npudump.onnxmodels.sessions import ModelError
@@ -212,7 +209,7 @@ def _port(io: str, handle: int, index: int) -> ModelPort:
     return ports[index]
 
 
-def _dims(port: ModelPort, shape: tuple[int, ...] | None) -> dict[str, Any]:
+def _dims(port: ModelPort, shape: tuple[int, ...] | None = None) -> dict[str, Any]:
     """Return pyACL's form of an ``aclmdlIODims``, -1 for a dimension that varies."""
     dims = port.shape if shape is None else shape
     return {"name": port.name, "dimCount": len(dims), "dims": list(dims)}
@@ -220,13 +217,10 @@ def _dims(port: ModelPort, shape: tuple[int, ...] | None) -> dict[str, Any]:
 
 @MDL("kk", refused=lambda *_: ({}, CODE))
 def get_cur_output_dims(handle: int, index: int) -> dict[str, Any]:
-    """``(desc, index) -> ({"name", "dimCount", "dims"}, ret)`` of the last execution.
-
-    Of a model with gears it is the one that was set last, the largest before.
-    """
+    """``(desc, index) -> ({"name", "dimCount", "dims"}, ret)`` of the last execution."""
     port, model = _port("output", handle, index), known(ModelDesc, handle).model
     shapes = None if model is None else model.current_shapes
-    return _dims(port, port.largest if shapes is None else shapes[index])
+    return _dims(port, None if shapes is None else shapes[index])
 
 
 def _index(io: str, desc: ModelDesc, name: str) -> int:
@@ -282,10 +276,7 @@ def _of_ports(io: str) -> None:
         }
     )
     for name in ("get_input_dims", "get_input_dims_v2") if io == "input" else ("get_output_dims",):
-        # of an output those of the largest gear
-        MDL.table(
-            {name: row(lambda *_: ({}, CODE), lambda p: _dims(p, p.largest if io == "output" else None))}
-        )
+        MDL.table({name: row(lambda *_: ({}, CODE), _dims)})
 
 
 _of_ports("input")
@@ -346,13 +337,13 @@ MDL.table(
 
 
 _EVERY_INPUT = (1 << 64) - 1
-_SHORT, _LONG = 4, 8
-"""Bytes of one value: a buffer too small for the long ones gets the short ones."""
+_VALUE = 4
+"""Bytes of one value of a gear."""
 _MOST_GEARS = 4096
 _QUEUES = "a model with queues takes its data from the device's own scheduler"
 _NO_GEARS = (
-    "an ONNX file has no gears; say with emulator.gears.compile_for what ATC was told, or tell the shape "
-    "with acl.mdl.set_dataset_tensor_desc"
+    "an ONNX file has no gears, which ATC compiles a model for; tell the shape with "
+    "acl.mdl.set_dataset_tensor_desc"
 )
 
 
@@ -389,19 +380,8 @@ def _bytes(model: Model, io: str, port: ModelPort, shape: tuple[int, ...], buffe
 def inputs_of(model: Model, dataset: Dataset) -> list[tuple[ModelPort, tuple[int, ...], Bytes]]:
     """Return port, shape and memory of every input; refused where the dataset does not fit the model."""
     buffers = _buffers("input", model.inputs, dataset)
-    if model.gears is None:
-        sized = enumerate(zip(model.inputs, buffers, strict=True))
-        shapes = [_shape(port, dataset.descs.get(at, 0), buffer.size) for at, (port, buffer) in sized]
-    else:  # in the gear that the last input tells
-        port = model.inputs[-1]
-        data = _bytes(model, "input", port, port.shape, buffers[-1])
-        values = tuple(int(value) for value in data.copy().view(np.int64))
-        gear = model.gears.index(values)
-        if gear is None:
-            raise _unfit(
-                f"input {port.name!r} holds {values}, no gear; call acl.mdl.set_dynamic_batch_size or its kin"
-            )
-        shapes = [*model.gears.inputs(gear), port.shape]
+    sized = enumerate(zip(model.inputs, buffers, strict=True))
+    shapes = [_shape(port, dataset.descs.get(at, 0), buffer.size) for at, (port, buffer) in sized]
     return [
         (port, shape, _bytes(model, "input", port, shape, buffer))
         for port, shape, buffer in zip(model.inputs, shapes, buffers, strict=True)
@@ -439,7 +419,7 @@ def check_outputs(model: Model, dataset: Dataset, *, allocate: bool) -> None:
     """Refuse buffers that cannot hold what the model will give, before it runs and dumps."""
     for port, buffer in zip(model.outputs, _buffers("output", model.outputs, dataset), strict=True):
         if buffer.address or buffer.size:
-            _bytes(model, "output", port, port.largest or port.shape, buffer)
+            _bytes(model, "output", port, port.shape, buffer)
         elif port.nbytes or not allocate:
             who = "dynamic shapes allow" if port.nbytes else "acl.mdl.execute allows"
             raise _unfit(f"the buffer of output {port.name!r} is NULL, which only {who}")
@@ -528,54 +508,27 @@ def _prepare(model_id: int, inputs: int, outputs: int, *, allocate: bool) -> Cal
 def set_dynamic_batch_size(model_id: int, dataset: int, index: int, batch: int) -> None:
     """``(model id, dataset, index, batch size) -> ret``."""
     refuse_if(not batch, codes.INVALID_PARAM, "the batch size is 0")
-    _set(model_id, (dataset, index), _SHORT, lambda gears: _known(gears, BATCH, (batch,)))
+    _set(model_id, dataset, index, _VALUE)
 
 
 @MDL("IkkKK")
 def set_dynamic_hw_size(model_id: int, dataset: int, index: int, *size: int) -> None:
     """``(model id, dataset, index, height, width) -> ret``."""
     refuse_if(0 in size, codes.INVALID_PARAM, "the height or the width is 0")
-    _set(model_id, (dataset, index), 2 * _SHORT, lambda gears: _known(gears, IMAGE, size))
+    _set(model_id, dataset, index, 2 * _VALUE)
 
 
 @MDL("IkkO")
 def set_input_dynamic_dims(model_id: int, dataset: int, index: int, given: object) -> None:
-    """``(model id, dataset, index, {"dimCount", "name", "dims"}) -> ret``: all dimensions of all inputs.
-
-    145012 where they are more or fewer, or one that does not vary is another.
-    """
+    """``(model id, dataset, index, {"dimCount", "name", "dims"}) -> ret``: all dimensions of all inputs."""
     asked = given.get("dims") if isinstance(given, dict) else None
     (dims,) = parse("acl.mdl.set_input_dynamic_dims", "v", (asked,))
     refuse_if(not dims, codes.INVALID_PARAM, "there are no dimensions")
-    _set(model_id, (dataset, index), _SHORT, lambda gears: _varying(gears, dims))
+    _set(model_id, dataset, index, _VALUE)
 
 
-def _varying(gears: Gears, dims: list[int]) -> int:
-    """Return the gear that dimensions of all inputs are of."""
-    raw = [dim for shape in gears.raw for dim in shape]
-    refuse_if(
-        len(raw) != len(dims) or any(want not in {-1, got} for want, got in zip(raw, dims, strict=True)),
-        codes.GE_DYNAMIC_INPUT_LENGTH_INVALID,
-        f"the model's inputs have the dimensions {raw}, not {dims}",
-    )
-    values = tuple(got for want, got in zip(raw, dims, strict=True) if want == -1)
-    return _known(gears, DIMS, values)
-
-
-def _known(gears: Gears, kind: str, values: tuple[int, ...]) -> int:
-    """Return the gear of these values."""
-    gear = gears.index(values) if gears.option.kind == kind else None
-    if gear is None:
-        raise RefusedError(
-            codes.GE_DYNAMIC_BATCH_SIZE_INVALID,
-            f"{values} is none of the model's gears of {gears.option.kind}: {list(gears.option.gears)}",
-        )
-    return gear
-
-
-def _set(model_id: int, place: tuple[int, int], shortest: int, find: Callable[[Gears], int]) -> None:
-    """Write the values of a gear to the buffer at ``place`` (a dataset and an index)."""
-    handle, index = place
+def _set(model_id: int, handle: int, index: int, shortest: int) -> None:
+    """Refuse a gear: for its buffer, its model, or at last as no model here has any."""
     state = process()
     dataset = state.handles.get(handle, Dataset)
     buffers = [] if dataset is None else dataset.buffers
@@ -587,65 +540,34 @@ def _set(model_id: int, place: tuple[int, int], shortest: int, find: Callable[[G
         codes.GE_DYNAMIC_INPUT_LENGTH_INVALID,
         f"buffer {index} has {buffer.size} bytes, {shortest} are needed",
     )
-    model = loaded(model_id)
-    if model.gears is None:
-        raise RefusedError(codes.GE_DYNAMIC_BATCH_SIZE_INVALID, _NO_GEARS)
-    gear = find(model.gears)
-    values = model.gears.option.gears[gear]
-    refuse_if(
-        buffer.size < _SHORT * len(values),
-        codes.GE_DYNAMIC_INPUT_LENGTH_INVALID,
-        f"a buffer has {buffer.size} bytes, {_SHORT * len(values)} are needed",
-    )
-    long = buffer.size >= _LONG * len(values)
-    data = np.array(values, np.int64 if long else np.int32).view(np.uint8)
-    state.memory.reached(buffer.address, data.size, model.device)[:] = data
-    model.current_shapes = model.gears.outputs[gear]
+    loaded(model_id)
+    raise RefusedError(codes.GE_DYNAMIC_BATCH_SIZE_INVALID, _NO_GEARS)
 
 
-def _gears(desc: ModelDesc, kind: str) -> list[list[int]]:
-    """Return the values of each gear of that kind, of ``dims`` all dimensions of all inputs."""
-    gears = None if desc.model is None else desc.model.gears
-    if gears is None or gears.option.kind != kind:
-        return []
-    if kind == DIMS:
-        every = [gears.inputs(gear) for gear in range(len(gears.option.gears))]
-        return [[dim for shape in shapes for dim in shape] for shapes in every]
-    return [list(values) for values in gears.option.gears]
-
-
-@MDL(ModelDesc, refused=lambda *_: ({}, CODE))
-def get_dynamic_batch(desc: ModelDesc) -> dict[str, Any]:
-    """``(desc) -> ({"batchCount", "batch"}, ret)``."""
-    gears = _gears(desc, BATCH)
-    return {"batchCount": len(gears), "batch": [batch for (batch,) in gears]}
-
-
-@MDL(ModelDesc, "k", refused=lambda *_: ({}, CODE))
-def get_dynamic_hw(desc: ModelDesc, _: int) -> dict[str, Any]:
-    """``(desc, index) -> ({"hwCount", "hw"}, ret)``."""
-    gears = _gears(desc, IMAGE)
-    return {"hwCount": len(gears), "hw": gears}
-
-
-def _asked(desc: ModelDesc, index: int) -> list[list[int]]:
+def _gear_count(_: ModelDesc, index: int) -> int:
     refuse_if(index != _EVERY_INPUT, codes.INVALID_PARAM, f"the index is {index}; expected -1")
-    return _gears(desc, DIMS)
+    return 0
 
 
 @MDL("kKK", refused=lambda *args: (None if args[2] > _MOST_GEARS else [], CODE))
 def get_input_dynamic_dims(handle: int, index: int, count: int) -> list[dict[str, Any]]:
-    """``(desc, index, gears) -> (list of {"name", "dimCount", "dims"}, ret)``: all dimensions, by gear.
-
-    The index is -1; 100000 for fewer gears than there are, or more than 4096.
-    """
+    """``(desc, index, gears) -> ([], ret)``: the index is -1; 100000 for more than 4096 gears."""
     refuse_if(count > _MOST_GEARS, codes.INVALID_PARAM, f"{count} gears; at most {_MOST_GEARS}")
-    gears = _asked(known(ModelDesc, handle), index)
-    refuse_if(count < len(gears), codes.INVALID_PARAM, f"{count} gears; the model has {len(gears)}")
-    return [{"name": "", "dimCount": len(dims), "dims": dims} for dims in gears]
+    _gear_count(known(ModelDesc, handle), index)
+    return []
 
 
-MDL.table({"get_input_dynamic_gear_count": ((ModelDesc, "K"), (0, CODE), lambda *asked: len(_asked(*asked)))})
+MDL.table(
+    {
+        "get_dynamic_batch": (
+            ModelDesc,
+            lambda *_: ({}, CODE),
+            lambda _: {"batchCount": 0, "batch": []},
+        ),
+        "get_dynamic_hw": ((ModelDesc, "k"), lambda *_: ({}, CODE), lambda *_: {"hwCount": 0, "hw": []}),
+        "get_input_dynamic_gear_count": ((ModelDesc, "K"), (0, CODE), _gear_count),
+    }
+)
 
 globals().update(MDL.calls, __all__=[*MDL.calls])
 

@@ -16,8 +16,7 @@ import numpy as np
 
 from pytest_npudump.dump.dtypes import BY_GE
 from pytest_npudump.emulator import codes
-from pytest_npudump.emulator.acl._base import DataBuffer, TensorDesc
-from pytest_npudump.emulator.acl._calls import CODE, OP, destroy, known
+from pytest_npudump.emulator.acl._base import CODE, OP, DataBuffer, TensorDesc, destroy, known
 from pytest_npudump.emulator.acl.rt import own_stream
 from pytest_npudump.emulator.codes import RefusedError, missing, refuse_if
 from pytest_npudump.emulator.dumps.exceptions import ExceptionArgument, FailedTask, dumped
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
     Attributes = Mapping[str, Any]
     Names = tuple[str, ...]
-    from pytest_npudump.emulator.memory import Bytes
+    from pytest_npudump.emulator.process import Bytes
 
     _Place = tuple[TensorDesc, Bytes]
 

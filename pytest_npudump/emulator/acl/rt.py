@@ -17,10 +17,9 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from pytest_npudump.emulator import codes
-from pytest_npudump.emulator.acl._calls import CODE, RT, known
+from pytest_npudump.emulator.acl._base import CODE, RT, known
 from pytest_npudump.emulator.codes import RefusedError, missing, refuse_if
-from pytest_npudump.emulator.memory import DEVICE, DEVICE_BYTES, HOST, Bytes
-from pytest_npudump.emulator.process import DEVICES, process
+from pytest_npudump.emulator.process import DEVICE, DEVICE_BYTES, DEVICES, HOST, Bytes, process
 from pytest_npudump.emulator.streams import (
     DEFAULT,
     DEFAULT_STREAM,

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from pytest_npudump.emulator import codes
-from pytest_npudump.emulator.acl._calls import CODE, UTIL
+from pytest_npudump.emulator.acl._base import CODE, UTIL
 from pytest_npudump.emulator.codes import RefusedError, missing
 from pytest_npudump.emulator.process import process
 from pytest_npudump.emulator.streams import ApplicationThread

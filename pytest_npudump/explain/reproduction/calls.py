@@ -22,7 +22,7 @@ from pytest_npudump.explain.reproduction.reproduction import (
     readme,
     trial_of,
 )
-from pytest_npudump.runtime.aten import call_files
+from pytest_npudump.runtime.aten import kept_calls
 from pytest_npudump.runtime.aten.recompute import NotRecomputedError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class CallReproduction(Reproduction):
     def write(self, folder: Path) -> None:
         """Write it into an empty folder."""
         shutil.copyfile(Path(__file__).with_name("call_script.py"), folder / SCRIPT)
-        call_files.write_files(folder, self.call, self.inputs, self.outputs)
+        kept_calls.write_files(folder, self.call, self.inputs, self.outputs)
         (folder / README).write_text(self._readme(), encoding="utf-8")
 
     def run(self, folder: Path, runtime: str) -> TrialRun:
@@ -151,7 +151,7 @@ def of_call(failure: FailingTensor, *, drawn: bool = False) -> CallReproduction:
     folder = failure.call
     assert folder is not None  # noqa: S101 - the caller has looked
     try:
-        call, inputs, outputs = call_files.read_files(folder)
+        call, inputs, outputs = kept_calls.read_files(folder)
     except (OSError, ValueError) as error:
         raise RequestError(
             f"{folder}: what the call was given is not there any more: run {failure.test} again, with "
@@ -181,7 +181,7 @@ def _drawn(made: CallReproduction) -> CallReproduction:
         why = "torch, which computes how far drawn inputs may put a call off, is not installed here"
         raise RequestError(f"--synthetic: {why}") from error
     how = {name: made.call["judged"][name] for name in ("place", "dtype", "wide", "plain")}
-    operator = CalledOperator(call_files.call_of(made.call, inputs), **how)
+    operator = CalledOperator(kept_calls.call_of(made.call, inputs), **how)
     try:
         expected = operator.expected()
         allowed = None if expected.dtype.kind in "iub" else operator.healthy(expected).most
@@ -190,7 +190,7 @@ def _drawn(made: CallReproduction) -> CallReproduction:
             f"--synthetic: {made.key} cannot be recomputed on drawn inputs: {error}"
         ) from error
     told = {**made.call["judged"], "allowed": allowed, "apart": None}
-    outputs = {call_files.CPU: expected}
+    outputs = {kept_calls.CPU: expected}
     return replace(made, call={**made.call, "judged": told}, inputs=inputs, outputs=outputs, drawn=True)
 
 

@@ -2,9 +2,9 @@
 
 A feature is a module of this folder with ``feature(config, settings)``, which returns its plugin object, or
 None where there is nothing for it to do. The object has hooks of pytest, and those of :class:`HookPoints`.
-Its options stand here, since every session has them and few import the feature: what one is set to is
-``OPTION.of(settings)``. Nothing else of the plugin knows a feature, but for ``plugin/collection.py``, which
-asks ``isolation``.
+Its options and its condition stand here, since every session has them and few import the feature: what an
+option is set to is ``OPTION.of(settings)``. Nothing else of the plugin knows a feature, but for
+``plugin/collection.py``, which asks ``isolation``.
 """
 
 from __future__ import annotations
@@ -87,12 +87,13 @@ class Feature(NamedTuple):
 
     Attributes:
         options: its options of pytest.
-        early: whether it takes part in a session from the start on, by configuration and settings; None for
-            one that does once there is a marked test, or the first result of one.
+        wanted: whether it takes part in a session, by configuration and settings.
+        early: from the start on; else once there is a marked test, or the first result of one.
     """
 
     options: tuple[Option, ...] = ()
-    early: Callable[[pytest.Config, Settings], object] | None = None
+    wanted: Callable[[pytest.Config, Settings], object] = lambda *_: True
+    early: bool = False
 
 
 def _is_expected(config: pytest.Config, settings: Settings) -> bool:
@@ -106,19 +107,28 @@ def _is_shown(_config: pytest.Config, settings: Settings) -> bool:
     return bool(service or settings.output)
 
 
+def _is_rank(_config: pytest.Config, _settings: Settings) -> bool:
+    """Return whether this process is one of several ranks."""
+    from pytest_npudump.ranks.rank import current_rank  # noqa: PLC0415 - behind the first marked test
+
+    return current_rank() is not None
+
+
 FEATURES = {
-    "devices": Feature((DEVICES,), lambda _, settings: DEVICES.of(settings)),
+    "devices": Feature((DEVICES,), lambda _, settings: DEVICES.of(settings), early=True),
     "isolation": Feature((ISOLATION,)),
     "keeper": Feature(),
-    "expectation": Feature((EXPECT,), _is_expected),
-    "session_media": Feature(OF_MEDIA, lambda _, settings: any(one.of(settings) for one in OF_MEDIA)),
-    "output": Feature((OUTPUT_LIMIT,), _is_shown),
-    "stale_goldens": Feature(early=lambda _, settings: settings.fail_on == "stale"),
-    "idle_rules": Feature(),
-    "tensor_cache": Feature((TENSOR_CACHE_LIMIT,)),
-    "ranks": Feature(),
-    "memory_folder": Feature(),
-    "repetitions": Feature(),
+    "expectation": Feature((EXPECT,), _is_expected, early=True),
+    "session_media": Feature(
+        OF_MEDIA, lambda _, settings: any(one.of(settings) for one in OF_MEDIA), early=True
+    ),
+    "artifacts": Feature((OUTPUT_LIMIT,), _is_shown, early=True),
+    "stale_goldens": Feature(wanted=lambda _, settings: settings.fail_on == "stale", early=True),
+    "idle_rules": Feature(wanted=lambda _, settings: settings.tolerances),
+    "tensor_cache": Feature((TENSOR_CACHE_LIMIT,), lambda _, settings: settings.tensor_store),
+    "ranks": Feature(wanted=_is_rank),
+    "memory_folder": Feature(wanted=lambda _, it: not it.output and it.keep_dumps != "all"),
+    "repetitions": Feature(wanted=lambda _, settings: settings.approves),
 }
 """Their hooks run in this order."""
 
@@ -140,7 +150,7 @@ def register_features(config: pytest.Config, settings: Settings, *, early: bool)
         NpudumpError: what an option asks for cannot be.
     """
     for name, row in reversed(FEATURES.items()):
-        if (row.early is not None) is early and (row.early is None or row.early(config, settings)):
+        if row.early is early and row.wanted(config, settings):
             plugin = import_module(f"{__name__}.{name}").feature(config, settings)
             if plugin is not None:
                 config.pluginmanager.register(plugin, name_of(name))

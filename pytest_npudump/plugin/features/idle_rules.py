@@ -21,9 +21,9 @@ _PLACE = 3
 _SHOWN = 3
 
 
-def feature(_config: pytest.Config, settings: Settings) -> IdleRules | None:
-    """Return a finder of idle rules, where there may be any."""
-    return IdleRules() if settings.tolerances else None
+def feature(_config: pytest.Config, _settings: Settings) -> IdleRules:
+    """Return a finder of idle rules."""
+    return IdleRules()
 
 
 class IdleRules:

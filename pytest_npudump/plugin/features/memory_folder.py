@@ -51,9 +51,9 @@ _GROUP_FILES = {
 """Limit and use of a control group's memory, by its controllers: of the second kind none are named."""
 
 
-def feature(_config: pytest.Config, settings: Settings) -> DumpsInMemory | None:
-    """Return the feature that has dumps in memory, unless they are kept."""
-    return None if settings.output or settings.keep_dumps == "all" else DumpsInMemory()
+def feature(_config: pytest.Config, _settings: Settings) -> DumpsInMemory:
+    """Return the feature that has dumps in memory."""
+    return DumpsInMemory()
 
 
 class DumpsInMemory:

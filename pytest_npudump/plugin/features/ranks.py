@@ -9,8 +9,7 @@ from pytest_npudump.plugin.item_case import EXCHANGE
 from pytest_npudump.plugin.marker import Identity
 from pytest_npudump.plugin.reporter import CHILD, Reporter
 from pytest_npudump.ranks.agreement import compare_notes, printed, stand_aside
-from pytest_npudump.ranks.exchange import Exchange
-from pytest_npudump.ranks.rank import current_rank
+from pytest_npudump.ranks.rank import Exchange, current_rank
 
 if TYPE_CHECKING:
     import pytest
@@ -18,15 +17,14 @@ if TYPE_CHECKING:
     from pytest_npudump.settings import Settings
 
 
-def feature(config: pytest.Config, settings: Settings) -> Ranks | None:
-    """Return the exchange with the other ranks of a distributed run; None where it is no such run.
+def feature(config: pytest.Config, settings: Settings) -> Ranks:
+    """Return the exchange with the other ranks of a distributed run.
 
     Raises:
         ConfigError: the ranks cannot meet, or are to calibrate.
     """
     rank = current_rank()
-    if rank is None:
-        return None
+    assert rank is not None  # noqa: S101 - else this feature is not wanted
     child: Any = config.pluginmanager.get_plugin(CHILD)
     exchange = Exchange(rank, child.task.meeting_place if child is not None else None)
     if settings.calibrate:

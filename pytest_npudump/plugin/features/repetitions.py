@@ -20,9 +20,9 @@ _COMPARES = pytest.StashKey[bool]()
 """True if a repetition is compared with an earlier one's recording."""
 
 
-def feature(_config: pytest.Config, settings: Settings) -> Repetitions | None:
-    """Return the register of tests that have recorded, where a session records."""
-    return Repetitions(settings) if settings.approves else None
+def feature(_config: pytest.Config, settings: Settings) -> Repetitions:
+    """Return the register of tests that have recorded."""
+    return Repetitions(settings)
 
 
 class Repetitions:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from pytest_npudump.settings import Settings
 
 
-def feature(config: pytest.Config, settings: Settings) -> TensorCache | None:
-    """Return the trimmer, where there is a store and this process reports."""
-    return TensorCache() if settings.tensor_store and reports_here(config) else None
+def feature(config: pytest.Config, _settings: Settings) -> TensorCache | None:
+    """Return the trimmer, where this process reports."""
+    return TensorCache() if reports_here(config) else None
 
 
 class TensorCache:

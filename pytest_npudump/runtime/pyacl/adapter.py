@@ -35,8 +35,6 @@ from pytest_npudump.runtime.acl import (
     variable_facts,
 )
 from pytest_npudump.runtime.base import OperatorCall, RunActivity
-from pytest_npudump.runtime.graphs import CapturedGraphs, GraphRules
-from pytest_npudump.runtime.programs import origin_of_program
 from pytest_npudump.runtime.pyacl.model import PyAclModel, run_single_operator
 from pytest_npudump.runtime.pyacl.observation import ModelDirectory, ObservedCalls, VariedModels
 from pytest_npudump.runtime.replacement import VariedRuntime
@@ -45,6 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
+
+    from pytest_npudump.runtime.graphs import CapturedGraphs
 
 __tracebackhide__ = True  # in each of its functions: a failure is shown where the test calls
 
@@ -69,7 +69,7 @@ class PyAclRuntime(VariedRuntime, AclJson):
     _observed: ObservedCalls | None = None
     _models: dict[object, str] = field(default_factory=dict)
     _overflow: bool = False
-    _graphs: CapturedGraphs = field(default_factory=CapturedGraphs)
+    _graphs: CapturedGraphs | None = None
     _directory: ModelDirectory = field(default_factory=ModelDirectory)
     _varied: VariedModels = field(init=False)
 
@@ -85,7 +85,11 @@ class PyAclRuntime(VariedRuntime, AclJson):
             facts["soc"] = str(soc)
         if self.name != "emulator":
             facts |= variable_facts()
-        return origin_of_program(facts) if self.activity.programs else facts
+        if not self.activity.programs:
+            return facts
+        from pytest_npudump.runtime.programs import origin_of_program  # noqa: PLC0415 - where one ran
+
+        return origin_of_program(facts)
 
     def start(self, config: Path, *, resumed: bool = False) -> None:
         """Switch the dump on under ``config``, at once or with the first ``acl.init``.
@@ -116,7 +120,8 @@ class PyAclRuntime(VariedRuntime, AclJson):
         """
         switch = self._switch
         switch.withdraw()
-        self._graphs.stop()
+        if self._graphs is not None:
+            self._graphs.stop()
         self._directory.stop()
         observed, self._observed = self._observed, None
         if observed is not None:
@@ -150,9 +155,11 @@ class PyAclRuntime(VariedRuntime, AclJson):
 
     def _watch_graphs(self, config: Path, *, released: bool = False) -> None:
         """Watch graphs that torch_npu captures in this process, where that is used beside pyACL."""
-        torch_npu = sys.modules.get("torch_npu")
         if self.name == "emulator":
             return
+        from pytest_npudump.runtime.graphs import CapturedGraphs, GraphRules  # noqa: PLC0415 - of devices
+
+        torch_npu, self._graphs = sys.modules.get("torch_npu"), self._graphs or CapturedGraphs()
         rules = GraphRules.of(config, rules_version(), released=released)
         self._graphs.watch(torch_npu, rules, self.activity.evidence)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest_npudump.explain.reproduction
 from pytest_npudump.explain.called_operators import CalledOperator
-from pytest_npudump.runtime.aten.call_files import CALL, call_of, read_files, save_call
+from pytest_npudump.runtime.aten.kept_calls import CALL, call_of, read_files, save_call
 from pytest_npudump.runtime.aten.recompute import Reading
 
 if TYPE_CHECKING:

@@ -1,4 +1,8 @@
-"""Completion of an output folder within its limit, and the summaries that services show."""
+"""Output folder of a session within its limit, and summaries for the service that runs it.
+
+Kept results, dumps and the page are written there by those whose they are. This completes them with a
+summary, ``session.json`` and CANN's log, and writes what GitHub, GitLab and others show.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import NpudumpError
+from pytest_npudump.language import ENGLISH
 from pytest_npudump.language.text import byte_size, first_of
+from pytest_npudump.language.translation import speaking
+from pytest_npudump.plugin.features import OUTPUT_LIMIT
 from pytest_npudump.plugin.marks import MARKERS
-from pytest_npudump.plugin.paths import results_path
-from pytest_npudump.report.ci import JudgedTest, code_quality, markdown_summary
+from pytest_npudump.plugin.paths import output_folder, results_path
+from pytest_npudump.plugin.reporter import Reporter, reports_here
+from pytest_npudump.report.ci import JudgedTest, code_quality, error_commands, markdown_summary
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.kept import given_options
 from pytest_npudump.storage.atomic import locked, replace_file, write_whole
@@ -23,7 +31,46 @@ from pytest_npudump.storage.atomic import locked, replace_file, write_whole
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_npudump.plugin.reporter import Reported, Reporter
+    import pytest
+
+    from pytest_npudump.plugin.reporter import Reported
+    from pytest_npudump.settings import Settings
+
+
+def feature(config: pytest.Config, settings: Settings) -> Output | None:
+    """Return the writer, where this process runs tests and reports."""
+    return Output(config, settings) if reports_here(config) and not config.option.collectonly else None
+
+
+class Output:
+    """Writes once the session has ended."""
+
+    def __init__(self, config: pytest.Config, settings: Settings) -> None:
+        self._folder = output_folder(config, settings)
+        self._limit: int | None = OUTPUT_LIMIT.of(settings)
+        self._annotations: list[str] = []
+
+    def pytest_npudump_wanted(self) -> bool:
+        """Ask for a look at the end of the session whatever ran."""
+        return self._folder is not None
+
+    def pytest_npudump_session_end(self, reporter: Reporter) -> None:
+        """Write everything, in English."""
+        with speaking(ENGLISH):
+            problems, root = reporter.problems(), reporter.config.rootpath
+            tests = judged_tests(reporter.tests.values(), root)
+            if self._folder is not None and tests:
+                for line in complete(tests, reporter, self._folder, self._limit):
+                    reporter.say(line)
+            for line in write_summaries(tests, problems, reporter, self._folder):
+                reporter.say(line)
+            if on_github():  # whose runner reads these lines from the log
+                self._annotations = [*error_commands(tests, problems)]
+
+    def pytest_npudump_summary(self, terminalreporter: Any) -> None:
+        """Print the lines that GitHub's runner reads from the log."""
+        for line in self._annotations:
+            terminalreporter.write_line(line)
 
 
 _TEXT = frozenset({".txt", ".json", ".csv", ".md", ".html"})
