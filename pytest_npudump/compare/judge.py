@@ -21,7 +21,7 @@ from pytest_npudump.compare.stats.fingerprints import distances
 from pytest_npudump.compare.stats.numbers import Pairs
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.stats.verdict import FAIL, Comparison, type_at
-from pytest_npudump.compare.tensors.element_verdict import with_elements, without_ties
+from pytest_npudump.compare.tensors.element_verdict import with_elements
 from pytest_npudump.compare.tolerances.presets import AUTO, Numerics, numerics_of
 from pytest_npudump.compare.tolerances.tolerance import BOUNDED, DEFAULT, Tolerances
 from pytest_npudump.compare.tolerances.upstream import WIDENED, Upstream
@@ -195,8 +195,10 @@ def judge(
         comparison = judged_by(tolerances)
     tolerances = replace(tolerances, alone=comparison.tolerances.alone)
     comparison = with_elements(comparison, found, tolerances)
-    if pairs and tolerances.upstream.indexed:
-        comparison = without_ties(comparison, pairs, tolerances)
+    if comparison.count(FAIL) and _holds_elements(run.tensors):
+        from pytest_npudump.compare.tensors.indices import without_ties  # noqa: PLC0415 - as above
+
+        comparison = without_ties(comparison, golden, tensors[1], pairs, tolerances)
     return replace(
         comparison,
         remarks=(*paired, *left_out, *of_calls, *comparison.remarks),

@@ -160,8 +160,11 @@ def _operator_words(content: _Content) -> str:
     if content.weights:
         words.append(_short(_OF_WEIGHTS, *(one.exact for one in content.weights)))
         axes = max(len(one.by_axis) for one in content.weights)
-        for axis in range(axes):  # of a tensor without this axis the order counts
-            told = (one.by_axis[axis] if axis < len(one.by_axis) else one.exact for one in content.weights)
+        for axis in range(axes):  # a vector, as a bias, goes with either; of a scalar the order counts
+            told = (
+                one.by_axis[min(axis, len(one.by_axis) - 1)] if one.by_axis else one.exact
+                for one in content.weights
+            )
             words.append(_short(_OF_OTHERS, *told))
     return " ".join(words)
 

@@ -61,7 +61,13 @@ def what_ran(activity: Activity) -> str:
 
 
 def explain_empty(
-    request: DumpRequest, activity: Activity, dump_path: Path, seen: str, *, modules: bool = False
+    request: DumpRequest,
+    activity: Activity,
+    dump_path: Path,
+    seen: str,
+    *,
+    silent: str = "",
+    modules: bool = False,
 ) -> str:
     """Explain an empty dump by its likely cause, or why a full one cannot be read.
 
@@ -70,18 +76,19 @@ def explain_empty(
         activity: what the test did while the dump was on.
         dump_path: the directory that should have been filled.
         seen: what reading that directory said.
+        silent: which operators ran and have nothing to dump, in words; "" for none.
         modules: whether its layers are watched modules.
     """
     if seen and any(path.is_file() for path in dump_path.rglob("*")):
         return seen
     detail = f" ({seen})" if seen and "holds no" not in seen else ""
-    cause = _likely_cause(request, activity, dump_path)
+    cause = _likely_cause(request, activity, dump_path, silent)
     if (beside := activity.evidence.beside) and not (activity.executions or activity.released):
         cause = said("{others}; {cause}", others=beside_words(beside, modules=modules), cause=cause)
     return said("the dump is empty{detail}: {cause}", detail=detail, cause=cause)
 
 
-def _likely_cause(request: DumpRequest, activity: Activity, dump_path: Path) -> str:
+def _likely_cause(request: DumpRequest, activity: Activity, dump_path: Path, silent: str) -> str:
     """Return the first cause of an empty dump that applies, the likeliest first."""
     layers = request.layers if request.exact_layers else ()  # else CANN dumps all
     evidence, (unknown, named) = activity.evidence, _nearest(layers, activity.models)
@@ -150,6 +157,7 @@ def _likely_cause(request: DumpRequest, activity: Activity, dump_path: Path) -> 
             unknown and unknown == len(request.layers),
             said("layers= names no operator of the model: {names}", names=joined("; ", named)),
         ),
+        (silent, silent),
         (filters, said("most likely a filter matched nothing: {filters}", filters=filters)),
         (
             True,

@@ -225,7 +225,9 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
         at_hand = partial(known_edges, case, dump.root)
         terms = terms_of(case)
         store, of_rank = case.goldens.store, case.exchange is not None
-        outcome = judge_run(terms, golden, run, store=store, at_hand=at_hand, of_rank=of_rank)
+        outcome = judge_run(
+            terms, golden, run, store=store, at_hand=at_hand, of_rank=of_rank, dumped=dump.records
+        )
         asked = outcome.failing_keys and terms.names is None and MODELS in golden.blocks
         if asked and case.runtime.activity.evidence.parameters:
             run = replace(run, blocks={**run.blocks, **models_to_keep(case, golden, dump)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.judge import Terms, judge, judge_tables
 from pytest_npudump.compare.stats.allowances import bounds_by_measurement, told_by_both
@@ -12,6 +12,7 @@ from pytest_npudump.compare.stats.tables import describe_not_finite
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING, Comparison, Verdict, key_at
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import GOLDEN as AGAINST_GOLDEN, Tolerances
+from pytest_npudump.compare.tolerances.upstream import CHOOSING
 from pytest_npudump.dump.records import Dump, TensorKey, sanitise
 from pytest_npudump.dump.table import StatsTable, layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError, GoldenMissingError, said
@@ -63,6 +64,7 @@ def judge_run(
     store: TensorStore | None = None,
     at_hand: Callable[[StatsTable], tuple[Edges, tuple[str, ...]]] | None = None,
     of_rank: bool = False,
+    dumped: Sequence[Any] = (),
 ) -> Result:
     """Compare a run with its golden.
 
@@ -73,6 +75,7 @@ def judge_run(
         store: where golden tensors are that do not lie beside the golden.
         at_hand: returns which tensor feeds which in the run, and notes; None for a saved run.
         of_rank: whether the run is that of one rank among others, each of which is judged by itself.
+        dumped: the run's tensors, by row; indices that differ are judged by the values that they are of.
 
     Raises:
         GoldenError: the golden's tensors or weights cannot be read.
@@ -110,6 +113,9 @@ def judge_run(
     )
     sides = replace(golden, tensors=at_golden), replace(run, tensors=run.tensors if at_golden else ())
     comparison = judge(*sides, terms)
+    if not at_golden and dumped and any(CHOOSING.fullmatch(one.op_type) for one in comparison.failing):
+        sides = sides[0], replace(run, tensors=dumped)
+        comparison = judge(*sides, terms)
     renamed: Mapping[str, str] = {}
     if comparison.count(MISSING) and comparison.count(EXTRA) and terms.names is None and not terms.layers:
         from pytest_npudump.compare.correspondence import renamed_layers, with_names  # noqa: PLC0415 - rare

@@ -74,18 +74,31 @@ def read_run(case: Case, attempt: Attempt) -> Dump:
     Raises:
         DumpError: it holds nothing; the message has the likely cause.
     """
-    activity, modules = case.runtime.activity, case.runtime.name == "modules"
+    activity = case.runtime.activity
     try:
         dump = attempt.read(case.steps_of(said("reading the dump")))
+        if dump.records or dump.problems:
+            return dump
+        seen = ""
     except DumpError as error:
         # Files that are no dump, such as MindSpore's own lists, say less than a runtime that knows the cause.
         seen = "" if isinstance(error, EmptyDumpError) and activity.likely_cause else str(error)
-        raise DumpError(
-            explain_empty(case.request, activity, attempt.dump_path, seen, modules=modules)
-        ) from error
-    if not dump.records and not dump.problems:
-        raise DumpError(explain_empty(case.request, activity, attempt.dump_path, "", modules=modules))
-    return dump
+    silent = _without_elements(case, Dump(attempt.dump_path, ()))
+    modules = case.runtime.name == "modules"
+    raise DumpError(
+        explain_empty(case.request, activity, attempt.dump_path, seen, silent=silent, modules=modules)
+    )
+
+
+def _without_elements(case: Case, dump: Dump) -> str:
+    """Describe operators without a file, which are all that a test has of what it asks for; "" for none."""
+    if not (empty := empty_operators(case, dump)):
+        return ""
+    return said(
+        "{names} returned no elements, and the dump has no other layer that the test asks for; name layers "
+        "with elements in layers=",
+        names=first_of(map(_layer, empty)),
+    )
 
 
 def collect(case: Case, attempt: Attempt, golden: Record | None) -> Dump:
@@ -102,6 +115,8 @@ def collect(case: Case, attempt: Attempt, golden: Record | None) -> Dump:
     if case.request.chosen:
         selected = replace(selected, records=as_printed(selected.records))
     if not selected.records and not dump.problems:
+        if words := _without_elements(case, dump):
+            raise DumpError(words)
         names = ", ".join(map(repr, case.request.layers))
         told = with_raw_names(dump, _resolved(case, None, dump))
         hint = suggest(case.request.layers[0], (record.key.layer for record in told.records))

@@ -392,7 +392,11 @@ def _comparison_lines(
     numerics, rule = result.numerics, deciding_rule(comparison.first)
     lines += _rows(failing, rows, names, rest)
     if rule:
-        lines.append((BOTH, _("tolerance:  {rule}").format(rule=spoken(rule))))
+        words = _("tolerance:  {rule}").format(rule=spoken(rule))
+        chosen = numerics is None or not numerics.same or numerics.fixed or numerics.preset
+        if not chosen and any(one.certainty == POSSIBLE for one in _convicted(result)[:1]):
+            words += _("; where kernels may fuse or sum otherwise: -o npudump_preset=other")
+        lines.append((BOTH, words))
     if numerics is not None and not (brief and numerics.same and not numerics.differs):
         lines.append((BOTH, _("preset:     {numerics}").format(numerics=numerics.describe())))
     if result.measured is not None and result.measured.noise:

@@ -160,8 +160,9 @@ def test_weights_in_another_file_are_the_same_and_their_change_is_seen(tmp_path:
 IF = """
 <ir_version: 8, opset_import: ["" : 17, "local" : 1]>
 g (float[2,2] x, bool c) => (float[2,2] y)
-<float[2,2] w = {1, 2, 3, 4}>
+<float[2,2] w = {1, 2, 3, 4}, float[2,2] d = {7, 8, 9, 10}, float[2] j = {5, 6}>
 {
+  [dense] e = Gemm (x, d, j)
   [branch] h = If (c) <
     then_branch = a () => (float[2,2] p) { p = MatMul (x, w) },
     else_branch = b () => (float[2,2] q) { k = Constant <value = float[2,2] {5, 6, 7, 8}> ()  q = Add (x, k) }
@@ -171,6 +172,7 @@ g (float[2,2] x, bool c) => (float[2,2] y)
 <domain: "local", opset_import: ["" : 17]>
 f (u) => (v) { k = Constant <value = float[2] {2, 3}> ()  s = Mul (u, k)  v = LeakyRelu <alpha = 0.25> (s) }
 """
+BIASED = "{7, 8, 9, 10}, float[2] j = {5, 6}"
 
 
 @pytest.mark.each(
@@ -180,6 +182,8 @@ f (u) => (v) { k = Constant <value = float[2] {2, 3}> ()  s = Mul (u, k)  v = Le
         ("{5, 6, 7, 8}", "{5, 6, 7, 9}", {"weights": ("branch",)}),
         ("Add (x, k)", "Sub (x, k)", {"attributes": ("branch",)}),
         ("{2, 3}", "{2, 4}", {"weights": ("call",)}),
+        (BIASED, "{8, 7, 10, 9}, float[2] j = {6, 5}", {"weights": ("dense",), "permuted": {"dense": 1}}),
+        (BIASED, "{8, 7, 10, 9}, float[2] j = {6, 4}", {"weights": ("dense",)}),
         ("0.25", "0.5", {"attributes": ("call",)}),
         ("MatMul (x, w)", "MatMul (w, x)", {"attributes": ("branch",)}),
         ("(float[2,2] p) { p = MatMul (x, w) }", "(float[2,2] r) { r = MatMul (x, w) }", NOTHING),
@@ -194,7 +198,7 @@ def test_what_is_inside_an_operator_is_its_own(
         (tmp_path / "m.onnx").write_bytes(onnx.parser.parse_model(text).SerializeToString())
         lines.append(model_lines([tmp_path / "m.onnx"]))
     assert lines[0] != lines[1]
-    assert change_of_models(*lines) == ModelChange(("m.onnx",), read="all", weighted=2, **expected)
+    assert change_of_models(*lines) == ModelChange(("m.onnx",), read="all", weighted=3, **expected)
 
 
 THEN = "a () => (float[2,2] d) { d = Neg (p) }"

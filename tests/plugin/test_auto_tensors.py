@@ -170,7 +170,7 @@ def test_weights_that_changed_by_more_than_rounding_fail_though_all_tensors_are_
         small.path.joinpath("net.onnx").write_bytes(whole)
         scaled(small, size)
         shows = "npudump: first: weights changed *first mismatch: first:output.0 *"
-        small.run(failed=1, shows=(shows, "*preset same: its inputs are the golden's*"))
+        small.run(failed=1, shows=(shows, "*preset same: its inputs match*"))
         small.run("-o", "npudump_preset=same", passed=1)  # which is what was asked for
     small.path.joinpath("net.onnx").write_bytes(whole)
     scaled(small, 1e-7)
@@ -212,7 +212,7 @@ def test_a_change_that_a_single_number_only_scales_fails(project: Project, op_ty
     plant = "from pytest_npudump.emulator.faults import distort; distort('net', 'last', factor=1 + 3e-6)"
     project.marked(body=f"\n    {plant}{BODY}")
     shows = "npudump: last:output.0: possible kernel error or overwritten tensor, *; the golden matches"
-    project.run(failed=1, shows=(shows, "*preset same: its inputs are the golden's*"))
+    project.run(failed=1, shows=(shows, "*preset same: its inputs match*"))
 
 
 def test_a_table_with_short_projections_is_merged_line_by_line(small: Project) -> None:
@@ -228,7 +228,7 @@ def test_a_table_with_short_projections_is_merged_line_by_line(small: Project) -
     code, out, _ = small.command(*show, "--json", "-")
     assert code == 0
     told = json.loads(out)["tolerances"]
-    alone = [row for row in told if row["rule"].endswith("its inputs are the golden's)")]
+    alone = [row for row in told if row["rule"].endswith("its inputs match)")]
     assert [row["key"] for row in alone] == ["first:output.0", "act:output.0", "last:output.0"]
     for row in alone:
         other = next(one for one in told if one["key"] == row["key"] and one["statistic"] == "projections")

@@ -56,6 +56,12 @@ def test_an_empty_tensor_of_another_shape_or_an_operator_that_is_gone_fails(proj
         project.run(failed=1, shows=f"{EMPTY}3x0")
     empty_inside(project, 0, 3, layer=False)
     project.run(failed=1, shows=f"{EMPTY}not among them")
+    empty_inside(project, 0, 3)
+    for layers, begin in (("empty", "the dump is empty: empty"), ("e*y", "empty")):
+        project.marked(f"layers=[{layers!r}]", body=BODY)
+        project.run(
+            failed=1, shows=f"npudump: {begin} returned no elements, and the dump has no other layer*"
+        )
 
 
 def test_a_golden_that_does_not_list_them_passes_with_a_note(project: Project) -> None:

@@ -18,7 +18,8 @@ from pytest_npudump.explain.rounding import DEVICE, DTYPE, Blame
 from pytest_npudump.graph.sources import Source, Sources
 from pytest_npudump.record.model_lines import ALL, PARAMETERS, WEIGHTS, ModelChange
 from pytest_npudump.regression.result import OUTSIDE, Escalation, Finding
-from pytest_npudump.report.explanations import whose_error
+from pytest_npudump.report.explanations import way_out, whose_error
+from pytest_npudump.report.origins import one_sided
 from pytest_npudump.report.terminal import full_lines, verdict_lines
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 FIRST, BEFORE = TensorKey("net/layer_0", "output", 0), TensorKey("net/before", "output", 0)
 RIGHT, WRONG = Alone("acquitted", 0.0, 4.8e-6), Alone("convicted", 0.02, 4.8e-6)
+NEARLY = Alone("acquitted", 1e-6, 4.8e-6)
 NEAR = Alone("convicted", 3.4e-5, 4.8e-6)
 SMALL = Alone("convicted", 4e-6, 4.8e-7, "4e-06, limit 4.8e-07; the golden matches")
 TOO_SMALL = Alone("unknown", 4e-6, 4.8e-6, "its statistics changed by 4e-06; the error limit is 4.8e-06")
@@ -67,6 +69,13 @@ SENTENCES = [
      "kernel must be wrong, or something wrote to its output", "on the upstream outputs"),
     ("an optimised graph gave it", {"isolated": [operator(NEAR)]},
      ": possible kernel error,", ": kernel error,"),
+    ("an optimised graph gave it, in the golden's numerics",
+     {"isolated": [operator(NEAR)], "numerics": "same"},
+     "; where kernels may fuse or sum otherwise: -o npudump_preset=other", ": kernel error,"),
+    ("nothing may give it, in the golden's numerics", {"isolated": [operator(WRONG)], "numerics": "same"},
+     ": kernel error,", "npudump_preset=other"),
+    ("an optimised graph gave it, and is allowed for", {"isolated": [operator(NEAR)], "numerics": "other"},
+     ": possible kernel error,", "npudump_preset=other"),
     ("an optimised graph gave one of two",
      {"isolated": [operator(NEAR, BEFORE), operator(WRONG)]},
      "npudump: net/layer_0:output.0: kernel error, relative L2 error 0.02, limit 4.8e-06",
@@ -105,6 +114,18 @@ SENTENCES = [
      "or another kernel in the recording", "inputs changed"),
     ("the golden's weights were others", {"isolated": [operator(RIGHT, own=False)]},
      "inputs, type, weights, attributes, or another", "narrows it down"),
+    ("a difference within tolerance begins where its inputs give nearly that",
+     {"sources": TRACED, "numerics": "same", "isolated": [operator(NEARLY, BEFORE)]},
+     "an error in small elements, or another kernel in the recording", "driver differs"),
+    ("each element is one that a sum may give",
+     {"sources": TRACED, "numerics": "same", "isolated": [operator(replace(NEARLY, bounded=True), BEFORE)]},
+     "or another kernel in the recording", "small elements"),
+    ("what feeds another source is not known",
+     {"sources": Sources((Source(FIRST, "", 1), Source(BEFORE, "", 1, known=False)), 2, (), "net.onnx")},
+     "net/before:output.0 (no mismatch downstream, inputs unknown)",
+     "net/before:output.0 (no mismatch downstream)"),
+    ("layers of the golden are of other models", {"models": ModelChange(read=ALL, mixed=True)},
+     "the golden's layers were accepted from runs of several models", "identical to the golden's"),
     ("an operator upstream did not change", {"isolated": [operator(RIGHT, BEFORE, upstream=True)]},
      "net/before:output.0 matches net.onnx", "possible causes for"),
     ("the search was not over", {"isolated": [operator(RIGHT)], "ended": "the search ended at x (why)"},
@@ -301,6 +322,49 @@ def test_where_the_first_mismatch_comes_from_is_not_said_falsely(
     words = explain_first(compare_tables(golden, actual, Tolerances()), feeds_seen=feeds_seen)
     assert said in words, situation
     assert false not in words, situation
+
+
+@pytest.mark.each(
+    ("situation", "golden", "run", "models", "layers", "said"),
+    [
+        ("the run's model lacks it", "a b", "a", change(operators=("b",), removed=("b",)), (),
+         "not in the run's model"),
+        ("the golden's model lacks it", "a", "a b", change(operators=("b",)), (),
+         "not in the golden's model"),
+        ("nobody asks for it any more", "a b", "a", ModelChange(read=ALL), ("a",),
+         "layers= in the marker no longer names it"),
+        ("a pattern asks for it", "a b", "a", ModelChange(read=ALL), ("b*",),
+         "the operators that ran, or the dump, changed there"),
+        ("it ran less often", "a a#turn=1", "a", ModelChange(read=ALL), (), "executions: 1, expected 2"),
+        ("other operators changed", "a b", "a", change(weights=("a",)), (), ""),
+        ("nothing is known of the model", "a b", "a", None, (), ""),
+    ],
+)  # fmt: skip
+def test_why_a_layer_is_on_one_side_only_is_not_said_falsely(  # noqa: PLR0917
+    make_table: Callable[..., StatsTable],
+    situation: str,
+    golden: str,
+    run: str,
+    models: ModelChange | None,
+    layers: tuple[str, ...],
+    said: str,
+) -> None:
+    sides = (
+        make_table(*((f"{name}:output.0", "float32", (1,), {"max": 1}) for name in names.split()))
+        for names in (golden, run)
+    )
+    comparison = compare_tables(*sides, Tolerances())
+    result: Any = SimpleNamespace(comparison=comparison, models=models, origin=SimpleNamespace(layers=layers))
+    assert one_sided(result) == said, situation
+
+
+def test_a_changed_model_is_to_be_the_reference_and_no_tolerance_to_excuse_it() -> None:
+    for models, said in (
+        (change(weights=("a",)), "give reference= the changed model"),
+        (None, "tolerances="),
+    ):
+        result: Any = SimpleNamespace(reference=None, off_reference=("a",), models=models)
+        assert said in way_out(result)
 
 
 @pytest.mark.each(

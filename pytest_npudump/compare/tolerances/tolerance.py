@@ -46,7 +46,7 @@ _OF_ELEMENTS = ("max", "min", PROJECTIONS)
 _PLACES = ("layer", "op_type", "dtype", "statistic")
 
 
-OF_ONE = said("its inputs are the golden's")
+OF_ONE = said("its inputs match")
 """Why one operator's rounding is the bound of projections."""
 
 

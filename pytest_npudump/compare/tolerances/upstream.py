@@ -210,12 +210,10 @@ class Upstream:
     Attributes:
         found: by the golden's key, of those whose bounds it widens.
         counts: numbers of their elements.
-        indexed: by the golden's key, of tensors of indices, the key of the tensor whose values they are of.
     """
 
     found: Mapping[str, Ancestry] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
-    indexed: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -245,12 +243,7 @@ class Upstream:
             graph.follow(strayed, [known for _, known in fed_by])
         found = {key: one for row, key in enumerate(table.keys) if (one := graph.upstream(row)) is not None}
         counts = {key: table.counts[row] or 1 for row, key in enumerate(table.keys) if key in found}
-        indexed = {
-            table.keys[row]: table.keys[fed[0]]
-            for row, fed in enumerate(parents)
-            if fed and is_exact(table.dtypes[row]) and CHOOSING.fullmatch(op_types[row])
-        }
-        return cls(found, counts, indexed)
+        return cls(found, counts)
 
 
 class _Inheritance:
