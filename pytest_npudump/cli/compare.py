@@ -256,21 +256,15 @@ def compare_sides(
     unreadable = chain(*comparison.unreadable.values())
     rows = _failing_rows(comparison)
     patterns: Mapping[int, Pattern] = {}
-    of_ranks: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
     if rows:
         from pytest_npudump.compare.patterns.pattern_search import find_patterns  # noqa: PLC0415 - as elements fail
 
-        if any("#rank=" in key or ",rank=" in key for key in (*golden.table.keys, *actual.table.keys)):
-            from pytest_npudump.compare.correspondence import notes_on_ranks  # noqa: PLC0415 - of ranks only
-
-            keys = [*aligned_keys(comparison.golden, comparison.actual, comparison.alignment)]
-            of_ranks = (*notes_on_ranks((keys[at][0], comparison.pairs[at]) for at in rows),)
         patterns, limits = find_patterns((at, comparison.pairs[at], comparison.elements[at]) for at in rows)
     return SidesComparison(
         comparison,
         (*golden.problems, *actual.problems, *unreadable),
-        (*golden.notes, *actual.notes, *layouts, *of_ranks, *limits),
+        (*golden.notes, *actual.notes, *layouts, *limits),
         patterns,
         _pictures(comparison, rows, drawn),
         _suggestions(comparison, (golden.tensors, actual.tensors)),

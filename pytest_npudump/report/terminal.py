@@ -390,6 +390,11 @@ def _comparison_lines(
     lines = [(BOTH if at <= last else WHOLE, line) for at, line in enumerate(told)]
     lines += [(BOTH, line) for line in (*others, golden)]
     numerics, rule = result.numerics, deciding_rule(comparison.first)
+    preset = []
+    if numerics is not None and not (brief and numerics.same and not numerics.differs):
+        preset = [(BOTH, _("preset:     {numerics}").format(numerics=numerics.describe()))]
+        if numerics.compiled:  # first of all, as it may be the cause of every row
+            lines, preset = [*preset, *lines], []
     lines += _rows(failing, rows, names, rest)
     if rule:
         words = _("tolerance:  {rule}").format(rule=spoken(rule))
@@ -397,8 +402,7 @@ def _comparison_lines(
         if not chosen and any(one.certainty == POSSIBLE for one in _convicted(result)[:1]):
             words += _("; where kernels may fuse or sum otherwise: -o npudump_preset=other")
         lines.append((BOTH, words))
-    if numerics is not None and not (brief and numerics.same and not numerics.differs):
-        lines.append((BOTH, _("preset:     {numerics}").format(numerics=numerics.describe())))
+    lines += preset
     if result.measured is not None and result.measured.noise:
         measured = result.measured.describe(result.measured_bounds)
         lines.append((BOTH, _("measured:   {measured}").format(measured=measured)))

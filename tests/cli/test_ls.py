@@ -42,3 +42,12 @@ def test_unreadable_files_are_named_after_the_listing(run: Run, tmp_path: Path) 
         assert "net/Softmax@0" in done.out
         inner = tmp_path / "run1" / "dump" if "run1" in str(tree) else tree
         assert str(inner / path.relative_to(tmp_path / "tree")) in done.err
+
+
+def test_a_name_that_is_not_printable_stays_in_its_row_as_an_escape(run: Run, tmp_path: Path) -> None:
+    names = {"a\nb": r"a\nb", "tab\there": r"tab\there", "\x1b[31mred": r"\x1b[31mred", "\u202ex": r"\u202ex"}
+    for name in names:
+        np.save(tmp_path / f"{name}.npy", np.zeros(2))
+    for more in ([], ["--stats"]):
+        header, *rows = run("ls", tmp_path, *more).out.partition("\n\n")[0].splitlines()
+        assert {row[: header.index("type")].rstrip() for row in rows} == {*names.values()}

@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 
 from pytest_npudump.cli import main
 from pytest_npudump.compare.correspondence import Correspondence
-from pytest_npudump.compare.judge import AS_GIVEN, RUN, Terms, judge
+from pytest_npudump.compare.judge import AS_GIVEN, EVERY, RUN, Terms, judge
 from pytest_npudump.compare.name_suggestions import suggested_names
 from pytest_npudump.compare.stats.verdict import Comparison
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
@@ -519,6 +519,7 @@ def test_a_layout_that_does_not_fit_is_refused(text: str, message: str, compared
 
 WHERE: list[tuple[str, Callable[[list[np.ndarray]], list[np.ndarray]], str]] = [
     ("t h[tp]", lambda parts: [parts[0], parts[1] + 1, *parts[2:]], "only in the parts of rank 1: x"),
+    ("t h[tp]", lambda parts: [parts[0] + 1e-7, parts[1] + 1, *parts[2:]], "only in the parts of rank 1: x"),
     ("t h[tp]", lambda parts: [parts[1], parts[1], parts[2], parts[2]], "only in the parts of rank 0, 3: x"),
     ("t h[tp]", lambda parts: [part + 1 for part in parts], ""),
     ("t h[tp]", lambda parts: parts[:3], "missing on some ranks of the run only: x (rank 3)"),
@@ -544,6 +545,10 @@ def test_notes_say_which_rank_or_layout_a_mismatch_is_of(
     ]
     assert len(told) == bool(note)
     assert not told or note in told[0]
+    records = [read_dump(folder).records for folder in (golden, run)]
+    sides = [replace(Record.of(StatsTable.from_records(one)), tensors=tuple(one)) for one in records]
+    remarks = judge(*sides, Terms(option=AS_GIVEN, tensors=EVERY, names=Correspondence.read(names))).remarks
+    assert not told or any(note in one for one in remarks), "a test's report has it, too"
 
 
 TWICE = ["h.*.a: h.0.a", "h.1.a: h.0.a\nh.0.a: h.0.a", "h.0.a: h.0.a\nh.1.a: h.0.a + h.1.a"]

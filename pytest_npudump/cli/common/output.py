@@ -15,6 +15,7 @@ from typing import Any, TextIO
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.text import hung, inert, padded, terminal_columns, width
 from pytest_npudump.language.translation import gettext as _, spoken
+from pytest_npudump.report.verdicts import plain
 
 STANDARD_OUTPUT = "-"
 _MOST_LINKS = 40
@@ -142,7 +143,8 @@ def columns(rows: Sequence[Sequence[str]], header: Sequence[str] = ()) -> list[s
 
     In a terminal that is too narrow the last columns stand below the others.
     """
-    grid = [*([tuple(map(_, header))] if header else []), *rows]
+    grid = [tuple(map(_, header))] if header else []
+    grid += [tuple(row if "".join(row).isprintable() else map(plain, row)) for row in rows]
     is_plain = all("".join(row).isascii() for row in grid)
     sizes = [max(map(len if is_plain else width, cells)) for cells in zip(*grid, strict=True)]
     if (most := screen()) is not None and sum(sizes) + len(_GAP) * (len(sizes) - 1) > most:

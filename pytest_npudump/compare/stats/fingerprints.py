@@ -273,7 +273,7 @@ def root_mean_square(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 _ALONE = said("exact match required, as no finite max, min, avg or l2norm is on both sides")
-_HASH_LOST = said("the golden has a hash, the dump has none")
+HASH_LOST = said("the golden has a hash, the dump has none")
 _FAR = said("exact match required, as the elements there are by far the largest of their rows")
 _UNLIKE = 8.0
 """How much farther apart projections by factors are than plain ones where these do not see a change."""
@@ -305,9 +305,9 @@ def compare_digests(
 
     A hash that differs fails a tensor that has to be equal by its rule, and one that nothing else is known
     of. Elsewhere bits may differ as long as the statistics agree within tolerance. A hash that only the
-    golden has fails its tensor, unless no tensor of the dump has one of that kind. Elements that are by far
-    the largest of their rows have to be at the same places where both sides have such. Projections by factors
-    fail a tensor whose plain ones tell nothing of as much: noise is in both.
+    golden has fails its tensor, unless no tensor of the dump has one of that kind and other values decide.
+    Elements that are by far the largest of their rows have to be at the same places where both sides have
+    such. Projections by factors fail a tensor whose plain ones tell nothing of as much: noise is in both.
 
     Args:
         pairs: the n tensors.
@@ -343,16 +343,17 @@ def compare_digests(
     for row, golden, actual in zip(rows, *sides, strict=True):
         shared = golden.keys() & actual.keys()
         different = sorted(name for name in shared if golden[name] != actual[name])
-        lost = sorted((golden.keys() & computed) - shared)
         equal[row], differ[row] = bool(shared) and not different, bool(different)
+        rule = pairs.rule(row, "max", tolerances)
+        decides = not measured[row] or not (rule.rtol or rule.atol)
+        unmet = decides and not shared and not found.judged[row]
         if different:
             name = different[0]
-            rule = pairs.rule(row, "max", tolerances)
-            if not measured[row] or not (rule.rtol or rule.atol):
+            if decides:
                 words = rule.describe() if measured[row] else _ALONE
                 reasons.setdefault(row, Reason(name, golden[name], actual[name], None, words))
-        elif lost:
-            reasons[row] = Reason(lost[0], golden[lost[0]], None, None, _HASH_LOST)
+        elif lost := sorted(golden.keys() - shared if unmet else (golden.keys() & computed) - shared):
+            reasons[row] = Reason(lost[0], golden[lost[0]], None, None, HASH_LOST)
     blind = [row for row in np.flatnonzero(equal | differ).tolist() if not measured[row]]
     bare = [
         row

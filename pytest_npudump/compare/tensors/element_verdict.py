@@ -1,6 +1,6 @@
 """Verdict of a tensor from its elements and its statistics.
 
-A tensor passes only if both do, but for projections, which only estimate what its elements tell. Of two
+A tensor passes only if both do, but for projections and lost hashes, which elements stand for. Of two
 floating-point tensors two things are asked for, with the tolerance of the layer's extremes and their own
 scale, the greatest finite magnitude of the golden tensor's elements:
 
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pytest_npudump.compare.stats.fingerprints import HASH_LOST
 from pytest_npudump.compare.stats.numbers import masks
 from pytest_npudump.compare.stats.tables import ATOL_ADVICE, BELOW_ATOL
 from pytest_npudump.compare.stats.verdict import (
@@ -96,8 +97,10 @@ def with_elements(
             turned = tolerances.turned(rule, before.keys[row])
             reasons = element_reasons(found, rule, turned, lesser[row])
             told.add(position)
-            rest = _without_projections(verdict)
-            newly -= rest is not verdict and rest is None
+            rest = _without_estimates(verdict)
+            if verdict is not None and rest is None:
+                newly -= 1
+                differing.discard(position)
             verdict = rest
             if reasons or (_differ(found) and position not in comparison.unsteady):
                 differing.add(position)
@@ -119,11 +122,13 @@ def with_elements(
     return replace(summed, doubts=kept, differing=frozenset(differing), within_noise=noise)
 
 
-def _without_projections(verdict: Verdict | None) -> Verdict | None:
-    """Leave out estimated distances of compared elements; None where nothing else fails."""
-    if verdict is None or all(reason.statistic != PROJECTIONS for reason in verdict.reasons):
+def _without_estimates(verdict: Verdict | None) -> Verdict | None:
+    """Leave out projections and lost hashes of compared elements; None where nothing else fails."""
+    if verdict is None:
+        return None
+    reasons = tuple(one for one in verdict.reasons if one.statistic != PROJECTIONS and one.rule != HASH_LOST)
+    if len(reasons) == len(verdict.reasons):
         return verdict
-    reasons = tuple(reason for reason in verdict.reasons if reason.statistic != PROJECTIONS)
     return replace(verdict, reasons=reasons) if reasons else None
 
 

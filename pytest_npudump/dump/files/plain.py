@@ -246,8 +246,9 @@ def _read_safetensors(path: Path) -> list[Stored]:
 
 
 def _tensor_of(path: Path, name: str, said: Any, start: int, size: int) -> Stored:
-    dtype, (first, last) = _SAFETENSORS[said["dtype"]], said["data_offsets"]
-    shape = tuple(said["shape"])
+    if (kind := said["dtype"]) not in _SAFETENSORS:
+        raise FormatError(path, f"{name}: dtype {kind} is not read, only {', '.join(_SAFETENSORS)}", offset=8)
+    dtype, (first, last), shape = _SAFETENSORS[kind], said["data_offsets"], tuple(said["shape"])
     if any(type(number) is not int or number < 0 for number in (first, last, *shape)):
         raise ValueError(f"{name}: shape {shape}, bytes {first} to {last}")
     if math.prod(shape) * BY_NAME[dtype].bits // 8 != last - first or start + last > size:

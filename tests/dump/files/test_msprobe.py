@@ -184,6 +184,12 @@ def test_a_lost_call_and_a_lost_checksum_fail(
     assert "Torch.relu#turn=1:output.0 is missing: the golden has it" in text
     lost = copied("L1-md5", "c", lambda data: data["Torch.relu.1.forward"]["output"][0].pop("md5"))
     assert compare(SAMPLES / "L1-md5", lost, capsys)[0] == 1
+    none = copied("L1-md5", "d", lambda data: [one.pop("md5") for one in described(data)])
+    code, text = compare(SAMPLES / "L1-md5", none, capsys)
+    assert code == 1
+    assert "first mismatch: Tensor.__add__:input.0 crc32 -, expected " in text, "whole numbers, and any order"
+    none = copied("L0-tensor", "e", lambda data: [one.pop("md5") for one in described(data)])
+    assert compare(SAMPLES / "L0-tensor", none, capsys)[0] == 0, "all elements are compared"
 
 
 NAME = "Module.block.fc.Linear.forward.0.output.0.pt"

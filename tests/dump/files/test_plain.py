@@ -258,19 +258,22 @@ def test_zips_that_torch_does_not_write_are_refused(
 
 
 def test_safetensors_that_lie_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for header in (
-        b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,9]}}',
-        b'{"w":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}}',
-        b'{"w":{"dtype":"F33","shape":[2],"data_offsets":[0,8]}}',
-        b'{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}',
-        b'{"w":7}',
-        b"[1]",
-        b"{",
+    for header, words in (
+        (b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,9]}}', "bytes 0 to 9"),
+        (b'{"w":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}}', "shape (-2,)"),
+        (b'{"w":{"dtype":"F8_E4M3FNUZ","shape":[8],"data_offsets":[0,8]}}', "w: dtype F8_E4M3FNUZ is"),
+        (b'{"w":{"dtype":["F32"],"shape":[2],"data_offsets":[0,8]}}', "the header is none of safetensors"),
+        (b'{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}', "do not take the 8 bytes"),
+        (b'{"w":7}', "the header is none of safetensors"),
+        (b"[1]", "the header is none of safetensors"),
+        (b"{", "the header is none of safetensors"),
     ):
         path = tmp_path / "x.safetensors"
         path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
         assert main(["ls", str(path)]) == 2, header
-        assert f"{path}, byte 8: " in capsys.readouterr().err
+        told = capsys.readouterr().err
+        assert f"{path}, byte 8: " in told
+        assert words in told, told
 
 
 TORCH_TYPES = (
