@@ -1,7 +1,7 @@
 """Joining two acceptances of one golden that touch different layers: by tensor, not by the lines around it.
 
-Where all three files have the same tensors in the same order, a line that is the same in all is taken as it
-is, and the rest is merged as three small files. Lines are compared in the columns of all three files. A
+Where no tensor has moved, a line that is the same in all three files is taken as it is, and the rest is
+merged as three small files. Lines are compared in the columns of all three files. A
 tensor's projections, and what is said of its place in a store, are those of the side whose statistics it has.
 Where a line is in conflict the text has the markers of git around that line, and around nothing else.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
@@ -121,8 +121,9 @@ def _in_part(path: Path, texts: _Sides[str]) -> Merged | None:
     """Merge the lines that differ, and leave the others as they are.
 
     Returns:
-        None where lines tell something of others: tensors, their order, columns or a calibration differ, rows
-        have counts or digits of their own, or a file is laid out otherwise than it is written.
+        None where lines tell something of others: tensors have moved, both sides put others at one place,
+        columns or a calibration differ, rows have counts or digits of their own, or a file is laid out
+        otherwise than it is written.
 
     Raises:
         ValueError: what differs cannot be merged.
@@ -136,61 +137,106 @@ def _in_part(path: Path, texts: _Sides[str]) -> Merged | None:
     columns = heads.map(lambda head: tuple(head.partition("\ncolumns: ")[2].partition("\n")[0].split()))
     if columns.ours not in rows.LAYOUTS or {"count", "digits"} & {*columns.ours} or len({*columns}) > 1:
         return None
-    blocks: dict[str, _BlockOfAll] = {}
-    for name in names:
-        ends = (_Sides(*(found[name][end] for found in places)) for end in (0, 1))
-        lines = _lines_of(_KEYS.get(name, str), texts, *ends)
-        if lines is None:
-            return None
-        blocks[name] = lines
-    parse(texts.ours, path)  # what is the same in all is right in all
-    if not blocks.get(MODELS, _NO_LINES).others.keys().isdisjoint(blocks.get(EDGES, _NO_LINES).begins):
-        return None  # digests that are to stand behind the edges
-    table = blocks[_TABLE].begins
-    if not all(_in_order(name, blocks[name].begins, table) for name in names[1:]):
+    blocks = _blocks_of_all(texts, places)
+    if blocks is None:
         return None
-    changed = {key for name in names if name not in {EDGES, MODELS, OUTPUTS} for key in blocks[name].others}
-    layers = blocks.get(EDGES, _NO_LINES).others  # which stand in the order of their tensors
-    wanted = dict.fromkeys(key for key in table if key in changed or _layer(key) in layers)
+    parse(texts.ours, path)  # what is the same in all is right in all
+    table, edges = blocks[_TABLE], blocks.get(EDGES, _NO_LINES)
+    changed = {key for name in names if name not in {EDGES, MODELS, OUTPUTS} for key in blocks[name].gaps}
+    layers = {_layer(key) for key in table.absent} | edges.gaps.keys()  # edges stand in the order of tensors
+    wanted = {key for key in table.begins if key in changed or _layer(key) in layers}
     small = heads.map(lambda head: [head])
-    for name in names:
-        lines = blocks[name]
+    for name, lines in blocks.items():
         for side in small:
             side.append("" if name == _TABLE else f"{name}: |\n")
-        for key in wanted if name == _TABLE else lines.others:
-            begin = lines.begins[key]
-            same = texts.ours[begin : texts.ours.index("\n", begin) + 1]
-            for side, line in zip(small, lines.others.get(key, _Sides(same, same, same)), strict=True):
-                side.append(line)
+        for key in (*table.begins, "") if name == _TABLE else lines.others:
+            if key in lines.others or key in wanted:
+                begin = lines.begins.get(key, 0)
+                same = texts.ours[begin : texts.ours.index("\n", begin) + 1]
+                for side, text in zip(small, lines.others.get(key, (same, same, same)), strict=True):
+                    side.append(text)
     sides = small.map(lambda side: parse("".join(side), path))
-    if len({str(golden.extra.get(CALIBRATION)) for golden in sides}) > 1:
+    if len({(str(golden.extra.get(CALIBRATION)), rows.common_digits(golden.table)) for golden in sides}) > 1:
         return None
-    if len({rows.common_digits(golden.table) for golden in sides}) > 1:
-        return None
-    merging = _Merge(sides, [key for key in table if key not in wanted])
+    merging = _Merge(sides, [key for key in table.begins if key not in wanted])
     merged = merging.result(path)
-    head, told = merging.told
+    head, written = merging.told
     if not merged.conflicts:
         found = _places(merged.text)
         head = merged.text[: found[_TABLE][0]]
-        told = {
+        written = {
             name: {
                 _KEYS.get(name, str)(line[2:].partition(" ")[0]): line
                 for line in merged.text[begin:end].splitlines(keepends=True)
             }
             for name, (begin, end) in found.items()
         }
-    parts = [head]
-    for name in names:
-        parts.append("" if name == _TABLE else f"{name}: |\n")
-        parts += [
-            told[name].get(piece, "") if isinstance(piece, str) else texts.ours[slice(*piece)]
-            for piece in blocks[name].pieces
+    if merging.parted or f"\ncolumns: {' '.join(columns.ours)}\n" not in head:
+        return None
+    body = _put_back(texts.ours, blocks, written)
+    return None if body is None else Merged(f"{head}{body}", merged.conflicts)
+
+
+def _blocks_of_all(
+    texts: _Sides[str], places: _Sides[dict[str, tuple[int, int]]]
+) -> dict[str, _BlockOfAll] | None:
+    """Return the blocks by name; None where something has moved, or stands in an order of its own."""
+    blocks: dict[str, _BlockOfAll] = {}
+    going: set[str] = set()
+    for name in places.ours:
+        begins, ends = (_Sides(*(found[name][end] for found in places)) for end in (0, 1))
+        lines = _lines_of(_KEYS.get(name, str), texts, begins, ends, going if name == EDGES else set())
+        if lines is None or (name in {MODELS, OUTPUTS} and lines.absent):
+            return None
+        blocks[name] = lines
+        if name == _TABLE:
+            going = {_layer(key) for key in lines.absent}
+    edges, models = (blocks.get(name, _NO_LINES) for name in (EDGES, MODELS))
+    changed = models.begins if going or edges.absent else models.gaps
+    if any(name in edges.begins or name in edges.gaps for name in changed):
+        return None  # digests that are to stand behind the edges
+    return blocks
+
+
+def _put_back(
+    ours: str, blocks: Mapping[str, _BlockOfAll], written: Mapping[str, Mapping[str, str]]
+) -> str | None:
+    """Return blocks with the lines that were written in their gaps; None where these do not fit.
+
+    Args:
+        ours: the text that all other lines are taken from.
+        blocks: by name, the table first.
+        written: lines by block and name; of the table also some outside of gaps, which are as they were.
+    """
+    if any(lines for name, lines in written.items() if name not in blocks):
+        return None  # digests that stand behind edges no more
+    parts: list[str] = []
+    table: list[str] = []
+    for name, lines in blocks.items():
+        here: dict[str, list[str]] = {}
+        for key in written.get(name, ()):
+            if key in lines.gaps:
+                here.setdefault(lines.gaps[key], []).append(key)
+            elif name != _TABLE:
+                return None
+        own = [
+            each
+            for key in (*lines.begins, "")
+            for each in (here.get(key, ()) if key in lines.others else [key] if key else ())
         ]
-    return Merged("".join(parts), merged.conflicts)
+        table = table or own
+        if not _in_order(name, own, table):
+            return None
+        parts.append(f"{name}: |\n" if own and name != _TABLE else "")
+        for piece in lines.pieces:
+            if isinstance(piece, str):
+                parts += [written[name][key] for key in here.get(piece, ())]
+            else:
+                parts.append(ours[slice(*piece)])
+    return "".join(parts)
 
 
-def _in_order(name: str, begins: Mapping[str, int], table: Iterable[str]) -> bool:
+def _in_order(name: str, lines: Sequence[str], table: Iterable[str]) -> bool:
     """Return whether the lines of a block stand as its tensors do; edges of other layers stand behind.
 
     Models have an order of their own, and outputs no row.
@@ -198,16 +244,16 @@ def _in_order(name: str, begins: Mapping[str, int], table: Iterable[str]) -> boo
     if name in {MODELS, OUTPUTS}:
         return True
     known = dict.fromkeys(map(_layer, table) if name == EDGES else table)
-    rest = [each for each in begins if each not in known]
-    return [*filter(begins.__contains__, known), *rest] == [*begins] and (not rest or name == EDGES)
+    rest = [each for each in lines if each not in known]
+    return [*filter({*lines}.__contains__, known), *rest] == lines and (not rest or name == EDGES)
 
 
 def _places(text: str) -> dict[str, tuple[int, int]]:
     """Return the beginning and end of each block's lines in a golden's text; none of other text."""
     begins: dict[str, int] = {}
-    last = 0
+    last = 1
     for name in (_TABLE, *BLOCKS):
-        if (found := text.find(f"\n{name}: |\n", last)) >= 0:
+        if (found := text.find(f"\n{name}: |\n", last - 1)) >= 0:
             begins[name] = last = found + len(name) + 5
     if _TABLE not in begins or not text.endswith("\n") or "\r" in text:
         return {}
@@ -217,52 +263,95 @@ def _places(text: str) -> dict[str, tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class _BlockOfAll:
-    """A block that has the same names in the same order in all three files.
+    """A block whose common names have one order in all three files.
 
     Attributes:
-        begins: where the line of each name begins in ours.
-        pieces: the block in ours: spans that are the same in all, and the names of other lines.
-        others: these lines, and the first one.
+        begins: where the line of each name that all have begins in ours.
+        pieces: the block in ours: spans that are the same in all, and the ends of gaps.
+        others: the lines of gaps, of which the first line of the block is one. A gap ends with the next name
+            that all have, by which it goes; the last one may have none, and goes by "".
+        gaps: names in gaps, with the end of each.
     """
 
     begins: dict[str, int]
     pieces: list[tuple[int, int] | str]
     others: dict[str, _Sides[str]]
+    gaps: dict[str, str]
+
+    @property
+    def absent(self) -> set[str]:
+        """Names that not all have."""
+        return self.gaps.keys() - self.begins.keys()
 
 
-_NO_LINES = _BlockOfAll({}, [], {})
+_NO_LINES = _BlockOfAll({}, [], {}, {})
 _KEYS: Mapping[str, Callable[[str], str]] = MappingProxyType({_TABLE: rows.whole})
 """How the names of lines are read of blocks where they are not as they stand."""
 
 
 def _lines_of(
-    key: Callable[[str], str], texts: _Sides[str], begins: _Sides[int], ends: _Sides[int]
+    key: Callable[[str], str], texts: _Sides[str], begins: _Sides[int], ends: _Sides[int], going: set[str]
 ) -> _BlockOfAll | None:
-    """Return the lines of a block; None where a name is not in all at the same place."""
-    found = _BlockOfAll({}, [], {})
+    """Return the lines of a block, those with inputs of layers that may go in gaps; None where some moved."""
+    found = _BlockOfAll({}, [], {}, {})
     base, ours, theirs = texts
-    in_base, at, in_theirs = begins
-    start = at
-    while at < ends.ours:
-        line = ours[at : ours.find("\n", at) + 1]
-        name = key(line[2:].partition(" ")[0])
-        if not line.startswith("  ") or name in found.begins:
-            return None
-        if found.begins and base.startswith(line, in_base) and theirs.startswith(line, in_theirs):
-            in_base, in_theirs = in_base + len(line), in_theirs + len(line)
-        else:
-            places = ((base, in_base), (ours, at), (theirs, in_theirs))
-            sides = _Sides(*(text[place : text.find("\n", place) + 1] for text, place in places))
-            if any(each[:2] != "  " or key(each[2:].partition(" ")[0]) != name for each in sides):
+    at, last = [*begins], [*ends]
+    start = begins.ours
+    while at != last:
+        begin = at[1]
+        line = ours[begin : ours.find("\n", begin) + 1] if begin < ends.ours else ""
+        if (
+            found.others
+            and line.startswith("  ")
+            and base.startswith(line, at[0])
+            and theirs.startswith(line, at[2])
+            and not (going and any(_layer(key_of_port(word)) in going for word in line.split()))
+        ):
+            name = key(line[2:].partition(" ")[0])
+            if name in found.begins or name in found.gaps:
                 return None
-            found.others[name] = sides
-            found.pieces.extend([(start, at), name])
-            in_base, in_theirs = in_base + len(sides.base), in_theirs + len(sides.theirs)
-            start = at + len(line)
-        found.begins[name] = at
-        at += len(line)
-    found.pieces.append((start, at))
-    return found if (in_base, at, in_theirs) == tuple(ends) else None
+            found.begins[name] = begin
+            at = [place + len(line) for place in at]
+            continue
+        sides = _up_to_common(key, texts, at, last)
+        if sides is None:
+            return None
+        name, stops = sides
+        for stop in stops:
+            for each in stop:
+                if found.gaps.setdefault(each, name) != name or each in found.begins:
+                    return None
+        if name:
+            found.begins[name] = [begin, *stops.ours.values()][-2]
+        to = [[place, *stop.values()][-1] for place, stop in zip(at, stops, strict=True)]
+        found.others[name] = _Sides(*(text[a:b] for text, a, b in zip(texts, at, to, strict=True)))
+        found.pieces.extend([(start, begin), name])
+        at, start = to, to[1]
+    found.pieces.append((start, at[1]))
+    return found
+
+
+def _up_to_common(
+    key: Callable[[str], str], texts: _Sides[str], at: Sequence[int], ends: Sequence[int]
+) -> tuple[str, _Sides[dict[str, int]]] | None:
+    """Return the first name that all have, "" for none, and where lines up to it end; None of other lines."""
+    found: list[dict[str, int]] = [{}, {}, {}]
+    places = [*at]
+    while places != [*ends]:
+        seen = []
+        for side, (text, lines) in enumerate(zip(texts, found, strict=True)):
+            if (begin := places[side]) < ends[side]:
+                places[side] = end = text.find("\n", begin) + 1
+                name = key(text[begin + 2 : end].partition(" ")[0])
+                if not text.startswith("  ", begin) or name in lines:
+                    return None
+                lines[name] = end
+                seen.append(name)
+        for name in seen:
+            if all(name in lines for lines in found):
+                cut = [dict(islice(lines.items(), [*lines].index(name) + 1)) for lines in found]
+                return name, _Sides(*cut)
+    return "", _Sides(*found)
 
 
 class _Merge:
@@ -270,6 +359,7 @@ class _Merge:
 
     Attributes:
         told: the head, and by block and name the lines that were written.
+        parted: both sides put others at one place.
     """
 
     def __init__(self, sides: _Sides[Record], same: Sequence[str] = ()) -> None:
@@ -282,9 +372,10 @@ class _Merge:
     def result(self, path: Path) -> Merged:
         head = "".join(self._head())
         order = self._order()
+        self.parted = any(isinstance(chunk, Conflict) for chunk in order)
         table = self._block(self._rows(order))
         names = _flat(order)
-        edges, models = _with_digests(dict(self._edges(names)), dict(self._of_block(MODELS)))
+        edges, models = _with_digests(*self._edges_and_models(names))
         blocks = {
             _TABLE: table,
             PROJECTIONS: self._block(self._of_rows(names, lambda golden: render_projections(golden.table))),
@@ -375,6 +466,17 @@ class _Merge:
                 yield key, theirs if row.ours == row.base else ours
             else:
                 yield key, ours if ours == theirs else Conflict(ours, theirs)
+
+    def _edges_and_models(self, names: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the lines of both blocks; digests stay in the order of edges where both sides have it."""
+        edges, models = dict(self._edges(names)), dict(self._of_block(MODELS))
+        for golden in list(self._sides)[1:]:
+            fed, known = (by_name(golden.blocks.get(block, "")) for block in (EDGES, MODELS))
+            if not with_digests(fed, known)[1].keys().isdisjoint(fed):
+                return edges, models
+        last = dict.fromkeys(name for name, line in edges.items() if line and name in models)
+        order = [*(name for name in models if name not in last), *last]
+        return edges, {name: models[name] for name in order}
 
     def _edges(self, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
         """Yield the inputs of the result's layers; none of a layer with an input that has gone."""

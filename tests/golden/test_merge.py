@@ -74,6 +74,10 @@ def test_a_line_that_all_have_stays_as_it_is_written() -> None:
     by_hand = (golden(BASE | change).replace(" 2 2 2 - 0", " 2.00 2 2 - 0") for change in changes)
     base, ours, theirs = by_hand
     assert "relu float32 2 2.00 2 2 -" in joined(ours, theirs, base)
+    row = "  bn float32 2 7 7 7 - 0 0 0\n"
+    changed = (theirs.replace("  fc ", f"{row}  fc "), re.sub("  out .*\n", "", theirs), theirs + row)
+    for other in changed:  # added or removed beside it
+        assert joined(ours, other, base) == other.replace("conv float32 2 1 1 1", "conv float32 2 5 5 5")
 
 
 def test_layers_that_one_side_inserts_or_removes_keep_the_order_of_execution() -> None:
@@ -192,6 +196,17 @@ def test_digests_behind_edges_are_joined_operator_by_operator() -> None:
         assert found.conflicts == ("conv",)
         marked = "<<<<<<< ours\n  conv < | - vvvvvv\n=======\n  conv < | - tttttt\n>>>>>>> theirs\n"
         assert f"{marked}  fc < conv | AAAA wwwwww\n" in found.text
+
+
+def test_digests_stay_behind_edges_where_a_side_adds_a_layer() -> None:
+    edges = "".join(f"  {layer} < image | - wwwwww\n" for layer in BASE)
+    text, added = golden(BASE, blocks=f"edges: |\n{edges}"), "  bn < conv | - vvvvvv\n"
+    ours = text.replace("  relu f", "  bn float32 2 7 7 7 - 0 0 0\n  relu f").replace(
+        "  relu <", f"{added}  relu <"
+    )
+    assert joined(ours, text.replace("fc float32 2 3", "fc float32 2 9"), text) == ours.replace(
+        "fc float32 2 3", "fc float32 2 9"
+    )
 
 
 FACTS = st.fixed_dictionaries({layer: st.tuples(*[st.sampled_from("vw")] * 2) for layer in BASE})

@@ -187,7 +187,7 @@ def _families(
         limits[said("above {number} Mi elements (moved values)", number=LARGEST_MOVED >> 20)] += 1
     elif recur(evidence):
         yield partial(permuted_lines, layout=layout, origins={}, limits=limits)
-        yield from (moves, shuffled)
+        yield from (partial(moves, limits=limits), shuffled)
     yield unwritten
 
 

@@ -318,8 +318,8 @@ def _slots(values: NDArray[Any]) -> NDArray[Any]:
     return hashes
 
 
-def moves(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleChange]:
-    """A shift in memory, then each other order of the axes."""
+def moves(evidence: PlaceEvidence, place: LikelyPlace, *, limits: Counter[str]) -> Iterator[PossibleChange]:
+    """A shift in memory, then other orders of :data:`_MOST_AXES` axes at most; more are in ``limits``."""
     if distance := _common_distance(evidence, evidence.inside(place)):
         start, stop = place.run or (0, evidence.tensors.golden.size)
         number, size = abs(distance), stop - start
@@ -336,7 +336,10 @@ def moves(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleChang
         yield _moved(evidence, words, lambda flat: (flat - start - distance) % size + start)
     shape = evidence.tensors.shape
     axes = [axis for axis, length in enumerate(shape) if length > 1]
-    if not place.everywhere or not 2 <= len(axes) <= _MOST_AXES:  # noqa: PLR2004 - axes that can change places
+    if not place.everywhere:
+        return
+    if len(axes) > _MOST_AXES:
+        limits[said("with more than {number} axes (their order)", number=_MOST_AXES)] += 1
         return
     lengths = tuple(shape[axis] for axis in axes)
     for order in itertools.permutations(range(len(axes))):

@@ -398,6 +398,7 @@ def test_which_elements_fail_is_as_float64_has_it(
 
 SHIFTED = tensor("float16", (64, 64))
 BEYOND = np.array([2**53, 2**53 + 1] * 500, np.uint64)
+SIX_AXES = tensor("float32", (3,) * 6)
 ROWS = np.roll(tensor("float32", (500, 4)), 1, axis=1)
 
 
@@ -408,6 +409,7 @@ ROWS = np.roll(tensor("float32", (500, 4)), 1, axis=1)
         (("LARGEST_MOVED", 100), SHIFTED, np.roll(SHIFTED, 5), "1 above 0 Mi elements (moved values)"),
         (("_CHECKS", 0), SHIFTED, -SHIFTED, "1 with more than 0 candidates"),
         (("_MOST_LINES", 9), ROWS, ROWS[::-1], "1 with more than 9 changed lines (their order)"),
+        (None, SIX_AXES, SIX_AXES.transpose(3, 1, 5, 0, 2, 4), "1 with more than 5 axes (their order)"),
         (None, SHIFTED.astype("complex64"), -SHIFTED, "1 complex or with integers from 2^53"),
         (None, BEYOND, BEYOND + np.uint64(1), "1 complex or with integers from 2^53"),
         (None, BEYOND.astype(np.int64), BEYOND.astype(np.int64) + 1, "1 complex or with integers from 2^53"),
