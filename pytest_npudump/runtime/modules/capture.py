@@ -21,8 +21,9 @@ vLLM's ``compute_logits``, belongs to the same step.
 
 Statistics of tensors are those of :mod:`.seen`: on a device one small tensor per step until they are fetched.
 A graph that is captured reduces into buffers that were made before the capture, which are read behind each
-replay; executions before it are its warm-up, and forgotten. In a compiled function a hook is the operator
-``npudump::note``, which compilers leave alone.
+replay; executions before it, but replays, are its warm-up, and forgotten, unless a call of the model captures
+and replays it by itself. In a compiled function a hook is the operator ``npudump::note``, which compilers
+leave alone.
 
 :attr:`Capture.problems` says why what was recorded cannot be trusted, :attr:`Capture.notes` what was not
 seen.
@@ -33,7 +34,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -69,7 +70,7 @@ from pytest_npudump.runtime.modules.shards import shard
 from pytest_npudump.runtime.replacement import Replaced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
 
     from typing_extensions import Self
@@ -196,7 +197,10 @@ class Capture:
         self._last: list[Seen] = []
         self._waiting: list[tuple[list[Seen], Any]] = []
         self._pending: list[tuple[list[Seen], list[Seen], Any]] = []
-        self._active = self._rooted = self._warming = False
+        self._active = self._rooted = False
+        self._unplayed: list[_ModuleGraph] = []
+        self._replayed = 0
+        self._streams: set[Any] = set()
         self._flow: Any = None
         self.fed: bytes | None = None
         self.versions: dict[str, int] = {}
@@ -251,7 +255,8 @@ class Capture:
     @property
     def facts(self) -> dict[str, str]:
         """Facts of the model's environment for a golden."""
-        device, torch = self._anchor.device, self._torch
+        torch = self._torch
+        device = next((one.device for step in self.steps for one in step), None) or self._anchor.device
         of_device = getattr(torch, device.type, None)
         name = getattr(of_device, "get_device_name", lambda _: device.type)(device)
         compiled = {COMPILED: "torch"} if self.ran_compiled else {}
@@ -589,7 +594,9 @@ class Capture:
             self._begin_next(alike)
             if place.device.type == "cpu":
                 self._show(place.value, partial(array_of, tensor))
-            if place.batch is None:
+            if self._warms_graph(place.device):
+                self._keep(place.value, tensor.cpu(), place.device)
+            elif place.batch is None:
                 self._keep(place.value, tensor, place.device)
             else:
                 if place.batch.full:
@@ -601,20 +608,29 @@ class Capture:
         """Return a function of torch's module for a device."""
         return getattr(getattr(self._torch, device.type, None), name, otherwise)
 
+    def _warms_graph(self, device: Any) -> bool:
+        """Return whether compiled code warms a graph of torch's up, in whose memory nothing else may stay."""
+        trees = sys.modules.get("torch._inductor.cudagraph_trees") if self.ran_compiled else None
+        if trees is None:
+            return False
+        manager = trees.get_manager(device.index or 0, create_if_none_exists=False)
+        return manager is not None and bool(manager.in_warmup)
+
     def _place(self, alike: tuple[int, int, int], tensor: Any) -> _LastTensor | None:
         """Return what takes such a tensor in this place; None for one without elements at addresses."""
         like: tuple[Any, ...] = tensor.dtype, tensor.shape, tensor.layout, tensor.device
         if not tensor.is_cpu:  # a batch is filled and reduced in one stream
-            like += (self._of(like[3], "current_stream", lambda _: None)(like[3]),)
+            like += (self._stream(like[3]),)
         place = self._places.get(alike)
         if place is not None and place.like == like:
             return place
+        self._streams.update(like[4:])
         if tensor.is_meta or tensor.is_quantized or tensor.layout is not self._torch.strided:
             return None
         dtype, device, batch = str(tensor.dtype).removeprefix("torch."), tensor.device, None
         count, size = tensor.numel(), tensor.numel() * tensor.element_size()
         value = Value(*alike, dtype, tuple(tensor.shape), size, count, device.type in WIDE)
-        if self._graph is not None:
+        if self._graph is not None or self._warms_graph(device):
             return _LastTensor(value, like, device, None)
         if Batch.takes(value, device.type) and not self.tensors:
             batch = self._batches.get(like)
@@ -623,6 +639,21 @@ class Capture:
                 batch = self._batches[like] = Batch(tensor, on_host=on_host, wide=value.wide)
         place = self._places[alike] = _LastTensor(value, like, device, batch)
         return place
+
+    def _stream(self, device: Any) -> Any:
+        """Return the stream in which a device is given work; None where it has none."""
+        return None if device.type == "cpu" else self._of(device, "current_stream", lambda _: None)(device)
+
+    @contextmanager
+    def _behind_streams(self) -> Iterator[None]:
+        """Read what other streams wrote, and have them wait to write more, without waiting for a device."""
+        pairs = [(self._stream(one.device), one) for one in self._streams if one is not None]
+        pairs = [(ours, other) for ours, other in pairs if ours != other]
+        for ours, other in pairs:
+            ours.wait_stream(other)
+        yield
+        for ours, other in pairs:
+            other.wait_stream(ours)
 
     def _show(self, value: Value, elements: Callable[[], Any]) -> None:
         """Have :attr:`look` see what the model itself gives, where that is in host memory."""
@@ -669,15 +700,19 @@ class Capture:
 
     def _close(self) -> None:
         """End the step under way; its statistics may stay on the device."""
+        for graph in self._unplayed:
+            self._forget(graph)
+        warming, self._unplayed = bool(self._unplayed), []
         step, self._step, self._rooted = self._step, [], False
-        warming, self._warming = self._warming, False
         if not step:
             return
-        for batch in self._batches.values():
-            self._reduce(batch)
+        with self._behind_streams():
+            for batch in self._batches.values():
+                self._reduce(batch)
+            waiting, self._waiting, self._last = self._waiting, [], step
+            rows = self._joined([rows for _, rows in waiting]) if waiting and not warming else None
         if sum(batch.nbytes for batch in self._batches.values()) >= _BUFFERS:
             self._batches, self._places = {}, {}
-        waiting, self._waiting, self._last = self._waiting, [], step
         if self.tensors and not warming:
             self._files.write_tensors(self.path / str(self._closed), step)
         if self.tensors or warming:
@@ -686,21 +721,21 @@ class Capture:
         if warming:
             return
         self._closed += 1
-        rows = self._joined([rows for _, rows in waiting]) if waiting else None
         self._pending.append((step, [one for some, _ in waiting for one in some], rows))
-        if len(self._pending) > _PENDING:
+        if len(self._pending) > _PENDING or self._warms_graph(step[0].device):
             self._fetch()
 
     def _joined(self, rows: list[Any]) -> Any:
-        return self._torch.cat([some.to(self._anchor.device) for some in rows])
+        return self._torch.cat([some.to(rows[0].device) for some in rows])
 
     def _fetch(self) -> None:
         """Have statistics come from the device: one transfer a step."""
         pending, self._pending = self._pending, []
-        for step, waiting, rows in pending:
-            for one, row in zip(waiting, rows.tolist() if waiting else (), strict=True):
-                one.found = decoded(row, one.value)
-            self.steps.append(step)
+        with self._behind_streams():
+            for step, waiting, rows in pending:
+                for one, row in zip(waiting, rows.tolist() if waiting else (), strict=True):
+                    one.found = decoded(row, one.value)
+                self.steps.append(step)
 
     def _begin_graph(self, original: Callable[..., Any], graph: Any, *arguments: Any, **named: Any) -> Any:
         found = _ModuleGraph(self, self._step or self._last)
@@ -712,22 +747,32 @@ class Capture:
     def _end_graph(self, original: Callable[..., Any], graph: Any, *arguments: Any, **named: Any) -> Any:
         found, self._graph = self._graph, None
         if found is not None and found.seen:
-            before = self._closed + bool(self._step)
-            self._pending, self.steps, self._closed = [], [], 0
-            self._warming = self._active
-            if not self._active:
+            if self._active:  # the call of the model goes on, and may replay it
+                self._unplayed.append(found)
+            else:
+                self._forget(found)
                 self._last, self._step = self._step or self._last, []
-            rmtree(self.path, ignore_errors=True)
-            self._note(
-                said(
-                    "a captured graph of {name} has buffers of {size} MiB; executions before, taken for its "
-                    "warm-up: {count}",
-                    name=self.name,
-                    size=f"{found.nbytes / (1 << 20):.2f}",
-                    count=before,
-                )
-            )
         return original(graph, *arguments, **named)
+
+    def _forget(self, graph: _ModuleGraph) -> None:
+        """Take the executions since the last replay for the warm-up of a graph."""
+        kept, closed = self._replayed, self._closed
+        self._note_graph(graph, closed + bool(self._step) - kept)
+        del self._pending[max(0, kept - len(self.steps)) :], self.steps[kept:]
+        for number in range(kept, closed if self.tensors else kept):
+            rmtree(self.path / str(number), ignore_errors=True)
+        self._closed = kept
+
+    def _note_graph(self, graph: _ModuleGraph, before: int) -> None:
+        self._note(
+            said(
+                "a captured graph of {name} has buffers of {size} MiB; executions before, taken for its "
+                "warm-up: {count}",
+                name=self.name,
+                size=f"{graph.nbytes / (1 << 20):.2f}",
+                count=before,
+            )
+        )
 
     def _replay(self, original: Callable[..., Any], graph: Any, *arguments: Any, **named: Any) -> Any:
         result = original(graph, *arguments, **named)
@@ -742,6 +787,10 @@ class Capture:
         elif found.seen and not self.problems:
             found.replays += 1
             inside = self._active  # of a call of the model, of which the graph is a piece
+            if found in self._unplayed:  # which has captured it, too
+                self._unplayed.remove(found)
+                self._note_graph(found, 0)
+            self._streams.add(self._stream(found.seen[0].device))
             if not inside:
                 self._close()
             seen, rows = found.read()
@@ -751,6 +800,7 @@ class Capture:
             if not inside:
                 self._rooted = True
                 self._close()
+            self._replayed = self._closed + inside
         return result
 
 
@@ -773,7 +823,9 @@ class _ModuleGraph:
         Raises:
             RequestError: the buffers do not fit.
         """
-        torch, device = capture._torch, capture._anchor.device  # noqa: SLF001 - one module
+        torch = capture._torch  # noqa: SLF001 - one module
+        devices = (one.device for one in last if one.device.type != "cpu")  # a model may have been moved
+        device = next(devices, capture._anchor.device)  # noqa: SLF001
         self._capture, self.seen, self.replays = capture, list[Seen](), 0
         self._buffers: dict[tuple[int, int, int], list[Any]] = {}
         if not capture.tensors:
@@ -787,12 +839,16 @@ class _ModuleGraph:
             return
         self.nbytes = needed = sum(one.value.size for one in last)
         limit = capture._limit  # noqa: SLF001
-        free = getattr(getattr(torch, device.type, None), "mem_get_info", lambda: (limit, limit))()[0]
-        if needed > min(limit, free):
-            raise RequestError(_too_large(capture.name, needed, min(limit, free)))
+        if needed > limit:
+            raise RequestError(_too_large(capture.name, needed, limit))
+        held = 0
         for one in last:
             dtype = getattr(torch, one.value.dtype)
-            buffer = torch.empty(one.value.shape, dtype=dtype, device=one.device)
+            try:
+                buffer = torch.empty(one.value.shape, dtype=dtype, device=one.device)
+            except RuntimeError as full:  # of torch.OutOfMemoryError, which older releases do not have
+                raise RequestError(_too_large(capture.name, needed, held)) from full
+            held += one.value.size
             self._buffers.setdefault(one.value[:3], []).append(buffer)
 
     def record(self, value: Value, tensor: Any) -> None:

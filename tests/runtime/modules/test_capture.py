@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import math
 import os
 import sys
@@ -27,7 +28,15 @@ from pytest_npudump.graph.model_files import read_module_edges
 from pytest_npudump.onnxmodels.graph import draws_random
 from pytest_npudump.record.edges import UNKNOWN, Port
 from pytest_npudump.runtime.modules.capture import Capture
-from pytest_npudump.runtime.modules.seen import Value, decoded, host_stats, reduced, reduced_rows, tensors_in
+from pytest_npudump.runtime.modules.seen import (
+    Batch,
+    Value,
+    decoded,
+    host_stats,
+    reduced,
+    reduced_rows,
+    tensors_in,
+)
 
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
 os.environ |= dict.fromkeys(("TORCHINDUCTOR_VEC_ISA_OK", "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS"), "0")
@@ -681,6 +690,140 @@ def test_pieces_of_a_graph_belong_to_the_call_that_replays_them(tmp_path: Path) 
         model(models.words(1))
     assert [*records(capture)][:3] == ["embed:output.0", "blocks.0.norm:output.0", "blocks.0.qkv:output.0"]
     assert [len(step) for step in capture.steps] == [11, 11]
+
+
+@pytest.mark.usefixtures("device_graph")
+@pytest.mark.parametrize("tensors", [False, True])
+def test_replays_before_another_graph_is_captured_stay(tmp_path: Path, tensors: Any) -> None:
+    """Of graphs that are captured as they are needed, one for each size."""
+    model = models.transformer(1)
+    sizes = [models.words(), models.words()[:1].clone()]
+    with Capture(model, tmp_path, tensors=tensors) as capture:
+        for given in sizes:
+            graph = models.captured(model, given)
+            graph.replay()
+            graph.replay()
+    steps = {key.partition("#step=")[2].partition(":")[0]: one for key, one in records(capture).items()}
+    assert [len(step) for step in capture.steps] == [11] * 4
+    assert {step or "0": one.shape[0] for step, one in steps.items()} == {"0": 2, "1": 2, "2": 1, "3": 1}
+
+
+@pytest.mark.usefixtures("device_graph")
+def test_a_call_that_captures_and_replays_a_graph_is_an_execution_as_those_before(tmp_path: Path) -> None:
+    """As torch's compiler does behind a call that is not captured: of ``mode="reduce-overhead"``."""
+    model, given = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), torch.ones(2, 4)
+    whole, graphs = model.forward, list[Any]()
+
+    def by_itself(x: Any) -> Any:
+        if not warm:
+            return whole(x)
+        if not graphs:
+            graphs.append(models.Graph())
+            graphs[0].capture_begin()
+            results.append(whole(x))
+            graphs[0].capture_end()
+        graphs[0].replay()
+        return results[0]
+
+    for replays, count in ((0, 1), (1, 2), (3, 4)):
+        warm, results = False, []
+        graphs.clear()
+        model.forward = by_itself
+        with Capture(model, tmp_path / str(replays)) as capture:
+            model(given)
+            warm = True
+            for _ in range(replays):
+                model(given)
+        assert [len(step) for step in capture.steps] == [3] * count, capture.notes
+        assert capture.problems == []
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch, within itself
+def test_nothing_stays_in_the_memory_of_a_graph_that_torch_warms_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch refuses to go on where tensors are alive there that it does not know."""
+    manager = SimpleNamespace(in_warmup=True)
+    trees = SimpleNamespace(get_manager=lambda _device, **_: manager)
+    model, given = models.transformer(1), models.words()
+    run = torch.compile(model, fullgraph=True, backend="aot_eager")
+
+    def alive() -> list[Any]:
+        gc.collect()
+        return [one for one in gc.get_objects() if type(one) in (torch.Tensor, nn.Parameter)]
+
+    with Capture(run, tmp_path) as capture:
+        run(given)
+        capture._close()
+        monkeypatch.setitem(sys.modules, "torch._inductor.cudagraph_trees", trees)
+        capture._places, capture._batches = {}, {}
+        before = alive()
+        out = run(given)
+        known = {id(one) for one in [out, out._base, *before]}
+        assert [one.shape for one in alive() if id(one) not in known] == []
+        monkeypatch.undo()
+    assert [len(step) for step in capture.steps] == [11, 11]
+    one, other = (
+        [value.stats.max for key, value in records(capture).items() if ("#step=1" in key) == late]
+        for late in (False, True)
+    )
+    assert one == other
+
+
+def test_a_device_is_that_of_the_tensors_of_a_model_that_was_moved(tmp_path: Path) -> None:
+    model = nn.Linear(4, 4, device="meta")
+    with Capture(model, tmp_path, on_host=False) as capture:
+        model.to_empty(device="cpu")
+        model(torch.ones(2, 4))
+    assert (capture.facts["device"], len(capture.steps)) == ("cpu", 1)
+
+
+@pytest.mark.usefixtures("device_graph")
+def test_buffers_that_a_device_has_no_memory_for_are_refused_before_a_capture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, given, empty = models.transformer(1), models.words(), torch.empty
+
+    def full(shape: Any, **named: Any) -> Any:
+        if len(held) == 2:
+            raise torch.OutOfMemoryError
+        held.append(empty(shape, **named))
+        return held[-1]
+
+    held: list[Any] = []
+    with Capture(model, tmp_path, tensors=True) as capture:
+        model(given)
+        monkeypatch.setattr(torch, "empty", full)
+        with pytest.raises(RequestError) as caught:
+            models.Graph().capture_begin()
+        monkeypatch.undo()
+    needed, room = sum(one.value.size for one in capture.steps[0]), sum(one.nbytes for one in held)
+    assert f"need {needed} bytes, and there is room for {room}" in str(caught.value)
+
+
+def test_streams_that_ran_modules_are_waited_for_and_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: list[str] = []
+
+    class Stream(SimpleNamespace):
+        __hash__ = object.__hash__
+
+        def wait_stream(self, other: Any) -> None:
+            log.append(f"{self.name} waits for {other.name}")
+
+    ours, other = Stream(name="ours", device="cpu"), Stream(name="other", device="cpu")
+    model, reduce = nn.Linear(4, 4), Batch.reduce
+    with Capture(model, tmp_path, on_host=False) as capture:
+        monkeypatch.setattr(capture, "_stream", lambda _device: ours)
+        monkeypatch.setattr(Batch, "reduce", lambda batch: (log.append("reduced"), reduce(batch))[1])
+        capture._streams |= {ours, other}
+        model(torch.ones(2, 4))
+        model(torch.ones(2, 4))
+        assert log == ["ours waits for other", "reduced", "other waits for ours"]
+        log.clear()
+    assert log[:3] == ["ours waits for other", "reduced", "other waits for ours"]
+    assert log[3:] == ["ours waits for other", "other waits for ours"]  # for what comes to host memory
 
 
 @pytest.mark.filterwarnings("ignore")  # of torch, within itself
