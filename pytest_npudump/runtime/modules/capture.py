@@ -287,7 +287,8 @@ class Capture:
     def _hook(self) -> None:
         torch = self._torch
         captures(torch)[id(self)] = self
-        self._weights = [*self.model.parameters()]
+        # What lazy modules write when they are called first is no training.
+        self._weights = [one for one in self.model.parameters() if not hasattr(one, "materialize")]
         self._trained = self._training()
         self._forget_compiled()
         self._compile_each()
@@ -583,7 +584,7 @@ class Capture:
         return sum(
             one._version + (0 if one.grad is None else 1 + one.grad._version)  # noqa: SLF001 - see versions_of
             for one in self._weights
-            if one.requires_grad and not (hasattr(one, "materialize") or one.is_inference())
+            if one.requires_grad and not one.is_inference()
         )
 
     def _is_backward(self) -> bool:
