@@ -232,7 +232,11 @@ def is_of_modules(item: pytest.Item) -> bool:
 
 
 def watch_models(item: pytest.Item, test: CaseSession) -> None:
-    """Watch the models that fixtures of a test gave it, or hold, where its layers are modules."""
+    """Watch the models that fixtures of a test gave it, or hold, where its layers are modules.
+
+    Raises:
+        pytest.fail.Exception: a model has no module of a name.
+    """
     if test.case.runtime.name != "modules":
         return
     from pytest_npudump.runtime.modules import models_in  # noqa: PLC0415 - where there are models
@@ -242,7 +246,10 @@ def watch_models(item: pytest.Item, test: CaseSession) -> None:
     several = len(models.keys() & given.keys()) > 1
     for name, model in models.items():
         named = name if several or (name not in given and len(models) > 1) else ""
-        test.attempt.watch_modules(model, test.case.settings.dump_limit, name=named).start()
+        try:
+            test.attempt.watch_given(model, test.case.settings.dump_limit, named)
+        except NpudumpError as error:
+            raise pytest.fail.Exception(str(error), pytrace=False) from None
     test.attempt.watch_strangers()
 
 

@@ -239,10 +239,14 @@ def _fed_by(
     """Return the positions of what feeds a tensor, and whether they are all."""
     inside = f"{key.layer.removesuffix('.backward')}."  # names of calls in a module's, and of parameters
     if key.io != "input" and (inputs := places.inputs(key)):
+        # Behind all slots stands what a model's own output comes from, but for what SEVERAL stands for.
+        last = max(inputs) if SEVERAL not in (ports or ()) else len(ports or ())
         within = [
             places.output(port, key)
-            for port in ports or ()
-            if port is not None and port.layer.startswith(inside) and port.layer != key.layer
+            for slot, port in enumerate(ports or ())
+            if port is not None
+            and port.layer != key.layer
+            and (port.layer.startswith(inside) or (port.layer and slot > last))
         ]
         return (*(inputs[slot] for slot in sorted(inputs)), *(at for at in within if at is not None)), True
     if ports is None:

@@ -152,6 +152,7 @@ class Attempt:
     watched: set[bool] = field(default_factory=set)
     compared: int = 0
     _strangers: Any = None
+    _given: list[tuple[Any, Any, int, str]] = field(default_factory=list)
     _capture: str = ""
     _one_run: bool = False
 
@@ -281,8 +282,17 @@ class Attempt:
         self._strangers = Strangers()
         self._strangers.start()
 
-    def end_captures(self, runtime: Runtime) -> None:
-        """End captures that still watch modules, and note the results of all, and what nothing watched."""
+    def watch_given(self, model: Any, limit: int, name: str) -> None:
+        """Watch a model of a fixture, in each part of the test, until the test watches it by a call."""
+        capture = self.watch_modules(model, limit, name=name)
+        self._given.append((capture, model, limit, name))
+        capture.start()
+
+    def end_captures(self, runtime: Runtime, *, of_part: bool = False) -> None:
+        """End captures that still watch modules, and note the results of all, and what nothing watched.
+
+        Where there are several parts, nothing is said of fixtures' models that one of them does not call.
+        """
         captures, self.captures = self.captures, []
         if self._strangers is not None and (words := self._strangers.stop(captures)):
             runtime.activity.evidence.notes.append(words)
@@ -290,13 +300,18 @@ class Attempt:
             from pytest_npudump.runtime.modules.adapter import tell  # noqa: PLC0415 - where there is one
 
             capture.stop()
+            given = (of_part or len(self.parts) > 1) and any(one is capture for one, *_ in self._given)
+            if given and not (capture.steps or capture.problems):
+                continue
             of_golden = capture.folder.name != _BESIDE
             self.watched.add(of_golden)
             if of_golden:
                 tell(capture, runtime)
 
     def _switch(self, runtime: Runtime, part: str) -> Path:
-        self.end_captures(runtime)
+        given = [more for one, *more in self._given if not one.stopped]
+        self.end_captures(runtime, of_part=True)
+        self._given = []
         runtime.stop()
         directory = dump_folder(self.directory, part)
         config = self._configure(runtime, part, directory)
@@ -304,6 +319,8 @@ class Attempt:
         runtime.start(config, resumed=True)
         if self._strangers is not None:
             self._strangers.start()
+        for model, limit, name in given:
+            self.watch_given(model, limit, name)
         return directory
 
     def watch(self, session: ModelSession, file: Path) -> None:

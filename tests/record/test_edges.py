@@ -283,6 +283,9 @@ def test_on_a_real_model_they_are_edges_of_the_model(classifier: Path) -> None:
         ({"b": (UNKNOWN, Port("b.c"))}, "b:input.0", ((), False)),
         # An output has all dumped inputs, and calls inside of its layer, but not itself.
         ({"b": (Port("a"), Port("b.c"))}, "b:output.0", ((2, 3, 4), True)),
+        # Of a model, whose parts have names of their own, they stand behind all slots.
+        ({"b": (None, None, Port("a"), UNKNOWN)}, "b:output.0", ((2, 3, 0), True)),
+        ({"b": (SEVERAL, None, Port("a"), Port("c"))}, "b:output.0", ((2, 3), True)),
         ({"b.backward": (Port("b.backward"), Port("b.c"))}, "b.backward:output.0", ((6, 4), True)),
         ({"b": (Port("a"),)}, "a:output.0", ((), False)),
         ({"b": (Port("a"),), "a": (Port("gone"),)}, "a:output.0", ((), False)),

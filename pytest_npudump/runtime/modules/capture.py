@@ -204,6 +204,8 @@ class Capture:
         self._flow: Any = None
         self.fed: bytes | None = None
         self.versions: dict[str, int] = {}
+        self._weights: list[Any] = []
+        self._trained = 0
         self.look: Callable[[int, int, Any], None] | None = None
         self.follows = not self._compiled
         self._closed = self._flowing = 0
@@ -290,6 +292,9 @@ class Capture:
     def _hook(self) -> None:
         torch = self._torch
         captures(torch)[id(self)] = self
+        # What lazy modules write when they are called first is no training.
+        self._weights = [one for one in self.model.parameters() if not hasattr(one, "materialize")]
+        self._trained = self._training()
         self._forget_compiled()
         self._compile_each()
         top, anchor = self._top, self._anchor
@@ -365,6 +370,14 @@ class Capture:
         if any(graph.seen and not graph.replays for graph in self._graphs.values()):
             self._note(said("a graph with {name} was captured, and never replayed", name=self.name))
         self._note_unseen()
+        if self.steps and self._training() > self._trained:
+            self._note(
+                said(
+                    "gradients or weights of {name} changed after its last call, and are not compared: to "
+                    "compare the weights by what they compute, call it once more behind the last step",
+                    name=self.name,
+                )
+            )
         for number, step in enumerate(self.steps if not self.tensors else ()):
             self._files.write_rows(self.path / str(number), step)
         if self.steps:
@@ -404,7 +417,9 @@ class Capture:
         unseen = []
         for at in sorted(self._wanted - self._seen):
             beside = (one for one in self._seen if self.modules[one] is self.modules[at])
-            one = next((one for one in beside if self._parent(one) == self._parent(at)), None)
+            parent = self._parent(at)  # containers are not called: those they hold go by the first place
+            held = bool(parent) and not self._is_called(self.modules[parent])
+            one = next((one for one in beside if held or self._parent(one) == parent), None)
             if one is None:
                 unseen.append(at)
                 continue
@@ -566,7 +581,16 @@ class Capture:
                         said("{layer} was called during its own call", layer=self._paths[module])
                     )
                 self._close()
+                self._trained = self._training()
             self._active, self._rooted = kind == ENTER, True
+
+    def _training(self) -> int:
+        """Return a number that grows with each gradient, and each write to a parameter in place."""
+        return sum(
+            one._version + (0 if one.grad is None else 1 + one.grad._version)  # noqa: SLF001 - see versions_of
+            for one in self._weights
+            if one.requires_grad and not one.is_inference()
+        )
 
     def _is_backward(self) -> bool:
         return bool(self._graph_task() != -1)

@@ -139,6 +139,9 @@ class CellCapture(Capture):
         _UNDER_WAY.remove(self)
         _replace_calls()
 
+    def _training(self) -> int:
+        return 0
+
     def _is_backward(self) -> bool:
         return self._recomputed
 

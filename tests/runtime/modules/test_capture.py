@@ -250,6 +250,43 @@ def test_a_shared_layer_is_told_apart_by_who_calls_it(tmp_path: Path, compiled: 
     assert ("not recorded: 1 of 5" in words) is compiled
 
 
+class Listed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.ReLU()
+        self.every = nn.ModuleList([nn.Linear(4, 4), self.first])
+
+    def forward(self, x: Any) -> Any:
+        for one in self.every:
+            x = one(self.first(x))
+        return x
+
+
+def test_a_shared_layer_in_a_list_is_told_as_recorded(tmp_path: Path) -> None:
+    with Capture(Listed(), tmp_path) as capture:
+        capture.model(torch.ones(2, 4))
+    assert capture.notes == ("every.1 and first are one module: calls of both are recorded as first",)
+
+
+@pytest.mark.parametrize(
+    ("then", "told"), [("", False), ("backward", True), ("step", True), ("step call", False)]
+)
+def test_what_a_last_training_step_changes_is_told_as_not_compared(
+    tmp_path: Path, then: str, told: Any
+) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    step = torch.optim.SGD(model.parameters(), 0.1)
+    with Capture(model, tmp_path) as capture:
+        loss = model(torch.arange(8.0).view(2, 4)).square().sum()
+        if then:
+            loss.backward()
+        if "step" in then:
+            step.step()
+        if "call" in then:
+            model(torch.ones(2, 4))
+    assert any("Sequential changed after its last call" in one for one in capture.notes) == told
+
+
 @pytest.mark.parametrize("at", ["Sequential", "0", "1.0"])
 def test_a_hook_that_is_registered_later_is_of_its_module(tmp_path: Path, at: str) -> None:
     """It changes what the module gives to others: that is recorded, of the first execution, too."""

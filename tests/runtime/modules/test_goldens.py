@@ -371,6 +371,11 @@ def test_twice(npu_dump, model):
         with npu_dump.modules(model):
             model(models.words())
 
+@pytest.mark.npu_dump(scene="modules")
+def test_part(npu_dump, model):
+    with npu_dump.capture("part"):
+        model(models.words())
+
 @pytest.mark.npu_dump(scene="modules", layers=["blocks.*"])
 def test_chosen(npu_dump, model):
     model.spare = torch.nn.Linear(2, 2)
@@ -389,7 +394,9 @@ def test_modules_that_are_not_called_are_one_note_of_a_test_that_recorded_others
 ) -> None:
     project.makepyfile(test_blocks=FIXTURE + UNUSED)
     done = project.runpytest_inprocess("--npudump-update-golden")
-    done.assert_outcomes(passed=2, failed=1)
+    done.assert_outcomes(passed=3, failed=1)
+    done.stdout.no_fnmatch_line("*nothing watches*")
+    assert "  Transformer#capture=part" in (project.path / "golden/test_blocks/test_part.yaml").read_text()
     (note,) = (line for line in done.outlines if " not recorded: " in line)
     assert "test_twice: modules of Transformer not recorded: 1 of " in note
 
@@ -424,6 +431,10 @@ def test_threads(model):
     thread.start()
     thread.join()
 
+@pytest.mark.npu_dump(scene="modules", layers=["nosuch"])
+def test_layers(model):
+    pass
+
 @pytest.mark.npu_dump
 def test_emulator(npu_dump, model):
     npu_dump.modules(model)
@@ -433,11 +444,13 @@ def test_emulator(npu_dump, model):
 def test_what_a_test_cannot_do_is_said(project: pytest.Pytester) -> None:
     project.makepyfile(test_blocks=FIXTURE + REFUSED)
     done = project.runpytest_inprocess("--npudump-update-golden")
-    done.assert_outcomes(failed=3)
+    done.assert_outcomes(failed=4)
+    done.stdout.no_fnmatch_line("*def __init__*")
     done.stdout.fnmatch_lines(
         [
             "*no module was called while it was watched*",
             "*was called in another thread: the order of calls is unknown*",
+            "npu_dump.modules(): Transformer has no module 'nosuch'; it has *",
             "*with the runtime emulator it needs the marker's scene='modules'*",
         ]
     )
