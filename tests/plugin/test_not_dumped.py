@@ -326,7 +326,7 @@ def test_an_operator_that_returned_no_element_is_explained_where_it_does(project
             failed=1,
             shows=[
                 f"npudump: {told}",
-                "source: *nms:output.0; *including those of its inputs; *",
+                "source: *nms:output.0; *including those of the outputs that *; *",
                 "second run: reproduced; [34] layers dumped as tensors",
             ],
             hides="* is new*",

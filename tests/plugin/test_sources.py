@@ -68,7 +68,7 @@ def test_two_faults_in_independent_branches_are_both_named(project: Project) -> 
     write(project, **TWO)
     shows = [
         "npudump: left/a, right/b: weights changed *: left/a:output.0 *; 1 other source: right/b",
-        "first:      left/a:output.0; all statistics before it match, including those of its inputs",
+        "first:      left/a:output.0; all statistics before it match, including those of the outputs *",
         "sources:    2: left/a:output.0 (at least 3 mismatches downstream), right/b:output.0 (at least *",
         "FAILED * - left/a, right/b: weights changed *",
     ]

@@ -86,7 +86,7 @@ def test_inputs_are_known_where_each_that_the_operator_reads_was_dumped(
     assert first is not None
     words = explain_first(comparison, feeds_seen=feeds_are_seen(known, first))
     assert ("not all of its inputs are known" in words) == (fed is False)
-    assert ("including those of its inputs" in words) == bool(fed)
+    assert ("including those of the outputs that feed it" in words) == bool(fed)
 
 
 def test_nothing_has_changed_where_all_is_the_same() -> None:

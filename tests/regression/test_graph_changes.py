@@ -381,7 +381,7 @@ def test_inputs_that_are_not_dumped_are_known_where_the_model_was_given_the_same
     ]
     golden, run = (replace(one, blocks=block) for one, block in zip(sides, blocks, strict=True))
     text = "\n".join(full_lines(judge_run(Terms(), golden, run)))
-    assert ("including those of its inputs" in text) is known
+    assert ("including those of the outputs that feed it" in text) is known
     assert ("not all of its inputs are known" in text) is not known
 
 

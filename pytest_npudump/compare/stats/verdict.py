@@ -445,7 +445,10 @@ def _explained(comparison: Comparison, first: Verdict, *, feeds_seen: bool | Non
     if first.op_type == GRAPH_INPUT:
         return _("an input of the graph: other values are fed, or something wrote to them")
     if comparison.origin == BEFORE and feeds_seen:
-        return _("the output that feeds it is within tolerance: converted, or overwritten, on the way")
+        return _(
+            "the output that feeds it is within tolerance: changed on the way by a conversion, an overwrite, "
+            "or code between them"
+        )
     if comparison.origin == BEFORE:
         return _("caused by a layer that was not dumped, by what is fed, or by an overwrite")
     words = _("all statistics before it match") if before else _("no tensor was compared before it")
@@ -454,7 +457,7 @@ def _explained(comparison: Comparison, first: Verdict, *, feeds_seen: bool | Non
     if before & unseen:
         words = _("all tensors compared before it are within tolerance")
     if feeds_seen:
-        return _("{words}, including those of its inputs").format(words=words)
+        return _("{words}, including those of the outputs that feed it").format(words=words)
     return (
         words
         if own or feeds_seen is None

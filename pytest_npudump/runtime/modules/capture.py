@@ -589,7 +589,7 @@ class Capture:
         return sum(
             one._version + (0 if one.grad is None else 1 + one.grad._version)  # noqa: SLF001 - see versions_of
             for one in self._weights
-            if one.requires_grad and not one.is_inference()
+            if one.requires_grad and one.is_leaf and not one.is_inference()
         )
 
     def _is_backward(self) -> bool:

@@ -133,9 +133,10 @@ def test_statistics_that_were_asked_for_once_stay_for_the_process(dump: Dumping)
         "Input/Output,Index,Data Size,Data Type,Format,Shape,Count,Max Value",
         "Output,0,24,DT_FLOAT,ND,2x3,6,1.5",
     ]
-    before = set(first["Mul.scale"].parents[4].rglob("*.csv"))
-    second = dump(dump_data="stats", dump_stats=["Min"], dump_list=[{"layer": ["scale"]}])
-    (new,) = set(second["Mul.scale"].parents[4].rglob("Mul*.csv")) - before
+    root = first["Mul.scale"].parents[5]  # of two folders, where the second turned between the runs
+    before = set(root.rglob("Mul*.csv"))
+    dump(dump_data="stats", dump_stats=["Min"], dump_list=[{"layer": ["scale"]}])
+    (new,) = set(root.rglob("Mul*.csv")) - before
     assert new.read_text().splitlines()[1] == "Output,0,24,DT_FLOAT,ND,2x3,6,1.5,-10"
 
 

@@ -30,8 +30,8 @@ import copy, os, pytest, torch, models
 def model():
     made = models.transformer(2)
     fault = os.environ.get("FAULT", "")
-    if fault == "weight":
-        made.blocks[0].mlp[2].weight.data *= 1.01
+    if fault in {"weight", "slight"}:
+        made.blocks[0].mlp[2].weight.data *= 1.01 if fault == "weight" else 1 + 2**-20
     if fault == "rounded":
         made.blocks[0].qkv.register_forward_hook(lambda _, x, y: y * (1 + 2**-20))
     if fault in {"kernel", "rounded"}:
@@ -109,6 +109,13 @@ def test_one_golden_serves_eager_compiled_and_captured(
         else:
             done.assert_outcomes(passed=1)
             done.stdout.fnmatch_lines(["npudump: 1 of 1 tests passed; 38 of 38 tensors compared (modules)"])
+    monkeypatch.setenv("WAY", "")
+    monkeypatch.setenv("FAULT", "slight")
+    done = project.runpytest_inprocess()
+    done.assert_outcomes(passed=1)
+    done.stdout.fnmatch_lines(
+        ["npudump: 1 test passed with a changed model: test_blocks.py::test_blocks (blocks.0.mlp.2)"]
+    )
     monkeypatch.setenv("FAULT", "input")
     for way, told in (
         ("", "npudump: model *: inputs changed; first mismatch: *"),
