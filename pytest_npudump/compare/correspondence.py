@@ -1057,12 +1057,9 @@ def notes_on_ranks(pairs: Iterable[tuple[TensorKey, Pair]]) -> Iterator[str]:
             apart = np.where(equal, 0.0, np.abs(actual - golden))
         apart[np.isnan(apart)] = np.inf
         sizes = np.where(np.isfinite(golden), np.abs(golden), 0.0)
-        most, every = (
-            pair.atol + pair.rtol * sizes.max(initial=0.0),
-            sorted({rank for rank, _ in held.values()}),
-        )
-        off = []
-        for rank in every:  # as with_elements judges the whole
+        most = pair.atol + pair.rtol * sizes.max(initial=0.0)
+        every, off = {rank for rank, _ in held.values()}, []
+        for rank in sorted(every):  # as with_elements judges the whole
             own = owner.real == rank
             far = pair.atol * math.sqrt(own.sum()) + pair.rtol * np.linalg.norm(sizes[own])
             if apart[own].max(initial=0.0) > most or np.linalg.norm(apart[own]) > far:
