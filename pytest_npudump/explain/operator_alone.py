@@ -592,9 +592,7 @@ def judged_upstream(
         left = most
         for place in nearest_first(suspect, fed_by):
             if place not in found:
-                why = (
-                    refused(place) if left else said("{count} operators upstream were recomputed", count=most)
-                )
+                why = refused(place) if left else said("limit {count}", count=most)
                 if why:
                     ended(place, why)
                     break

@@ -384,7 +384,7 @@ def reference_lines(
         )
     ]
     if (first := found.first) is not None:
-        reason = _("an input of the graph: the device has other values there than the reference was fed")
+        reason = _("an input of the graph: not what the reference was fed")
         if first.op_type != GRAPH_INPUT:
             reason = explain_first(found, feeds_seen=feeds_are_seen(sources, first))
         words = _("first:      {key}; {reason}").format(key=first.key, reason=reason)

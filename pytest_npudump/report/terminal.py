@@ -98,11 +98,12 @@ def _what(result: Result, detail: int) -> str:
         if cause or (begins and not detail):
             return cause or begins
         label = _("{begins}; first mismatch: {words}")
-        one_sided = result.models is not None and {*result.models.operators} & {*first.key.operator_names}
-        if first.status != FAIL and one_sided:
+        named = {*result.models.operators} if result.models is not None else set[str]()
+        if first.status != FAIL and named & {*first.key.operator_names}:
             label = _("{begins}; next mismatch: {words}")  # it is what was removed or added
-            failing = (one for one in result.comparison.failing if one.status == FAIL)
-            if (following := next(failing, None)) is None:
+            failing = result.comparison.failing
+            others = (one for one in failing if one.status == FAIL or not named & {*one.key.operator_names})
+            if (following := next(others, None)) is None:
                 return begins
             first = following
         words = sentence(first, short=bool(begins) and detail < _ALL) + more_sources(result.sources, first)
@@ -438,7 +439,7 @@ def _escalation_lines(
     lines = dict.fromkeys((line for _finding, lines in found for line in lines), BOTH)
     lines |= dict.fromkeys(alone, BOTH)
     place = shown(escalation.directory, result.origin.here)
-    bare = [one.key for one in telling if one.description is not None and one.reference is None]
+    bare = [one.key for one in telling if one.description and not (one.reference or one.note)]
     if bare and not brief:
         words_of_bare = _("elements:   no golden tensor of {keys} (golden_tensors= in the marker keeps one)")
         lines |= {words_of_bare.format(keys=first_of(bare)): WHOLE}

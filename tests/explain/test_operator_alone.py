@@ -462,6 +462,9 @@ def test_the_search_upstream_goes_to_what_is_nearest_and_ends_with_the_first_tha
     assert upstream_judged("f", most=3) == ["f", "d", "e", "b"]
     assert upstream_judged("f") == ["f", "d", "e", "b", "c", "a"]
     assert judged_upstream(["x"], lambda _: ("x", "y"), lambda _: ACQUITTED, 9) == ("x", "y"), "a circle"
+    ended: dict[str, str] = {}
+    judged_upstream(["f"], FED.__getitem__, lambda _: UNKNOWN, 1, ended=ended.__setitem__)
+    assert ended == {"e": "limit 1"}, "none was recomputed"
 
 
 @pytest.mark.each("dtype", ["float16", "bfloat16"])

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_npudump.compare.stats.tables import compare_tables
-from pytest_npudump.compare.stats.verdict import explain_first
+from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, explain_first
+from pytest_npudump.compare.tensors.picture import TensorDescription
 from pytest_npudump.compare.tolerances.presets import Numerics
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.explain.operator_alone import Alone, JudgedOperator
+from pytest_npudump.explain.reference import ReferenceResult
 from pytest_npudump.explain.rounding import DEVICE, DTYPE, Blame
 from pytest_npudump.graph.sources import Source, Sources
 from pytest_npudump.record.model_lines import ALL, PARAMETERS, WEIGHTS, ModelChange
@@ -21,6 +24,7 @@ from pytest_npudump.regression.result import OUTSIDE, Escalation, Finding
 from pytest_npudump.report.explanations import way_out, whose_error
 from pytest_npudump.report.origins import one_sided
 from pytest_npudump.report.terminal import full_lines, verdict_lines
+from tests.report.conftest import stats_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +59,8 @@ RANKS = "weights differ from the golden's: up.weight (rank 1)"
 def change(**given: Any) -> ModelChange:
     return ModelChange(("m.onnx",), read=ALL, weighted=7, **given)
 
+
+TENSOR = TensorDescription("float32", (2,), 1, 0, (0,), (1,), 0, 0, 0, 1, None, None)
 
 OUTPUTS = Sources(
     tuple(Source(replace(FIRST, slot=at), "", 1 + 2 * at, fed=True) for at in (0, 1)), 3, (), "net.onnx"
@@ -250,6 +256,19 @@ SENTENCES = [
      "NOT REPRODUCED in 1 of 2 tensors", "run: reproduced"),
     ("the first mismatch did not come again", {"findings": [Finding(FIRST, reproduced=False)]},
      "x tolerance); not reproduced by the second run", "driver differs"),
+    ("one of those that are gone is in the run's model, too",
+     {"models": change(operators=("a", "b"), removed=("a", "b")), "sides": ("a b c d", "d")},
+     "npudump: a, b: removed; next mismatch: c:output.0 is missing", "next mismatch: d"),
+    ("what is gone is not in the run's model",
+     {"models": change(operators=("a", "b"), removed=("a", "b")), "sides": ("a b d", "d")},
+     "removed; next mismatch: d:output.0 max", "next mismatch: b"),
+    ("a golden tensor has another shape",
+     {"findings": [replace(UNSEEN, description=TENSOR, note="the golden tensor is float32 [1]")]},
+     "the golden tensor is float32 [1]", "no golden tensor"),
+    ("the golden has no tensor of it", {"findings": [replace(UNSEEN, description=TENSOR)]},
+     "no golden tensor of net/before:output.0 (golden_tensors=", "the golden tensor is"),
+    ("an input of the graph has another shape than the reference was fed", {"reference": (1, 2)},
+     "first:      x:output.0; an input of the graph: not what the reference was fed", "values"),
     ("it came again outside, with other values",
      {"findings": [Finding(FIRST, reproduced=False, now=OUTSIDE)]},
      f"NOT REPRODUCED in 1 of 1 tensors: 1 {OUTSIDE}", "within tolerance in"),
@@ -265,6 +284,7 @@ def known() -> list[Result]:
 @pytest.mark.each(("situation", "given", "said", "false"), SENTENCES)
 def test_what_would_be_false_is_not_said(
     failed: Callable[..., Result],
+    make_table: Callable[..., StatsTable],
     known: list[Result],
     *,
     situation: str,
@@ -280,6 +300,14 @@ def test_what_would_be_false_is_not_said(
     if numerics := given.get("numerics"):
         assert test.comparison is not None
         test = replace(test, comparison=replace(test.comparison, numerics=Numerics(numerics, {})))
+    if sides := given.get("sides"):
+        tables = map(stats_table, map(str.split, sides), (1.0, 1.5))
+        test = replace(test, comparison=compare_tables(*tables, Tolerances()))
+    if sizes := given.get("reference"):
+        stats = {"max": 1, "min": -1, "avg": 0}
+        fed = (make_table(("x:output.0", "float32", (size,), stats)) for size in sizes)
+        found = compare_tables(*(replace(one, op_types=(GRAPH_INPUT,)) for one in fed), Tolerances())
+        test = replace(test, reference=ReferenceResult(Path("net.onnx"), found, 1, 1))
     if fed := given.get("fed"):
         assert test.comparison is not None
         tolerances = replace(test.comparison.tolerances, alone=frozenset(fed))
