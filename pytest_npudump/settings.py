@@ -257,7 +257,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "auto-tensors",
-        default="64MiB",
+        default="512MiB",
         help="maximum size of a run's tensors up to which a new golden is recorded of them, where the marker "
         "leaves dump_data at auto; 0: of statistics",
         metavar="SIZE",

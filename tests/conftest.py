@@ -294,7 +294,7 @@ def defaults() -> Settings:
         fail_on="difference",
         escalate="on",
         dump_limit=1 << 30,
-        auto_tensors=64 << 20,
+        auto_tensors=512 << 20,
         tensor_budget=256 << 20,
         golden_tensors="marker",
         tensor_store="",
