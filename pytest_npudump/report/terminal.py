@@ -436,8 +436,9 @@ def _escalation_lines(
         matched=with_matching_inputs(result),
         ended=escalation.ended,
     )
-    lines = dict.fromkeys((line for _finding, lines in found for line in lines), BOTH)
-    lines |= dict.fromkeys(alone, BOTH)
+    elements = [line for _finding, lines in found for line in lines]
+    ordered = [*elements, *alone] if brief else [*alone, *elements]
+    lines = dict.fromkeys(ordered, BOTH)
     place = shown(escalation.directory, result.origin.here)
     bare = [one.key for one in telling if one.description and not (one.reference or one.note)]
     if bare and not brief:

@@ -424,3 +424,11 @@ def test_whose_error_it_is_leaves_room_for_weights_and_faults_as_small_as_roundi
     (both,) = whose_error(SimpleNamespace(blames=(blame, other)))  # type: ignore[arg-type]
     assert both == f"{line} (not rounding 1, rounding 1)"
     assert not {"device's", "format's"} & {*line.split()}
+
+
+def test_a_file_has_what_explains_a_failure_before_the_elements_of_each_tensor(
+    failed: Callable[..., Result],
+) -> None:
+    found = Escalation((Finding(FIRST, reproduced=True, description=TENSOR),), isolated=(operator(WRONG),))
+    labels = [line.split(":")[0] for line in full_lines(failed(1).explained(found))]
+    assert labels.index("recomputed") < labels.index("elements")
