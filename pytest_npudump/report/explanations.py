@@ -177,7 +177,8 @@ def isolated_lines(
     if ended and others and not (brief and convicted):
         others[0] += _("; {ended}").format(ended=spoken(ended))
     if brief:
-        others, most = others[: not convicted], most or _SHOWN
+        alike = bool(convicted) and convicted[0].certainty == POSSIBLE  # of all, which may have one reason
+        others, most = others[: not convicted], most or (1 if alike else _SHOWN)
     shown = convicted[:most]
     lines = [_convicted(one, models) for one in shown]
     if any(one.inputs == FED and not altered(one, models) for one in shown):

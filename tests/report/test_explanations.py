@@ -26,6 +26,7 @@ def one(alone: Alone, name: str = "conv", *, own: bool = False, **given: Any) ->
 
 
 PASSED, WRONG = Alone("acquitted", 2e-7, 4.8e-6), Alone("convicted", 1e-3, 4.8e-6)
+NEAR = Alone("convicted", 1e-5, 4.8e-6)
 LOOP = Alone("unknown", why="Loop contains another graph")
 WHICH = "whether an input was overwritten is known with acl_json="
 OFF = "relative L2 error 0.001, limit 4.8e-06"
@@ -106,6 +107,8 @@ BY_INPUTS = (
             ],
         ),
         ([one(WRONG, name) for name in "abcd"], True, ["a:*", "b:* (and 2 more)"]),
+        ([one(NEAR, name, inputs="dumped") for name in "ab"], True, ["a:*: a fusion or * (and 1 more)"]),
+        ([one(NEAR, "a"), one(WRONG, "b")], True, ["b:*", "a:*"]),
         (
             [one(LOOP, "u")],
             True,
