@@ -119,6 +119,7 @@ class Capture:
         problems: why what was recorded cannot be trusted, in words; with any nothing more is recorded.
         processes: others than this one that it has watched.
         ran_compiled: whether a hook ran in code that torch compiled, which rounds otherwise.
+        unknown: words for each of ``layers`` that it has not.
     """
 
     processes: frozenset[int] = frozenset()
@@ -139,6 +140,7 @@ class Capture:
         rank: int | None = None,
         limit: int = 1 << 30,
         on_host: bool = True,
+        partly: bool = False,
     ) -> None:
         """Choose modules.
 
@@ -154,6 +156,7 @@ class Capture:
             rank: of the process, where several leave files in ``folder``.
             limit: most bytes of the tensors of one execution.
             on_host: whether statistics of tensors in host memory are computed there.
+            partly: whether ``layers`` may name what it has not, as another model has it: see :attr:`unknown`.
 
         Raises:
             RequestError: it is no module, or has none of a name.
@@ -168,11 +171,15 @@ class Capture:
         for at in self._still:
             self._kinds[at] += STILL
         known = KnownNames(self._paths)
+        self.unknown: dict[str, str] = {}
         for pattern in layers:
             if not known.meant([pattern]):
                 near = nearest(pattern, self._paths)
                 told = f"did you mean {near!r}?" if near else f"it has {first_of(self._paths[1:])}"
-                raise RequestError(f"npu_dump.modules(): {self.name} has no module {pattern!r}; {told}")
+                words = f"npu_dump.modules(): {self.name} has no module {pattern!r}; {told}"
+                if not partly:
+                    raise RequestError(words)
+                self.unknown[pattern] = words
         meant = known.meant(layers) if layers else {*self._paths}
         self._wanted = {
             at
@@ -606,7 +613,10 @@ class Capture:
         alike = module, kind, slot
         place = self._place(alike, tensor)
         if place is None:
-            self._note_odd(module, f"{tensor.layout} {tensor.device.type}")
+            if tensor.is_quantized:
+                self._record(kind, module, slot, tensor.dequantize())
+            else:
+                self._note_odd(module, f"{tensor.layout} {tensor.device.type}")
             return
         tensor = tensor.detach()
         if self._graph is not None:
