@@ -365,6 +365,20 @@ def test_quantised_tensors_are_recorded_by_the_values_they_stand_for(tmp_path: P
     assert (capture.notes, found.dtype, found.stats.max, found.stats.min) == ((), "float32", 1.25, 0.5)
 
 
+def test_modes_of_the_program_do_not_see_what_hooks_do(tmp_path: Path) -> None:
+    """Those of fake tensors would make fakes of what was recorded before."""
+    model = nn.Sequential(nn.Linear(2, 2))
+    with Capture(model, tmp_path) as capture:
+        model(torch.ones(1, 2))
+        with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True) as mode:
+            model(mode.from_tensor(torch.ones(1, 2)))
+    assert [*records(capture)] == ["0:output.0", "Sequential:output.0"]
+    assert [*capture.notes] == [
+        "a tensor of 0 is not recorded: FakeTensor",
+        "a tensor of Sequential is not recorded: FakeTensor",
+    ]
+
+
 class Nested(nn.Module):
     def forward(self, x: Any) -> Any:
         return torch.nested.nested_tensor([x, x[:1]])
