@@ -244,12 +244,16 @@ def watch_models(item: pytest.Item, test: CaseSession) -> None:
     given: dict[str, object] = getattr(item, "funcargs", {})
     models = models_in(given)
     several = len(models.keys() & given.keys()) > 1
+    unknown: dict[str, str] | None = None
     for name, model in models.items():
         named = name if several or (name not in given and len(models) > 1) else ""
         try:
-            test.attempt.watch_given(model, test.case.settings.dump_limit, named)
+            found = test.attempt.watch_given(model, test.case.settings.dump_limit, named)
         except NpudumpError as error:
             raise pytest.fail.Exception(str(error), pytrace=False) from None
+        unknown = found if unknown is None else {key: unknown[key] for key in unknown.keys() & found}
+    for words in (unknown or {}).values():
+        raise pytest.fail.Exception(words, pytrace=False)
     test.attempt.watch_strangers()
 
 

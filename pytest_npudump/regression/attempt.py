@@ -282,11 +282,17 @@ class Attempt:
         self._strangers = Strangers()
         self._strangers.start()
 
-    def watch_given(self, model: Any, limit: int, name: str) -> None:
-        """Watch a model of a fixture, in each part of the test, until the test watches it by a call."""
-        capture = self.watch_modules(model, limit, name=name)
+    def watch_given(self, model: Any, limit: int, name: str) -> dict[str, str]:
+        """Watch a model of a fixture, in each part of the test, until the test watches it by a call.
+
+        Returns:
+            Words for each of the layers asked for that it has not; another model may.
+        """
+        capture = self.watch_modules(model, limit, name=name, partly=True)
         self._given.append((capture, model, limit, name))
         capture.start()
+        unknown: dict[str, str] = capture.unknown
+        return unknown
 
     def end_captures(self, runtime: Runtime, *, of_part: bool = False) -> None:
         """End captures that still watch modules, and note the results of all, and what nothing watched.

@@ -140,7 +140,7 @@ def _tensors_of(layer: str, said: Mapping[str, Any]) -> Iterator[_Told]:
         values = said.get(key) or []
         if not isinstance(values, (dict, list)):
             raise TypeError(f"{key} is {values!r:.40}, expected a list or an object")
-        for value in values.values() if isinstance(values, dict) else values:
+        for value in map(values.get, sorted(values)) if isinstance(values, dict) else values:
             inside = [*_leaves(value)]
             yield from ((layer, io, slots[io] + at, one) for at, one in enumerate(inside))
             slots[io] += max(len(inside), 1)
@@ -155,7 +155,8 @@ def _leaves(value: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
     if isinstance(value, dict) and "dtype" in value and "shape" in value:
         yield value
     elif isinstance(value, (dict, list)):
-        for inner in value.values() if isinstance(value, dict) else value:
+        # As modules are captured: in whatever order a dict was filled.
+        for inner in map(value.get, sorted(value)) if isinstance(value, dict) else value:
             yield from _leaves(inner, depth + 1)
 
 

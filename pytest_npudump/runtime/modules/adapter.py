@@ -147,10 +147,10 @@ def tell(capture: Capture | worker.Answer, runtime: Runtime) -> None:
         runtime.activity.initialised = True
     evidence.undumped += capture.problems
     for words in capture.notes:
+        if isinstance(runtime, ModulesRuntime) and not capture.steps:
+            runtime.activity.likely_cause = words
         if f"modules of {capture.name} not recorded: " in words:
             evidence.unseen.setdefault(capture.name, words)
-            if isinstance(runtime, ModulesRuntime) and not capture.steps:
-                runtime.activity.likely_cause = words
         elif words not in evidence.notes:
             evidence.notes.append(words)
     if capture.steps:

@@ -34,7 +34,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -71,6 +71,7 @@ from pytest_npudump.runtime.replacement import Replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from typing_extensions import Self
@@ -119,11 +120,13 @@ class Capture:
         problems: why what was recorded cannot be trusted, in words; with any nothing more is recorded.
         processes: others than this one that it has watched.
         ran_compiled: whether a hook ran in code that torch compiled, which rounds otherwise.
+        unknown: words for each of ``layers`` that it has not.
     """
 
     processes: frozenset[int] = frozenset()
     ran_compiled = False
     _compiled = False
+    _without_modes: Callable[[], AbstractContextManager[object]] = nullcontext
 
     def __init__(
         self,
@@ -139,6 +142,7 @@ class Capture:
         rank: int | None = None,
         limit: int = 1 << 30,
         on_host: bool = True,
+        partly: bool = False,
     ) -> None:
         """Choose modules.
 
@@ -154,6 +158,7 @@ class Capture:
             rank: of the process, where several leave files in ``folder``.
             limit: most bytes of the tensors of one execution.
             on_host: whether statistics of tensors in host memory are computed there.
+            partly: whether ``layers`` may name what it has not, as another model has it: see :attr:`unknown`.
 
         Raises:
             RequestError: it is no module, or has none of a name.
@@ -168,11 +173,15 @@ class Capture:
         for at in self._still:
             self._kinds[at] += STILL
         known = KnownNames(self._paths)
+        self.unknown: dict[str, str] = {}
         for pattern in layers:
             if not known.meant([pattern]):
                 near = nearest(pattern, self._paths)
                 told = f"did you mean {near!r}?" if near else f"it has {first_of(self._paths[1:])}"
-                raise RequestError(f"npu_dump.modules(): {self.name} has no module {pattern!r}; {told}")
+                words = f"npu_dump.modules(): {self.name} has no module {pattern!r}; {told}"
+                if not partly:
+                    raise RequestError(words)
+                self.unknown[pattern] = words
         meant = known.meant(layers) if layers else {*self._paths}
         self._wanted = {
             at
@@ -228,6 +237,7 @@ class Capture:
             )
         self._torch, self._top = torch, model
         self._plain = torch.Tensor, torch.nn.Parameter
+        self._without_modes = torch.utils._python_dispatch._disable_current_modes  # noqa: SLF001 - nothing public
         self._is_tracing, self._graph_task = torch._C._is_tracing, torch._C._current_graph_task_id  # noqa: SLF001
         self._is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001 - nothing public tells
         every = [*self.model.named_modules(remove_duplicate=False)]
@@ -488,10 +498,11 @@ class Capture:
     def _hooked(self, places: list[int]) -> list[Any]:
         """Hook a module that is in these places of the model."""
         module, holders = self.modules[places[0]], [self._parent(at) for at in places]
+        plain, only = self._plain[0], places[0] if len(places) == 1 else None
         compiled = getattr(module, "_compiled_call_impl", None) is not None or id(module) in self._optimised
 
         def place() -> int:
-            if len(places) == 1 or not self._parents or self._parents[-1] not in holders:
+            if only is not None or not self._parents or self._parents[-1] not in holders:
                 return places[0]
             return places[holders.index(self._parents[-1])]
 
@@ -502,6 +513,9 @@ class Capture:
 
         def behind(called: object, given: Any, output: Any) -> None:
             if called is not module:
+                return
+            if type(output) is plain and only is not None and not compiled:  # as mostly: in fewer calls
+                self._tell(OUTPUT, only, (output,), given)
                 return
             compiling = self._torch.compiler.is_compiling()
             others: list[Any] | None = None if compiling else []
@@ -540,18 +554,16 @@ class Capture:
                 torch.ops.npudump.note(tensor.detach(), self._anchor, id(self), kind, module, slot)
             return
         if not self._flowing:
-            self._take_each(kind, module, tensors)
+            for slot, tensor in enumerate(tensors):
+                self.take(kind, module, slot, tensor)
             return
         if kind == INPUT:
             self._flow.enter(module, tensors)
         elif kind == OUTPUT:
             self._flow.leave(module, given, tensors)
         with torch._C.DisableTorchFunction():  # noqa: SLF001 - what hooks call is none of the model's
-            self._take_each(kind, module, tensors)
-
-    def _take_each(self, kind: int, module: int, tensors: Sequence[Any]) -> None:
-        for slot, tensor in enumerate(tensors):
-            self.take(kind, module, slot, tensor)
+            for slot, tensor in enumerate(tensors):
+                self.take(kind, module, slot, tensor)
 
     def take(self, kind: int, module: int, slot: int, tensor: Any) -> None:
         """Take a tensor that a module is given or gives, or that the model is called or has returned."""
@@ -572,7 +584,7 @@ class Capture:
         if module in self._still and _drops(self.modules[module]):
             self._still.remove(module)
             self._kinds[module] = self._kinds[module].removesuffix(STILL)
-        if kind in {INPUT, OUTPUT}:
+        if kind >= INPUT:
             self._record(kind, module, slot, tensor)
         elif self._graph is None:
             if kind == ENTER:
@@ -606,27 +618,31 @@ class Capture:
         alike = module, kind, slot
         place = self._place(alike, tensor)
         if place is None:
-            self._note_odd(module, f"{tensor.layout} {tensor.device.type}")
+            if tensor.is_quantized:
+                self._record(kind, module, slot, tensor.dequantize())
+            else:
+                self._note_odd(module, f"{tensor.layout} {tensor.device.type}")
             return
-        tensor = tensor.detach()
+        if tensor.requires_grad:
+            tensor = tensor.detach()
         if self._graph is not None:
             self._graph.record(place.value, tensor)
-        elif not tensor.is_cpu and self._of(tensor.device, "is_current_stream_capturing", bool)():
+        elif not (on_host := tensor.is_cpu) and self._of(place.device, "is_current_stream_capturing", bool)():
             words = said("{layer} is captured into a graph in an unknown way", layer=self._paths[module])
             self.problems.append(words)
         else:
             self._begin_next(alike)
-            if place.device.type == "cpu":
+            if on_host and self.look is not None:
                 self._show(place.value, partial(array_of, tensor))
-            if self._warms_graph(place.device):
+            if self.ran_compiled and self._warms_graph(place.device):
                 self._keep(place.value, tensor.cpu(), place.device)
-            elif place.batch is None:
+            elif (batch := place.batch) is None:
                 self._keep(place.value, tensor, place.device)
             else:
-                if place.batch.full:
-                    self._reduce(place.batch)
+                if batch.full:
+                    self._reduce(batch)
                 self._step.append(seen := Seen(place.value, None, place.device))
-                place.batch.add(seen, tensor)
+                batch.add(seen, tensor)
 
     def _of(self, device: Any, name: str, otherwise: Callable[..., Any]) -> Any:
         """Return a function of torch's module for a device."""
@@ -670,12 +686,16 @@ class Capture:
 
     @contextmanager
     def _behind_streams(self) -> Iterator[None]:
-        """Read what other streams wrote, and have them wait to write more, without waiting for a device."""
+        """Read what other streams wrote, and have them wait to write more, without waiting for a device.
+
+        Modes of the program, such as that of fake tensors, do not see it.
+        """
         pairs = [(self._stream(one.device), one) for one in self._streams if one is not None]
         pairs = [(ours, other) for ours, other in pairs if ours != other]
         for ours, other in pairs:
             ours.wait_stream(other)
-        yield
+        with self._without_modes():
+            yield
         for ours, other in pairs:
             other.wait_stream(ours)
 

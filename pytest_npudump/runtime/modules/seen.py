@@ -197,6 +197,8 @@ class DumpFiles:
 def tensors_in(value: Any, kind: Any = None, others: list[Any] | None = None) -> list[Any]:
     """Return the tensors in what a module returns, or is given, in order; of torch, or of a class.
 
+    Those of a dict are in the order of its keys, in which order ever it was filled.
+
     ``others`` gets the objects that may hold more, which are not looked through.
     """
     kind = kind or sys.modules["torch"].Tensor
@@ -211,7 +213,7 @@ def tensors_in(value: Any, kind: Any = None, others: list[Any] | None = None) ->
             for one in value:
                 look(one)
         elif isinstance(value, dict):
-            look([*value.values()])
+            look([value[key] for key in sorted(value, key=str)])
         elif is_dataclass(type(value)):
             look([getattr(value, one.name) for one in fields(value)])
         elif others is not None and is_tracked(value):  # it refers to others, as no number or text does

@@ -297,6 +297,22 @@ def test_mindspores_arrays_are_read_beside_their_description(tmp_path: Path) -> 
     assert (record.stats.max, record.stats.min) == (1.5, -2.0)
 
 
+def test_tensors_of_a_dict_have_their_slots_by_name(tmp_path: Path) -> None:
+    def told(shape: int) -> dict[str, object]:
+        return {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [shape]}
+
+    for names in ("ab", "ba"):
+        given = {name: told(ord(name)) for name in names}
+        call = {"input_args": [], "input_kwargs": given, "output": [given]}
+        (tmp_path / names).mkdir()
+        text = json.dumps({"task": "statistics", "data": {"Module.fc.Linear.forward.0": call}})
+        (tmp_path / names / "dump.json").write_text(text)
+        found = {str(record.key): record.shape for record in read_dump(tmp_path / names).records}
+        assert found == {
+            f"fc:{io}.{slot}": (97 + slot,) for io in ("input", "output") for slot in range(2)
+        }, names
+
+
 def test_convert_writes_the_tensors(tmp_path: Path) -> None:
     assert main(["convert", str(SAMPLES / "L0-tensor"), "-o", str(tmp_path)]) == 0
     found = {path.name: np.load(path) for path in tmp_path.rglob("*.npy")}

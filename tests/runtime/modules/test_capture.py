@@ -345,6 +345,40 @@ def test_objects_beside_tensors_that_may_hold_more_are_noted(tmp_path: Path) -> 
     ]
 
 
+def test_tensors_of_a_dict_have_their_slots_by_name(tmp_path: Path) -> None:
+    model = nn.Identity()
+    for number, names in enumerate(("ab", "ba")):
+        with Capture(model, tmp_path / str(number), inputs=True) as capture:
+            model({name: torch.tensor(float(ord(name))) for name in names})
+        found = [record.stats.max for record in records(capture).values()]
+        assert found == 2 * [97, 98]
+
+
+@pytest.mark.filterwarnings("ignore:.*quantize:DeprecationWarning", "ignore:.*quanti:UserWarning")
+@pytest.mark.parametrize("tensors", [False, True])
+def test_quantised_tensors_are_recorded_by_the_values_they_stand_for(tmp_path: Path, tensors: Any) -> None:
+    model = nn.Sequential(nn.Identity(), nn.Identity())
+    given = torch.quantize_per_tensor(torch.tensor([0.5, 1.25]), 0.25, 0, torch.quint8)
+    with Capture(model, tmp_path, tensors=tensors) as capture:
+        model(given)
+    found = records(capture)["0:output.0"]
+    assert (capture.notes, found.dtype, found.stats.max, found.stats.min) == ((), "float32", 1.25, 0.5)
+
+
+def test_modes_of_the_program_do_not_see_what_hooks_do(tmp_path: Path) -> None:
+    """Those of fake tensors would make fakes of what was recorded before."""
+    model = nn.Sequential(nn.Linear(2, 2))
+    with Capture(model, tmp_path) as capture:
+        model(torch.ones(1, 2))
+        with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True) as mode:
+            model(mode.from_tensor(torch.ones(1, 2)))
+    assert [*records(capture)] == ["0:output.0", "Sequential:output.0"]
+    assert [*capture.notes] == [
+        "a tensor of 0 is not recorded: FakeTensor",
+        "a tensor of Sequential is not recorded: FakeTensor",
+    ]
+
+
 class Nested(nn.Module):
     def forward(self, x: Any) -> Any:
         return torch.nested.nested_tensor([x, x[:1]])

@@ -189,7 +189,7 @@ def test_cells_are_layers_by_path_told_apart_by_who_calls_them(ms: Any, nets: An
     found = records(capture)
     assert [one[:2] for one in looked] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     more = [X, np.maximum(2 * X, 0)]
-    assert [np.array_equal(one[2], more[one[0]]) for one in looked if one[1]] == [True, True]
+    assert [np.array_equal(one[2], more[one[0]]) for one in looked if not one[1]] == [True, True]
     assert all(one.stats.projections is not None for one in found.values())
     every = [*OUTPUTS, "Net:output.0", "Net:output.1"]
     second = [key.replace(":", "#step=1:") for key in every]

@@ -438,9 +438,27 @@ def test_threads(model):
     thread.start()
     thread.join()
 
+@pytest.mark.npu_dump(scene="modules")
+def test_nested(npu_dump):
+    npu_dump.modules(net := torch.nn.Sequential(torch.nn.ReLU()))
+    net(torch.nested.nested_tensor([torch.ones(2, 3)]))
+
 @pytest.mark.npu_dump(scene="modules", layers=["nosuch"])
 def test_layers(model):
     pass
+
+@pytest.fixture
+def pair():
+    return [torch.nn.Sequential(torch.nn.ReLU(), torch.nn.ReLU()) for _ in range(2)]
+
+@pytest.mark.npu_dump(scene="modules", layers=["nosuch"])
+def test_none(model, pair):
+    pass
+
+@pytest.mark.npu_dump(scene="modules", layers=["head", "1"])
+def test_each(model, pair):
+    model(models.words())
+    pair[1](torch.ones(2))
 
 @pytest.mark.npu_dump
 def test_emulator(npu_dump, model):
@@ -451,12 +469,19 @@ def test_emulator(npu_dump, model):
 def test_what_a_test_cannot_do_is_said(project: pytest.Pytester) -> None:
     project.makepyfile(test_blocks=FIXTURE + REFUSED)
     done = project.runpytest_inprocess("--npudump-update-golden")
-    done.assert_outcomes(failed=4)
+    done.assert_outcomes(failed=6, passed=1)
+    (each,) = (path.read_text("utf-8") for path in project.path.rglob("golden/**/*.yaml"))
+    assert [line.split()[0] for line in each.splitlines() if "float32" in line] == [
+        "head#model=Transformer",
+        "1#model=pair_1",
+    ]
     done.stdout.no_fnmatch_line("*def __init__*")
     done.stdout.fnmatch_lines(
         [
             "*no module was called while it was watched*",
             "*was called in another thread: the order of calls is unknown*",
+            "npudump: the dump is empty: a tensor of Sequential is not recorded: NestedTensor",
+            "npu_dump.modules(): Transformer has no module 'nosuch'; it has *",
             "npu_dump.modules(): Transformer has no module 'nosuch'; it has *",
             "*with the runtime emulator it needs the marker's scene='modules'*",
         ]
