@@ -21,6 +21,7 @@ import numpy as np
 from pytest_npudump.emulator.dumps import recorder
 from pytest_npudump.emulator.dumps.exceptions import ExceptionArgument, FailedTask
 from pytest_npudump.emulator.dumps.recorder import STREAM, DumpPlan, DumpSettings, plan
+from pytest_npudump.emulator.dumps.writer import folder_above
 from pytest_npudump.emulator.faults import PLANTED, Distortion, Faults
 from pytest_npudump.errors import MissingExtraError
 from pytest_npudump.onnxmodels import graph as graph_module, sessions, tensor_types
@@ -109,7 +110,8 @@ class Model:
         current_shapes: output shapes of the last execution; None before the first.
         graph_name: the graph's own name.
         registered: whether its operators are known to an exception dump that was on when it was loaded.
-        dumped: where each execution that was dumped is noted, by ``{dump_path}/{time}/``.
+        dumped: where each execution that was dumped is noted, by the folder that ``dump_path`` is in, then by
+            ``{dump_path}/{time}/``.
         inside: operators inside others, which no dump has; none where it was loaded while no dump was set.
         written: operator and slot that write each tensor; none where it was loaded while no dump was set.
         faults: what may be injected in it.
@@ -127,7 +129,7 @@ class Model:
     current_shapes: tuple[tuple[int, ...], ...] | None = None
     graph_name: str = ""
     registered: bool = False
-    dumped: dict[str, list[recorder.DumpedExecution]] = field(default_factory=dict)
+    dumped: dict[str, dict[str, list[recorder.DumpedExecution]]] = field(default_factory=dict)
     inside: tuple[tuple[str, str], ...] = ()
     written: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     faults: Faults = field(default_factory=Faults)
@@ -181,7 +183,8 @@ class Model:
         if files.settings.step_selected(self.executions):
             place = recorder.DumpedRun(self.device, self.name, self.id, self.executions)
             left = recorder.record(files, place, results, self._previous, clock)
-            self.dumped.setdefault(files.settings.root, []).append(left)
+            root = files.settings.root
+            self.dumped.setdefault(folder_above(root), {}).setdefault(root, []).append(left)
         self._previous = {name: results[name] for name in files.tensors} if files.watches else {}
         return results
 

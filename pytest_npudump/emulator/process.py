@@ -292,7 +292,7 @@ class Process:
     handles: Handles = field(default_factory=Handles)
     clock: Clock = field(default_factory=Clock)
     models: dict[int, Model] = field(default_factory=dict)
-    dumped: dict[str, list[DumpedExecution]] = field(default_factory=dict)
+    dumped: dict[str, dict[str, list[DumpedExecution]]] = field(default_factory=dict)
     inside: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     model_ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     stream_ids: itertools.count[int] = field(default_factory=lambda: itertools.count(DEFAULT_STREAM + 1))

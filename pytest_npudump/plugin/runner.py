@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from contextlib import nullcontext
 from pathlib import Path
+from traceback import clear_frames
 from typing import TYPE_CHECKING
 
 import pytest
@@ -142,6 +143,7 @@ class Runner:
             if (test := item.stash.get(TEST, None)) is not None:
                 if not test.case.isolated:  # else whoever is told of it cleans up
                     test.clean_up()
+                vars(test).clear()  # frames of a failure, which plugins that repeat tests keep, have it
                 del item.stash[TEST]
             item.ihook.pytest_npudump_left(item=item)
             item.stash[OURS] = False
@@ -254,6 +256,7 @@ class Runner:
             shown, last = getattr(call.excinfo.value, "pytrace", True), call.excinfo.traceback[-1:]
             if not shown and last and last[0].frame.code.raw.co_filename.startswith(str(_PACKAGE)):
                 call.excinfo.traceback = last
+                clear_frames(call.excinfo.tb)
         report = yield
         complete_report(item, call, report)
         if is_marked(item) and not item.stash.get(OURS, False):

@@ -45,6 +45,22 @@ def pytest_runtest_makereport(item, call):
         report.outcome, report.longrepr = fresh.outcome, fresh.longrepr
     return report
 """
+KEEPS_THE_FAILURE = """
+import gc, weakref
+
+KEPT, SEEN = [], []
+
+def pytest_npudump_judged(result):
+    SEEN.append(weakref.ref(result.comparison.actual.values))
+
+def pytest_exception_interact(call):
+    KEPT.append(call.excinfo)
+
+def pytest_sessionfinish():
+    gc.collect()
+    left = [one() for one in SEEN if one() is not None]
+    open("left.txt", "w").write(f"{len(KEPT)} failures of {len(SEEN)} results, {len(left)} left")
+"""
 AROUND_THE_PROTOCOL = """
 import pytest
 from _pytest.runner import runtestprotocol
@@ -135,8 +151,9 @@ def test_regression_stands_where_a_plugin_repeats_it_inside_the_report(
 
 def test_regression_stands_where_a_plugin_runs_the_protocol_once_more(project: Project) -> None:
     """So does a pass without a comparison."""
-    regressed(project, "escalate=False", conftest=AROUND_THE_PROTOCOL)
+    regressed(project, "escalate=False", conftest=AROUND_THE_PROTOCOL + KEEPS_THE_FAILURE)
     project.run(failed=1)
+    assert project.path.joinpath("left.txt").read_text() == "2 failures of 1 results, 0 left"
     assert "passed" not in project.path.joinpath("again.txt").read_text()
     project.model()
     project.path.joinpath("conftest.py").unlink()

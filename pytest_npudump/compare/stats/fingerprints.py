@@ -298,8 +298,57 @@ class Digests:
     remarks: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Hashes:
+    """Hashes of pairs, whatever differences may be allowed.
+
+    Attributes:
+        rows: pairs that have any, on either side.
+        golden, actual: theirs, by kind.
+        largest: of pairs whose elements that are by far the largest are elsewhere: the places on both sides.
+        beside: of pairs with other projections beside a mask or by factors: their distance, the golden's
+            scale, what of the distance may be rounding, and whether they are beside a mask.
+    """
+
+    rows: Sequence[int]
+    golden: Sequence[Mapping[str, str]]
+    actual: Sequence[Mapping[str, str]]
+    largest: Mapping[int, tuple[str, str]]
+    beside: Mapping[int, tuple[float, float, float, bool]]
+
+    @classmethod
+    def of(cls, pairs: Pairs) -> Hashes:
+        """Read the hashes of pairs."""
+        held = _held(pairs.golden)[pairs.here] | _held(pairs.actual)[pairs.there]
+        rows = np.flatnonzero(held).tolist()
+        sides = [_parts(pairs.golden, pairs.here[held]), _parts(pairs.actual, pairs.there[held])]
+        largest, beside = dict[int, tuple[str, str]](), dict[int, tuple[str, str]]()
+        for row, *parts in zip(rows, *sides, strict=True):
+            texts = [part.pop(ARGMAX, "") for part in parts]
+            if texts[0] == texts[1] or "" in texts:
+                continue
+            (golden, after), (actual, there) = map(_split, texts)
+            if golden != actual and golden and actual:
+                largest[row] = golden, actual
+            if after != there and after[:1] == there[:1]:
+                beside[row] = after, there
+        return cls(
+            rows, sides[0], sides[1], largest, dict(zip(beside, _beside([*beside.values()]), strict=True))
+        )
+
+
+def _beside(texts: Sequence[tuple[str, str]]) -> Iterator[tuple[float, float, float, bool]]:
+    if not texts:
+        return
+    golden, actual = (sums_of([one[1:] for one in side]) for side in zip(*texts, strict=True))
+    printed = doubts(golden) + doubts(actual)
+    distance = apart(np.abs(actual - golden), printed, summed=True).tolist()
+    scale, slack = (root_mean_square(one).tolist() for one in (golden, printed[:, :FINE]))
+    yield from zip(distance, scale, slack, (one.startswith(BESIDE_MASK) for one, _ in texts), strict=True)
+
+
 def compare_digests(
-    pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerances, found: Distances
+    pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerances, found: Distances, hashes: Hashes
 ) -> Digests:
     """Compare hashes of one kind.
 
@@ -314,27 +363,22 @@ def compare_digests(
         judged: (n, 7), which statistics are compared.
         tolerances: the rules.
         found: how far plain projections are apart.
+        hashes: of the tensors.
     """
     equal, differ = np.zeros((2, len(pairs.here)), dtype=np.bool_)
     reasons: dict[int, Reason] = {}
-    held = _held(pairs.golden)[pairs.here] | _held(pairs.actual)[pairs.there]
-    rows = np.flatnonzero(held).tolist()
+    rows, sides = hashes.rows, (hashes.golden, hashes.actual)
     if not rows:
         return Digests(equal, differ, reasons)
-    sides = [_parts(pairs.golden, pairs.here[held]), _parts(pairs.actual, pairs.there[held])]
-    for row, *parts in zip(rows, *sides, strict=True):
-        texts = [part.pop(ARGMAX, "") for part in parts]
-        if texts[0] == texts[1] or "" in texts:
-            continue
-        (golden, beside), (actual, there) = map(_split, texts)
+    for row in sorted({*hashes.largest, *hashes.beside}):
         rule = pairs.rule(row, PROJECTIONS, tolerances)
         scale = np.abs(pairs.golden.values[pairs.here[row], :EXTREMES]).max()
         loose = rule.rtol * scale + rule.atol > _LOOSE * scale
-        if golden != actual and golden and actual and not loose:
-            one, other = (int(told) if told.isdecimal() else told for told in (golden, actual))
+        if row in hashes.largest and not loose:
+            one, other = (int(told) if told.isdecimal() else told for told in hashes.largest[row])
             reasons[row] = Reason(ARGMAX, one, other, None, _FAR)
-        elif beside != there and beside[:1] == there[:1]:
-            reason = _off_beside(pairs, row, (beside, there), rule, found)
+        elif row in hashes.beside:
+            reason = _off_beside(pairs, row, hashes.beside[row], rule, found)
             if reason is not None:
                 reasons[row] = reason
     approved, computed = (frozenset[str]().union(*side) for side in sides)
@@ -396,15 +440,14 @@ def _split(text: str) -> tuple[str, str]:
     return text[:at], text[at:]
 
 
-def _off_beside(pairs: Pairs, row: int, texts: Sequence[str], rule: Rule, found: Distances) -> Reason | None:
+def _off_beside(
+    pairs: Pairs, row: int, told: tuple[float, float, float, bool], rule: Rule, found: Distances
+) -> Reason | None:
     """Judge projections of what is beside a mask or by factors, as plain ones; None where they pass."""
-    golden, actual = (sums[np.newaxis] for sums in sums_of([one[1:] for one in texts]))
+    distance, scale, slack, beside_mask = told
     plain = found.distance[row] if found.judged[row] else math.inf
-    least = 0.0 if texts[0].startswith(BESIDE_MASK) else _UNLIKE * plain
-    printed = doubts(golden) + doubts(actual)
-    distance = apart(np.abs(actual - golden), printed, summed=True).item()
+    least = 0.0 if beside_mask else _UNLIKE * plain
     root = math.sqrt(pairs.golden.counts[pairs.here[row]] or 0)
-    scale, slack = (root_mean_square(one).item() for one in (golden, printed[:, :FINE]))
     allowed = rule.rtol * scale + rule.atol * root + slack
     within = distance <= max(allowed, least) or rule.one_sided != "both"
     return None if within else Reason(PROJECTIONS, 0.0, distance, allowed, rule.describe())

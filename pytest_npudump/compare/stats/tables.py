@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_npudump.compare.stats.alignment import ABSENT, Alignment, align
-from pytest_npudump.compare.stats.fingerprints import Digests, Distances, compare_digests, compare_projections
+from pytest_npudump.compare.stats.fingerprints import (
+    Digests,
+    Distances,
+    Hashes,
+    compare_digests,
+    compare_projections,
+)
 from pytest_npudump.compare.stats.numbers import (
     EXACT,
     Pairs,
@@ -116,13 +122,13 @@ def compare_tables(
     judged, lost, gained = here & there, here & ~there & ~left_out, gained & ~new
     hidden = hidden_by_print(pairs)
     judged[:, :EXTREMES] &= ~hidden[:, np.newaxis]
-    positions, distances = np.flatnonzero(both), Distances.of(pairs)
+    positions, distances, hashes = np.flatnonzero(both), Distances.of(pairs), Hashes.of(pairs)
     unsteady, moved = _unsteady(pairs, tolerances), changed(pairs, judged)
     wild = frozenset(positions[unsteady].tolist())
     with without_collection():
         of_values = _reasons(pairs, judged, lost | gained, tolerances)
         for _again in range(2):
-            digests = compare_digests(pairs, judged, tolerances, distances)
+            digests = compare_digests(pairs, judged, tolerances, distances, hashes)
             projections = compare_projections(pairs, tolerances, distances)
             reasons = {row: [*found] for row, found in of_values.items()}
             for row, reason in (*projections.reasons.items(), *digests.reasons.items()):

@@ -474,9 +474,12 @@ def _apply(text: bytes, call: str) -> int:
     # Nobody asks for executions whose dump is deleted by now: the last test's, or any. As a session in
     # which tests fail keeps the dumps of all of these, all are looked at only as often as they double.
     every = len(state.dumped).bit_count() == 1
-    for each in [*reversed(state.dumped)]:
-        if not os.path.isdir(os.path.dirname(each[:-1])):  # noqa: PTH112, PTH120 - as CANN has it
-            del state.dumped[each]
+    for above, roots in [*reversed(state.dumped.items())]:
+        for each in [*roots]:
+            if not os.path.isdir(os.path.dirname(each[:-1])):  # noqa: PTH112, PTH120 - as CANN has it
+                del roots[each]
+        if not roots:
+            del state.dumped[above]
         elif not every:
             break
     return codes.SUCCESS

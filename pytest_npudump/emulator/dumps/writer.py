@@ -401,6 +401,11 @@ def _open(path: str) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
 
+def folder_above(root: str) -> str:
+    """Return the folder that the ``dump_path`` of such a directory is in."""
+    return os.path.dirname(os.path.dirname(root[:-1]))  # noqa: PTH120 - a text, as adump has it
+
+
 def data_directory(dump_path: str, now: float) -> str:
     """Return adump's directory for a configuration set at ``now``: ``{dump_path}/{YYYYmmddHHMMSS}/``."""
     stamp = time.strftime("%Y%m%d%H%M%S", time.localtime(now))

@@ -38,9 +38,9 @@ class EmulatorRuntime(PyAclRuntime):
         return model
 
     def dumped(self, folder: Path) -> Sequence[DumpedExecution]:
-        """Return the dumps of this process below a folder, operators that left no file included."""
-        below = f"{folder}/"
-        return [one for root, some in process().dumped.items() if root.startswith(below) for one in some]
+        """Return the dumps of this process in a folder of a run, operators that left no file included."""
+        roots = process().dumped.get(str(folder), {})
+        return [one for some in roots.values() for one in some]
 
     def vary(self, variation: Variation) -> None:
         """Have models that are loaded or run from here on vary so.
