@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.cli.common.executors import Workers, open_workers, run_together
 from pytest_npudump.cli.common.output import complain, emit, present
 from pytest_npudump.cli.common.progress import progress
-from pytest_npudump.cli.common.source import read_source, report_problems
+from pytest_npudump.cli.common.source import problem_lines, read_source, report_problems
 from pytest_npudump.cli.common.tolerance_options import chosen_tolerances, typed_rules
 from pytest_npudump.cli.compare_report import SidesComparison, as_json, lines
 from pytest_npudump.compare.judge import AS_GIVEN, GOLDEN, RUN, Terms, judge
@@ -178,9 +178,7 @@ def read_dump_side(path: Path, workers: Workers, *, latest: bool, raw: str = "")
     dump = read_source(path, workers, stats=False, latest=latest, raw=raw)
     notes = (*dump.notes, *_unread(path, dump.records))
     if not dump.records:
-        raise DumpError(
-            "\n".join(_("unreadable: {problem}").format(problem=problem) for problem in dump.problems)
-        )
+        raise DumpError("\n".join(problem_lines(dump.problems)))
     record = Record.of(StatsTable.from_records(dump.records))
     return replace(record, tensors=dump.records, problems=dump.problems, notes=notes)
 

@@ -236,7 +236,7 @@ class Correspondence:
             _joined_rows(run, {}, joined[1]),
         )
         idle = [
-            said("{path}, line {line}: no layer pair has these names", path=self.path, line=line)
+            said("{path}, line {line}: it pairs no layers", path=self.path, line=line)
             for line in sorted({rule.line for rule in self.names} - joined[2])
         ]
         layers = {row.key.layer for rows in sides for row in rows}
@@ -321,7 +321,7 @@ class Correspondence:
         renamed: dict[str, str] = {}
         parts: tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]] = ({}, {})
         used, taken, given = set[int](), set[str](), dict[str, str]()
-        for rule in self.names:
+        for rule in sorted(self.names, key=lambda rule: "*" in rule.run[0]):  # exact names first
             for layer in _layers(run.table):
                 groups = _groups_of(rule.run[0], layer)
                 if groups is None or layer in taken:
@@ -453,7 +453,7 @@ class Correspondence:
                 f"{self.path}: this side has {ranks} ranks, and {told}: name the size of each group, such as "
                 f"'ranks: cp=2 tp={max(ranks // 2, 1)}'"
             )
-        return {}
+        return {"copies": ranks}  # as no layout splits anything
 
 
 def _name_rule(key: str, value: str, line: int, place: str) -> NameRule:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.judge import RUN, Terms, judge
+from pytest_npudump.compare.tolerances.presets import OTHER, SAME
 from pytest_npudump.compare.tolerances.rules import tolerances_for
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import ModuleMismatchError, RequestError
@@ -88,6 +89,8 @@ def same(
             f"{sentence(failing[0], sides=_SIDES)}"
         )
         rows = table([row_of(verdict, _SIDES) for verdict in failing[:_ROWS]], _COLUMNS)
+        if comparison.tolerances.preset == SAME:
+            rows.append(f'tolerance: preset {SAME}; set preset="{OTHER}" if only rounding differs')
         raise ModuleMismatchError("\n".join([words, *rows]))
     if comparison.nothing_judged:
         raise ModuleMismatchError("npu_dump.same(): the two share no finite statistic")

@@ -92,10 +92,15 @@ def test_layers_of_other_names_are_compared_under_those_of_the_run(compared: Any
     assert failing(comparison) == [("lm_head:output.0", "fail"), ("same:output.0", "fail")]
     path = comparison.remarks[0].partition(",")[0]
     assert [str(note) for note in comparison.remarks] == [
-        f"{path}, line 3: no layer pair has these names",
+        f"{path}, line 3: it pairs no layers",
         f"{path}: layouts of no layer: h.*.out",
     ]
     assert len(values) == 6
+    swapped = side({"b.0": layers["h.0.self.q"], "b.1": layers["h.10.self.q"], "b.2": normal(4)})
+    run = side({"a.0": layers["h.10.self.q"], "a.1": layers["h.0.self.q"], "a.2": normal(4)})
+    comparison = compared(swapped, run, "a.*: b.*\na.0: b.1\na.1: b.0")  # exact names count first
+    assert failing(comparison) == [("a.2:output.0", "fail")]
+    assert comparison.compared == 3
 
 
 def test_what_one_side_has_joined_is_compared_with_the_parts_of_the_other(compared: Any) -> None:
@@ -149,6 +154,10 @@ def test_by_their_shapes_ranks_hold_parts_or_copies_and_a_wrong_part_or_copy_is_
         assert "ranks hold parts of up; state the layout in names.yaml" in comparison.remarks[0]
     two[1]["norm"][2, 1] += 40
     assert failing(compared(one, side(*two))) == [("norm#rank=1:output.0", "fail")]
+    text = 'layouts: {norm: "t h"}'  # no group is named: copies
+    assert failing(compared(side({"norm": norm}), side(*({"norm": some["norm"]} for some in two)), text)) == [
+        ("norm#rank=1:output.0", "fail")
+    ]
     two[1]["up"] = two[1]["up"] * 3
     assert ("up:output.0", "fail") in failing(compared(one, side(*two)))
 

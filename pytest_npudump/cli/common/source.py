@@ -6,20 +6,27 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import to_stderr
 from pytest_npudump.cli.common.progress import progress
-from pytest_npudump.dump.files.formats import BY_NAME, START_BYTES, Job, format_of_name, plain_format
+from pytest_npudump.dump.files.formats import (
+    BY_NAME,
+    START_BYTES,
+    Job,
+    format_of_name,
+    plain_format,
+    start_of,
+)
 from pytest_npudump.dump.names import MAPPING, DumpFile, Place, context, name_of, read_mapping, read_place
 from pytest_npudump.dump.reader import read_dump, read_job
 from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.tree.find import format_by_content
 from pytest_npudump.dump.tree.keys import records_of
-from pytest_npudump.errors import DumpError, EmptyDumpError, FormatError, mapped
+from pytest_npudump.errors import DumpError, FormatError, mapped
 from pytest_npudump.language.text import typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.storage.archive import with_runs_unpacked
 from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from pytest_npudump.cli.common.executors import Workers
@@ -65,10 +72,7 @@ def read_source(
             executor = workers.executor if stats else None
             with progress(_("reading {path}").format(path=given)) as report:
                 asked: Any = {"stats": stats, "acl": acl, "projections": projections, "latest": latest}
-                try:
-                    dump = read_dump(path, executor=executor, workers=workers.count, progress=report, **asked)
-                except EmptyDumpError as error:
-                    raise (_without_header(path) if _bins(path) else error) from None
+                dump = read_dump(path, executor=executor, workers=workers.count, progress=report, **asked)
     except DumpError as error:
         _place(error, path, given)
         raise
@@ -94,16 +98,20 @@ def _bins(path: Path) -> list[Path]:
     return ([path] if path.suffix == ".bin" else []) if path.is_file() else sorted(path.rglob("*.bin"))
 
 
-def _without_header(path: Path) -> DumpError:
-    words = _("{path}: .bin files without a header need type and shape of their elements: {option}")
-    return DumpError(words.format(path=path, option="--bin float16:1x3x224x224"))
-
-
 def _read_bins(root: Path, paths: list[Path], raw: str, *, stats: bool, acl: bool, projections: bool) -> Dump:
-    """Read files of nothing but elements, all of one type and shape; the rest as for :func:`read_source`."""
+    """Read files of nothing but elements, all of one type and shape; the rest as for :func:`read_source`.
+
+    Tensors in other files of a directory are problems, as they would be left out.
+    """
     from pytest_npudump.dump.files.plain import executions, named, raw_bin  # noqa: PLC0415 - only where asked for
 
-    found, problems = [], list[FormatError]()
+    others = () if root.is_file() else [path for path in sorted(root.rglob("*")) if path.suffix != ".bin"]
+    problems = [
+        FormatError(path, "not read with --bin: put it in a folder without .bin files")
+        for path in others
+        if path.is_file() and plain_format(path, start_of(path)) is not None
+    ]
+    found = []
     for path in paths:
         try:
             tensor = raw_bin(path, raw)
@@ -163,14 +171,12 @@ def locate(path: Path) -> DumpFile:
         except OSError as error:
             raise FormatError(path, _("cannot be read: {error}").format(error=error.strerror)) from error
         found = format_by_content(path, start)
-        if found is None or isinstance(found, FormatError):
+        if found is None or (isinstance(found, FormatError) and path.suffix != ".bin"):
             found = plain_format(path, start) or found
         if isinstance(found, FormatError):
             raise DumpError(
                 _("{path} cannot be read as a dump file: {reason}").format(path=path, reason=found.reason)
             )
-        if found is None and path.suffix == ".bin":
-            raise _without_header(path)
         if found is None:
             raise DumpError(
                 _("{path} is no dump file: neither its name nor its first bytes are those of one").format(
@@ -181,7 +187,18 @@ def locate(path: Path) -> DumpFile:
     return DumpFile(path, place, name, format_.name)
 
 
-def report_problems(problems: Iterable[FormatError]) -> None:
-    """Name every file that could not be read on standard error."""
-    for problem in problems:
-        to_stderr(_("npudump: unreadable: {problem}").format(problem=problem))
+_SHOWN = 20
+
+
+def problem_lines(problems: Sequence[FormatError]) -> Iterator[str]:
+    """Yield a line for each of the first files that could not be read, and the number of the others."""
+    for problem in problems[:_SHOWN]:
+        yield _("unreadable: {problem}").format(problem=problem)
+    if len(problems) > _SHOWN:
+        yield _("... and {left} more").format(left=len(problems) - _SHOWN)
+
+
+def report_problems(problems: Sequence[FormatError]) -> None:
+    """Name the files that could not be read on standard error."""
+    for line in problem_lines(problems):
+        to_stderr(f"npudump: {line}")

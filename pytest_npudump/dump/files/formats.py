@@ -38,7 +38,7 @@ TLV_MAGIC = b"\x5a\x5a\x5a\x5a"
 """Bytes 8 to 11 of a TLV container."""
 
 _PROTOBUF_START = b"\x0a\x03"
-_PLAIN = frozenset({".pt", ".pth", ".npy", ".npz", ".safetensors"})
+_PLAIN = frozenset({".pt", ".pth", ".npy", ".npz", ".safetensors", ".bin"})
 
 
 class Job(NamedTuple):
@@ -168,9 +168,7 @@ FORMATS = (
     ),
     Format(
         "plain",
-        alone=lambda path, start: (
-            path.suffix in _PLAIN or (path.suffix == ".bin" and start.startswith(b"$Version="))
-        ),
+        alone=lambda path, _start: path.suffix in _PLAIN,
     ),
 )
 """The first that takes a file has it, so those of other packages come last."""

@@ -44,7 +44,12 @@ _CAPTURED = re.compile(r"(.+)_device_(\d+)(?:_(\d+))?", re.ASCII | re.DOTALL)
 _ATB_FILE = re.compile(r"(in|out)tensor(\d+)", re.ASCII)
 _ATB_LAYER = re.compile(r"\d+_[A-Za-z].*", re.ASCII | re.DOTALL)
 _ATB_DEVICE = re.compile(r"(\d+)_\d+", re.ASCII)
+_ATB_START = b"$Version="
 _ATB_HEADER = 1 << 12
+_SIZE = re.compile(r"\d{1,18}", re.ASCII)
+_AXES = 32
+_ELEMENTS = 1 << 58
+"""Of an array of numpy 1, with elements of 32 bytes at most."""
 _SAFETENSORS_LIMIT = 100 << 20
 _SAFETENSORS = {
     **{f"F{bits}": f"float{bits}" for bits in (16, 32, 64)},
@@ -108,8 +113,11 @@ def executions(
     problems: list[FormatError] = []
     parts: dict[tuple[Place, int, str, int], list[TensorPart]] = {}
     computed = partial(file_stats, acl=acl, projections=projections)
-    for place, number, key, (_names, dtype, shape, payload, problem) in tensors:
+    for place, number, key, (_names, dtype, shape, payload, said) in tensors:
         nbytes = -(-math.prod(shape) * BY_NAME[dtype].bits // 8)
+        problem = said
+        if len(shape) > _AXES or math.prod(filter(None, shape)) > _ELEMENTS:
+            problem = f"an array of shape {shape} is larger than numpy makes them"
         part = TensorPart(key.io, key.slot, dtype, shape, size=nbytes, payload=payload)
         if problem:
             problems.append(FormatError(path, f"{key}: {problem}"))
@@ -259,6 +267,10 @@ def _tensor_of(path: Path, name: str, said: Any, start: int, size: int) -> Store
 def _read_atb(path: Path) -> list[Stored]:
     with open_raw(path) as file:
         head = file.read(0, min(file.size, _ATB_HEADER), "the header")
+        if not head.startswith(_ATB_START):
+            raise file.error(
+                0, "no header of ATB; of files of elements alone give npudump --bin float16:1x3x224x224"
+            )
         lines, end, _ = head.partition(b"\n$End=1\n")
         if not end:
             raise file.error(0, "the header has no line $End=1: it is truncated or damaged")
@@ -292,7 +304,7 @@ def raw_bin(path: Path, said: str) -> Stored:
     name, _, sizes = said.partition(":")
     dtype = dtype_name(name)
     words = re.split("[x,]", sizes) if sizes else []
-    if dtype not in BY_NAME or not BY_NAME[dtype].bits or not all(map(str.isdecimal, words)):
+    if dtype not in BY_NAME or not BY_NAME[dtype].bits or not all(map(_SIZE.fullmatch, words)):
         raise RequestError(f"{said!r} is no type and shape, expected such as float16:1x3x224x224")
     shape = tuple(map(int, words))
     nbytes = -(-math.prod(shape) * BY_NAME[dtype].bits // 8)

@@ -223,7 +223,7 @@ def find_files(root: Path, *, tables: bool = False) -> Tree:
             if format_ is None:
                 start = start_of(path)
                 found = format_by_content(path, start)
-                unknown = found is None or isinstance(found, FormatError)
+                unknown = found is None or (isinstance(found, FormatError) and path.suffix != ".bin")
                 plain = plain_format(path, start) if unknown and not is_short_name(path) else None
                 if plain is not None:
                     alone.append((DumpFile(path, where, None, plain.name), found))

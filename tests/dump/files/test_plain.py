@@ -17,10 +17,11 @@ import pytest
 
 from pytest_npudump.cli import main
 from pytest_npudump.dump.arrays.decode import load
+from pytest_npudump.dump.files.plain import raw_bin
 from pytest_npudump.dump.files.pt import read_pt
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import TensorRecord
-from pytest_npudump.errors import FormatError
+from pytest_npudump.errors import FormatError, RequestError
 
 SAMPLES = Path(__file__).parents[2] / "data" / "tools" / "plain"
 
@@ -153,7 +154,9 @@ def test_files_without_a_header_need_type_and_shape(
     one, other = (str(tmp_path / side) for side in "ab")
     for path in (one, f"{one}/deep/x.bin"):
         assert main(["compare", path, path]) == 2
-        assert f"{path}: .bin files without a header need type and shape of " in capsys.readouterr().err
+        assert "x.bin, byte 0: no header of ATB; of files of elements alone give npudump --bin" in (
+            capsys.readouterr().err
+        )
     assert main(["compare", one, one, "--bin", "float16:2,2"]) == 0
     assert main(["compare", one, other, "--bin", "float16:2x2"]) == 1
     capsys.readouterr()
@@ -166,6 +169,99 @@ def test_files_without_a_header_need_type_and_shape(
         assert words in capsys.readouterr().err
     assert main(["ls", one, "--stats", "--bin", "bf16:4"]) == 0
     assert "bfloat16" in capsys.readouterr().out
+
+
+def test_no_tensor_in_a_bin_file_or_beside_one_is_left_out_silently(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each file that this command leaves out makes it fail, with its name."""
+    for side in "ab":
+        put(tmp_path / side, "same.pt")
+        (tmp_path / side / "x.bin").write_bytes(side.encode() * 8)
+        (tmp_path / side / "notes.txt").write_text(side)
+    one, other = (str(tmp_path / side) for side in "ab")
+    for options, left_out in (([], "x.bin"), (["--bin", "int8:8"], "same.pt")):
+        assert main(["compare", one, other, *options]) == 2
+        told = capsys.readouterr()
+        assert [line.split(": ")[2].partition(",")[0] for line in told.err.splitlines()] == [
+            f"{side}/{left_out}" for side in (one, other)
+        ], told.err
+    for side in "ab":
+        (tmp_path / side / "same.pt").unlink()
+    assert main(["compare", one, one, "--bin", "int8:8"]) == 0
+
+
+def test_fuzzed_bin_files_are_read_as_numpy_reads_them_or_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draw = np.random.default_rng(5)
+    path = tmp_path / "x.bin"
+    kinds = ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "c8", "c16")
+    for _ in range(400):
+        dtype = np.dtype(draw.choice(kinds))
+        shape = tuple(map(int, draw.integers(0, 5, draw.integers(0, 4))))
+        count = int(np.prod(shape, dtype=int)) * dtype.itemsize
+        size = max(0, count + int(draw.choice([0, 0, -1, 1, -dtype.itemsize, dtype.itemsize, 4096])))
+        path.write_bytes(draw.bytes(size))
+        said = f"{dtype.name}:{draw.choice(['x', ',']).join(map(str, shape))}"
+        if size != count:
+            with pytest.raises(FormatError, match=f"takes {count} bytes, the file has {size}"):
+                raw_bin(path, said)
+            continue
+        found = raw_bin(path, said)
+        assert found.payload is not None
+        read = load(found.payload, found.dtype, found.shape)
+        assert (read.dtype, read.shape, read.tobytes()) == (dtype, shape, path.read_bytes()), said
+    hostile = (
+        "",
+        ":",
+        "x",
+        "float16:1xx2",
+        "float16:1,2,",
+        "float16:-1",
+        "float16:1e3",
+        "float16: 1",
+        "float16:²",
+    )
+    for said in (
+        *hostile,
+        f"float16:{'9' * 5000}",
+        "float16:\u0663",
+        "string:1",
+        "float16:1:2",
+        "float16\0:1",
+        "\n:\n",
+    ):
+        with pytest.raises((RequestError, FormatError)):
+            raw_bin(path, said)
+    path.write_bytes(b"")
+    for said in ("float16:999999999999999999x999999999999999999x0", f"float16:{'1x' * 70}0"):
+        for command in (["ls", "--stats"], ["compare", str(path)]):
+            assert main([*command, str(path), "--bin", said]) == 2, said
+            assert "larger than numpy makes them" in capsys.readouterr().err
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(FormatError):
+        raw_bin(path, "int8:1")
+
+
+@pytest.mark.parametrize("command", ["compare", "ls", "convert"])
+def test_thousands_of_unreadable_files_take_few_lines(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for side in ("a", "b"):
+        put(tmp_path / side, "same.pt")
+        for at in range(1000):
+            (tmp_path / side / f"x{at}.npy").write_bytes(b"?")
+    one, other = (str(tmp_path / side) for side in "ab")
+    more = {"compare": [other], "ls": [], "convert": ["-o", str(tmp_path / "out")]}[command]
+    for left in (one, None):  # and with nothing else to read
+        assert main([command, one, *more]) == 2
+        told = capsys.readouterr().err.splitlines()
+        count = 2000 if command == "compare" and left else 1000
+        assert len(told) == 21
+        assert told[-1].endswith(f"... and {count - 20} more"), told[-1]
+        (tmp_path / "a" / "same.pt").unlink(missing_ok=True)
 
 
 class Evil:

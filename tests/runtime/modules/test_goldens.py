@@ -270,6 +270,7 @@ def test_two_captures_are_held_against_each_other(project: pytest.Pytester) -> N
     done.stdout.fnmatch_lines(
         [
             "*npu_dump.same(): 7 of 16 tensors differ; first: blocks.1.qkv:output.0 *",
+            'E *tolerance: preset same; set preset="other" if only rounding differs',
             "*RequestError: npu_dump.same(): rtol: -1 is not allowed, expected a finite number, *",
             "*RequestError: npu_dump.same(): rtol: inf is not allowed, expected a finite number, *",
             "*RequestError: npu_dump.same(): atol: nan is not allowed, expected a finite number, *",
