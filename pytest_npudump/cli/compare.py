@@ -30,7 +30,7 @@ from pytest_npudump.language.text import typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.record.record import Record
 from pytest_npudump.report.verdicts import shown
-from pytest_npudump.results.entry import LINES, results_in
+from pytest_npudump.results.folder import LINES, results_in
 from pytest_npudump.storage.archive import unpacked
 from pytest_npudump.storage.regular_file import open_regular
 

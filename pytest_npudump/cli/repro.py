@@ -18,7 +18,7 @@ from pytest_npudump.language.text import typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.regression.result import GOOD
 from pytest_npudump.report.verdicts import shown
-from pytest_npudump.results.entry import LINES, results_in
+from pytest_npudump.results.folder import LINES, results_in
 
 
 def run(arguments: argparse.Namespace) -> int:

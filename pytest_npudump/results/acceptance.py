@@ -53,7 +53,15 @@ from pytest_npudump.regression.dataflow import same_layers
 from pytest_npudump.regression.measured_noise import by_layer, measured_anew, new_entries, same_values
 from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.verdicts import excess, worst
-from pytest_npudump.results.entry import ACCEPTED, REJECTED, Entry, ResultsError, file_digest
+from pytest_npudump.results.folder import (
+    ACCEPTED,
+    REJECTED,
+    Entry,
+    Results,
+    ResultsError,
+    ResultsFolder,
+    file_digest,
+)
 from pytest_npudump.results.rejudge import GOOD, Overrides, Rejudged, read_record, rejudge, run_of
 from pytest_npudump.settings import default_settings
 
@@ -62,7 +70,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.compare.stats.verdict import Comparison
-    from pytest_npudump.results.folder import Results, ResultsFolder
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,16 @@ from pytest_npudump.golden.path import golden_path
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.report.verdicts import shown
-from pytest_npudump.results.entry import LAST, LINES, ResultsError, results_in
+from pytest_npudump.results.folder import (
+    LAST,
+    LINES,
+    ResultsError,
+    ResultsFolder,
+    results_in,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from pytest_npudump.results.folder import ResultsFolder
 
 
 _PLUGIN = "pytest_npudump.plugin.collection"
@@ -88,8 +92,6 @@ def last_results(named: Path | None) -> ResultsFolder:
         ResultsError: there are none.
         ConfigError: pytest's configuration, which may name the output folder, cannot be read.
     """
-    from pytest_npudump.results.folder import ResultsFolder  # noqa: PLC0415 - numpy and yaml come with it
-
     found = results_in(named) if named is not None else last_if_any()
     if found is None:
         raise ResultsError(

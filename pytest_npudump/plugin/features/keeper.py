@@ -25,7 +25,7 @@ from pytest_npudump.regression.dataflow import source_names
 from pytest_npudump.regression.result import RECORDED, UNCHANGED, Result
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.request import AUTO_LAYERS, DumpRequest
-from pytest_npudump.results.entry import (
+from pytest_npudump.results.folder import (
     FAILED,
     LAST,
     PASSED,
@@ -36,9 +36,9 @@ from pytest_npudump.results.entry import (
     XPASSED,
     Entry,
     ResultsError,
+    ResultsFolder,
     file_digest,
 )
-from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.kept import Kept, blank_line, keep, with_golden
 from pytest_npudump.scene import SCENES
 from pytest_npudump.settings import Settings, ci_variable
