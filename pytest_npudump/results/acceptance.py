@@ -50,7 +50,7 @@ from pytest_npudump.record.record import (
 from pytest_npudump.record.rows import differing_keys
 from pytest_npudump.regression.calibration import fed_words
 from pytest_npudump.regression.dataflow import same_layers
-from pytest_npudump.regression.measured_noise import by_layer, measured_anew, new_entries, same_values
+from pytest_npudump.regression.run_record import by_layer, measured_anew, new_entries, same_values
 from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.verdicts import excess, worst
 from pytest_npudump.results.folder import (
