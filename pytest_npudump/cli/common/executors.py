@@ -156,9 +156,10 @@ def _cluster(distributed: Any, address: str) -> Iterator[Workers]:
     try:
         yield Workers(_Packed(client.get_executor()), sum(client.nthreads().values()) or _UNTOLD, remote=True)
     except lost as error:
+        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
         raise RuntimeUnavailableError(
             f"--executor dask:{address}: the cluster was lost before the work was done: no verdict; "
-            f"see the logs of the scheduler and its workers, and run it again ({_first_line(error)})"
+            f"see the logs of the scheduler and its workers, and run it again ({reason})"
         ) from error
     finally:
         client.close()
@@ -197,10 +198,6 @@ def _silent() -> Iterator[None]:
     finally:
         for logger, level in before.items():
             logger.setLevel(level)
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
 def run_tasks(

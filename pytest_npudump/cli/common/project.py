@@ -59,15 +59,11 @@ def collect(option: str, words: Sequence[str], test: str | None = None) -> dict[
     if usage := [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]:
         raise RequestError(f"pytest collects nothing: {usage[0].removeprefix('ERROR: ')}")
     if not found:
-        last = _last_words(done.stdout + done.stderr)
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        internal = [line for line in lines if line.startswith("INTERNALERROR> ")]
+        last = (internal or lines or ["no output"])[-1]
         raise RequestError(f"pytest ended with {done.returncode} before it collected anything: {last}")
     return found
-
-
-def _last_words(output: str) -> str:
-    lines = [line for line in output.splitlines() if line.strip()]
-    internal = [line for line in lines if line.startswith("INTERNALERROR> ")]
-    return (internal or lines or ["no output"])[-1]
 
 
 def _cause(text: str, test: str) -> str:
