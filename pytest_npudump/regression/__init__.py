@@ -1,8 +1,8 @@
 """The main flow of one marked test, without pytest: read ``session`` first.
 
-``case`` is what is fixed about the test, ``attempt`` one run of it under dump, ``result`` what has come of
-it: one value that all steps hand on, and that every report is made of. ``host_copies`` are what models were
-given and gave in the test's own memory.
+``case`` is what is fixed about the test, ``attempt`` one run of it under dump, with what models were given
+and gave in the test's own memory, ``result`` what has come of it: one value that all steps hand on, and that
+every report is made of.
 
 ``run_record`` is what any run left, and writes a golden of it. What its dump does not tell: ``diagnose`` why
 it holds nothing, ``dataflow`` which tensor feeds which, and so which layers keep tensors.
