@@ -66,7 +66,7 @@ from pytest_npudump.results.rejudge import GOOD, Overrides, Rejudged, read_recor
 from pytest_npudump.settings import default_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from pytest_npudump.compare.stats.verdict import Comparison
@@ -279,13 +279,15 @@ def refuse_idle(runs: Sequence[Pending], layers: Sequence[str]) -> None:
         LayerNames.of(run.comparison, columns).short(name): None for run, found in differing for name in found
     }
     if names and idle:
-        raise ResultsError(
-            said(
-                "no layer with a mismatch matches {names}; layers with mismatches: {known}",
-                names=", ".join(idle),
-                known=first_of(names),
-            )
-        )
+        raise ResultsError(_no_mismatch(idle, names))
+
+
+def _no_mismatch(layers: Sequence[str], known: Iterable[str]) -> str:
+    return said(
+        "no layer with a mismatch matches {names}; layers with mismatches: {known}",
+        names=", ".join(layers),
+        known=first_of(known),
+    )
 
 
 def reject(pending: Pending) -> Entry:
@@ -391,16 +393,11 @@ def _chosen_rows(
     wanted = pending.layers_named(layers)
     failing = comparison.failing if comparison is not None else ()
     if not any(verdict.key.layer in wanted for verdict in failing):
-        names = first_of(dict.fromkeys(verdict.key.layer for verdict in failing))
         raise ResultsError(
             said(
                 "{value}: {text}",
                 value=pending.entry.test,
-                text=said(
-                    "no layer with a mismatch matches {names}; layers with mismatches: {known}",
-                    names=", ".join(layers),
-                    known=names,
-                ),
+                text=_no_mismatch(layers, dict.fromkeys(verdict.key.layer for verdict in failing)),
             )
         )
     if comparison is not None and comparison.own_keys:

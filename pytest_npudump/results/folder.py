@@ -177,7 +177,21 @@ def parse_line(text: bytes, *, spoken: bool = True) -> Mapping[str, Any]:
         raise ValueError(f"of version {data.get('version')!r}, this pytest-npudump reads version {VERSION}")
     _check(data, _schema()[data["kind"]], "the line")
     if data["kind"] == TEST:
-        _check_files(data)
+        golden, record = data["golden"], data["record"] or {}
+        files = [("golden", golden.get("file"))] + ([("record", record.get("file"))] if record else [])
+        files += [("golden", golden["judged_with"])] if golden.get("judged_with") else []
+        for key, file in files:
+            if not is_inside(file):
+                raise ValueError(f"{key!r} names the file {file!r}, expected one inside its folder")
+            digest = data[key].get("sha256")
+            if digest is not None and not (isinstance(digest, str) and _SHA.fullmatch(digest)):
+                raise ValueError(f"{key!r} has no SHA-256")
+        for name in ("tensors", "inherited"):
+            listed = record.get(name, [])
+            if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+                raise ValueError(f"{name!r} of 'record' is no list of names")
+        if not all(map(_SHA.fullmatch, record.get("tensors", []))):
+            raise ValueError("'tensors' of 'record' are no SHA-256")
     return restored(data) if spoken and MESSAGES in data else data
 
 
@@ -202,24 +216,6 @@ def _check(data: Mapping[str, Any], schema: Mapping[str, Any], name: str) -> Non
             raise ValueError(f"{key!r} of {name} is {str(data[key])[:80]!r}")
         if isinstance(data[key], dict):
             _check(data[key], expected, repr(key))
-
-
-def _check_files(data: Mapping[str, Any]) -> None:
-    golden, record = data["golden"], data["record"]
-    files = [("golden", golden.get("file")), ("record", record.get("file")) if record else None]
-    files += [("golden", golden["judged_with"])] if golden.get("judged_with") else []
-    for key, file in filter(None, files):
-        if not is_inside(file):
-            raise ValueError(f"{key!r} names the file {file!r}, expected one inside its folder")
-        digest = data[key].get("sha256")
-        if digest is not None and not (isinstance(digest, str) and _SHA.fullmatch(digest)):
-            raise ValueError(f"{key!r} has no SHA-256")
-    for name in ("tensors", "inherited"):
-        listed = (record or {}).get(name, [])
-        if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
-            raise ValueError(f"{name!r} of 'record' is no list of names")
-    if not all(map(_SHA.fullmatch, (record or {}).get("tensors", []))):
-        raise ValueError("'tensors' of 'record' are no SHA-256")
 
 
 def is_inside(name: object) -> bool:
