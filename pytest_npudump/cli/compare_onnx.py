@@ -9,7 +9,6 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from pytest_npudump.cli.common.executors import open_workers
 from pytest_npudump.cli.common.output import present
 from pytest_npudump.cli.common.source import read_source, report_problems
 from pytest_npudump.cli.common.tolerance_options import (
@@ -18,6 +17,7 @@ from pytest_npudump.cli.common.tolerance_options import (
     tolerances_of_file,
     typed_rules,
 )
+from pytest_npudump.cli.common.work import open_workers
 from pytest_npudump.compare.tolerances.presets import HF32
 from pytest_npudump.compare.tolerances.rules import REFERENCE_PRESET, ReferenceTolerances
 from pytest_npudump.compare.tolerances.tolerance import REFERENCE, Tolerances

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import to_stderr
-from pytest_npudump.cli.common.progress import progress
+from pytest_npudump.cli.common.work import (
+    Workers,
+    progress,
+)
 from pytest_npudump.dump.files.formats import BY_NAME, START_BYTES, Job, format_of_name, plain_format
 from pytest_npudump.dump.names import MAPPING, DumpFile, Place, context, name_of, read_mapping, read_place
 from pytest_npudump.dump.reader import read_dump, read_job
@@ -21,8 +24,6 @@ from pytest_npudump.storage.regular_file import open_regular
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
-
-    from pytest_npudump.cli.common.executors import Workers
 
 
 def read_source(
