@@ -14,7 +14,7 @@ from pytest_npudump.compare.tolerances.presets import numerics_of
 from pytest_npudump.dump.selection import layers_called
 from pytest_npudump.dump.table import StatsTable, layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError, NpudumpError, StoreError, said
-from pytest_npudump.golden.origin import Stamp, stamped
+from pytest_npudump.golden.origin import Stamp, changed_tensors, stamped
 from pytest_npudump.golden.store import (
     KEY,
     is_stored,
@@ -47,7 +47,6 @@ from pytest_npudump.record.record import (
     rows_of,
     shards_of,
 )
-from pytest_npudump.record.rows import differing_keys
 from pytest_npudump.regression.calibration import fed_words
 from pytest_npudump.regression.dataflow import same_layers
 from pytest_npudump.regression.run_record import by_layer, measured_anew, new_entries, same_values
@@ -449,9 +448,7 @@ def after_rows(
     if foreign and len(foreign) == len(golden.table):
         return _of_one_run(golden), (_dropped(before, ()),)
     table, anew = _with_noise(golden.table, before.table, foreign)
-    bare, now = replace(before.table, noise=()), replace(golden.table, noise=())
-    changed_rows = {*differing_keys(bare, now, summed_by_both=True)}
-    changed_rows -= anew
+    changed_rows = {*changed_tensors(golden.table, before.table)} - anew
     noisy = dict(zip(table.keys, table.noise, strict=False))
     old_noise = sum(noisy.get(key, _NOTHING) != _NOTHING for key in changed_rows)
     repeats, no_repeats = repeats_of(before.extra, before.path), 0
