@@ -53,6 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
         numerics=AUTO if arguments.preset == DEFAULT else "",
     )
     judged = [rejudge(folder, entry, terms) for entry in results.entries]
+    counted = [one.told() for one in judged if one.word != LEFT_OUT]
+    left = len(judged) - len(counted)
     # One that is expected to fail may have been compared, in its run.
     compared = [(one.entry.test, PASSED if one.word in {GOOD, BAD} else one.entry.status) for one in judged]
     missing = missing_tests(expected, [(test, {"status": word}) for test, word in compared], _EXPECT)
@@ -64,7 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
             *_lines(judged, verbose=arguments.verbose, as_it_was=not terms.changed),
             *_earlier(results),
             *(f"npudump: {words}" for words in other_goldens(judged)),
-            *_summary(judged),
+            *(f"npudump: {words}" for words in remarks(counted)),
+            summary_line(counted, page=PAGE) + (_("; {left} left out").format(left=left) if left else ""),
         ],
     )
     complain([*problems, *idle_lines(judged)])
@@ -87,14 +90,6 @@ def _lines(judged: Sequence[Rejudged], *, verbose: bool, as_it_was: bool) -> Ite
         if result is not None and one.word != LEFT_OUT:
             told = one.failure if as_it_was else ("", *one.failure[1:])  # the first may name tolerances
             yield from (f"  {line}" for line in verdict_lines(result, told, verbose=verbose, margin=2))
-
-
-def _summary(judged: Sequence[Rejudged]) -> list[str]:
-    counted = [one for one in judged if one.word != LEFT_OUT]
-    left = len(judged) - len(counted)
-    told = [one.told() for one in counted]
-    line = summary_line(told, page=PAGE) + (_("; {left} left out").format(left=left) if left else "")
-    return [*(f"npudump: {words}" for words in remarks(told)), line]
 
 
 def _earlier(results: Results) -> Iterator[str]:

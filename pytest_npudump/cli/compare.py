@@ -9,11 +9,15 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.cli.common.executors import Workers, open_workers, run_together
 from pytest_npudump.cli.common.output import complain, emit, present
-from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.cli.common.source import problem_lines, read_source, report_problems
 from pytest_npudump.cli.common.tolerance_options import chosen_tolerances, typed_rules
+from pytest_npudump.cli.common.work import (
+    Workers,
+    open_workers,
+    progress,
+    run_together,
+)
 from pytest_npudump.cli.compare_report import SidesComparison, as_json, lines
 from pytest_npudump.compare.judge import AS_GIVEN, GOLDEN, RUN, Terms, judge
 from pytest_npudump.compare.stats.alignment import ABSENT
@@ -30,7 +34,7 @@ from pytest_npudump.language.text import typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.record.record import Record
 from pytest_npudump.report.verdicts import shown
-from pytest_npudump.results.entry import LINES, results_in
+from pytest_npudump.results.folder import LINES, results_in
 from pytest_npudump.storage.archive import unpacked
 from pytest_npudump.storage.regular_file import open_regular
 

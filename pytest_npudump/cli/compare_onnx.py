@@ -9,7 +9,6 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from pytest_npudump.cli.common.executors import open_workers
 from pytest_npudump.cli.common.output import present
 from pytest_npudump.cli.common.source import read_source, report_problems
 from pytest_npudump.cli.common.tolerance_options import (
@@ -18,6 +17,7 @@ from pytest_npudump.cli.common.tolerance_options import (
     tolerances_of_file,
     typed_rules,
 )
+from pytest_npudump.cli.common.work import open_workers
 from pytest_npudump.compare.tolerances.presets import HF32
 from pytest_npudump.compare.tolerances.rules import REFERENCE_PRESET, ReferenceTolerances
 from pytest_npudump.compare.tolerances.tolerance import REFERENCE, Tolerances
@@ -34,7 +34,14 @@ _ROWS = 20
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare, print the verdict, and return 0 (agreement), 1 (a difference) or 2 (nothing to compare)."""
-    reference = Reference(arguments.golden, arguments.map, _tolerances(arguments))
+    of_file = tolerances_of_file(arguments, REFERENCE)
+    rules = (*(of_file.rules if of_file else ()), *typed_rules(arguments, REFERENCE))
+    named = "" if arguments.preset in BOUNDS else arguments.preset  # the three ways of judging stay
+    preset = Tolerances(named or REFERENCE_PRESET).preset
+    suiting = for_told_run(Tolerances(preset, rules), told_facts(arguments)).rules
+    hf32 = arguments.preset == HF32
+    tolerances = ReferenceTolerances(preset, suiting, three_way=not named, hf32=hf32)
+    reference = Reference(arguments.golden, arguments.map, tolerances)
     reference.inputs.advice = "give them with --inputs FILE.npz, once for each execution"
     for path in arguments.inputs or ():
         reference.inputs.give(_arrays(path), "")
@@ -46,16 +53,6 @@ def run(arguments: argparse.Namespace) -> int:
     if dump.problems or result.problems:
         return 2
     return 0 if result.good else 1
-
-
-def _tolerances(arguments: argparse.Namespace) -> ReferenceTolerances:
-    of_file = tolerances_of_file(arguments, REFERENCE)
-    rules = (*(of_file.rules if of_file else ()), *typed_rules(arguments, REFERENCE))
-    hf32 = arguments.preset == HF32
-    named = "" if arguments.preset in BOUNDS else arguments.preset  # the three ways of judging stay
-    preset = Tolerances(named or REFERENCE_PRESET).preset
-    suiting = for_told_run(Tolerances(preset, rules), told_facts(arguments)).rules
-    return ReferenceTolerances(preset, suiting, three_way=not named, hf32=hf32)
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:

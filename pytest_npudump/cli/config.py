@@ -32,26 +32,21 @@ def check(args: argparse.Namespace) -> int:
     verdict = check_file(args.file, args.target, version=version, device=args.device, soc=args.soc)
     if args.json:
         emit([json.dumps(verdict.to_json(), indent=2)], whole=True)
-    else:
-        emit(_described(verdict, args.target, version).splitlines())
-    return 0 if verdict.accepted else 1
-
-
-def _described(verdict: CheckerVerdict, target: str, version: str) -> str:
-    reader = _TARGETS[target]
-    if target == "acl":
+        return 0 if verdict.accepted else 1
+    reader = _TARGETS[args.target]
+    if args.target == "acl":
         reader += f" of CANN {version}"
-    elif target == "ge" and getattr(verdict, "code", 0) != 0:
+    elif args.target == "ge" and getattr(verdict, "code", 0) != 0:
         reader = "aclmdlSetDump, so that GE never sees it"
-    if verdict.accepted:
-        lines = [f"accepted by {reader}: {_effect(verdict)}"]
-    elif verdict.accepted is None:
+    if verdict.accepted is None:
         lines = [f"neither accepted nor refused: {reader} alone can say"]
     else:
-        lines = [f"refused by {reader}: {_effect(verdict)}"]
+        word = "accepted" if verdict.accepted else "refused"
+        lines = [f"{word} by {reader}: {_effect(verdict)}"]
     lines += [f"error: {reason}" for reason in verdict.reasons]
     lines += [f"warning: {warning}" for warning in verdict.warnings]
-    return "\n".join(lines)
+    emit(line for text in lines for line in text.splitlines())
+    return 0 if verdict.accepted else 1
 
 
 def _effect(verdict: CheckerVerdict) -> str:

@@ -16,10 +16,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from pytest_npudump.cli.common.executors import Workers, open_workers, run_tasks
 from pytest_npudump.cli.common.output import emit, to_stderr
-from pytest_npudump.cli.common.progress import Tally, progress
 from pytest_npudump.cli.common.source import read_source, report_problems
+from pytest_npudump.cli.common.work import (
+    Tally,
+    Workers,
+    open_workers,
+    progress,
+    run_tasks,
+)
 from pytest_npudump.dump.arrays.decode import VIEWED, coded_tensor, load, packed_tensor
 from pytest_npudump.dump.arrays.layouts import JoinedTensor, LayoutError, host_array, host_values
 from pytest_npudump.dump.dtypes import is_of_numpy
@@ -55,7 +60,10 @@ def run(arguments: argparse.Namespace) -> int:
         report_problems(dump.problems)
         return 2
     emit(f"note: {result.note}" for result in results if result.note)
-    emit([_summary(dump, results, output)])
+    written, nbytes = sum(one.tensors for one in results), sum(one.nbytes for one in results)
+    bare = sum(record.payload is None for record in dump.records)
+    rest = f"; {bare} of the dump without data" if bare else ""
+    emit([f"{number_of(written, 'tensor')} ({byte_size(nbytes)}) written to {output}{rest}"])
     failures = [*(text for result in results for text in result.failures), *unmapped]
     for text in failures:
         to_stderr(f"npudump: not converted: {text}")
@@ -101,13 +109,6 @@ def _nothing(dump: Dump) -> str:
     return (
         f"nothing to convert: no tensor of {dump.root} ({count} in all) has data{why}; npudump ls lists them"
     )
-
-
-def _summary(dump: Dump, results: list[Converted], output: Path) -> str:
-    written, nbytes = sum(r.tensors for r in results), sum(r.nbytes for r in results)
-    bare = sum(record.payload is None for record in dump.records)
-    rest = f"; {bare} of the dump without data" if bare else ""
-    return f"{number_of(written, 'tensor')} ({byte_size(nbytes)}) written to {output}{rest}"
 
 
 _LONGEST = 255

@@ -11,14 +11,14 @@ from pytest_npudump.cli.common.project import last_results
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import RequestError
 from pytest_npudump.explain.reproduction.calls import CPU, of_call
-from pytest_npudump.explain.reproduction.failure import FailingTensor, Models, models_of, read_failure
+from pytest_npudump.explain.reproduction.failure import models_of, read_failure
 from pytest_npudump.explain.reproduction.operators import of_operator
 from pytest_npudump.explain.reproduction.reproduction import Reproduction, TrialRun, write_and_try
 from pytest_npudump.language.text import typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.regression.result import GOOD
 from pytest_npudump.report.verdicts import shown
-from pytest_npudump.results.entry import LINES, results_in
+from pytest_npudump.results.folder import LINES, results_in
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -37,7 +37,14 @@ def run(arguments: argparse.Namespace) -> int:
             )
         reproduction: Reproduction = of_call(failure, drawn=arguments.synthetic)
     else:
-        reproduction = of_operator(failure, _models(failure, arguments.model), drawn=arguments.synthetic)
+        models = models_of(failure, arguments.model)
+        operators = {sanitise(node.name) for node in models.device.nodes}
+        if sanitise(failure.key.layer) in {*map(sanitise, models.device.inputs)} - operators:
+            raise RequestError(
+                f"{failure.key} is an input of {models.device.path.name}, which no operator computes: what "
+                "the test feeds in has changed, or the golden was recorded with something else"
+            )
+        reproduction = of_operator(failure, models, drawn=arguments.synthetic)
     trial = write_and_try(
         arguments.output,
         reproduction,
@@ -82,17 +89,6 @@ def _report(named: Path | None) -> Path:
 
 
 _LISTED = 10
-
-
-def _models(failure: FailingTensor, model: Path | None) -> Models:
-    models = models_of(failure, model)
-    operators = {sanitise(node.name) for node in models.device.nodes}
-    if sanitise(failure.key.layer) in {*map(sanitise, models.device.inputs)} - operators:
-        raise RequestError(
-            f"{failure.key} is an input of {models.device.path.name}, which no operator computes: what the "
-            "test feeds in has changed, or the golden was recorded with something else"
-        )
-    return models
 
 
 def _lines(folder: Path, reproduction: Reproduction, trial: TrialRun | None) -> Iterator[str]:

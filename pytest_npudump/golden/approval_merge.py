@@ -8,12 +8,15 @@ Where a line is in conflict the text has the markers of git around that line, an
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import partial
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
+from sys import intern
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -96,12 +99,8 @@ def merge(path: Path, base: str, ours: str, theirs: str) -> Merged:
     Raises:
         GoldenError: one of them is no golden file.
     """
-    try:
-        merged = _in_part(path, _Sides(base, ours, theirs))
-    except (ValueError, GoldenError):
-        merged = None  # what is wrong is told of the whole files
-    if merged is not None:
-        return merged
+    with suppress(ValueError, GoldenError):  # what is wrong is told of the whole files
+        return _in_part(path, _Sides(base, ours, theirs))
     theirs_read = parse(theirs, path)
     ours_read = parse(ours, path)
     nothing = replace(ours_read, test="", producer={}, table=StatsTable.from_records([]), extra={}, blocks={})
@@ -117,135 +116,45 @@ def merge(path: Path, base: str, ours: str, theirs: str) -> Merged:
         raise GoldenError(f"{path}: the two sides cannot be written as one golden: {error}") from error
 
 
-def _in_part(path: Path, texts: _Sides[str]) -> Merged | None:
-    """Merge the lines that differ, and leave the others as they are.
-
-    Returns:
-        None where lines tell something of others: tensors have moved, both sides put others at one place,
-        columns or a calibration differ, rows have counts or digits of their own, or a file is laid out
-        otherwise than it is written.
+def _in_part(path: Path, texts: _Sides[str]) -> Merged:
+    """Merge the lines that are not the same in all, and leave the others as they are.
 
     Raises:
-        ValueError: what differs cannot be merged.
+        ValueError: lines tell something of others: something has moved, both sides put tensors at one place,
+            columns or a calibration differ, rows have counts or digits of their own, or a file is laid out
+            otherwise than it is written; or what differs cannot be merged.
         GoldenError: one of them is no golden file.
     """
     places = texts.map(_places)
     names = [*places.ours]
     if not names or OP_TYPES in names or any([*found] != names for found in places):
-        return None
+        raise ValueError("other blocks")
     heads = _Sides(*(text[: found[_TABLE][0]] for text, found in zip(texts, places, strict=True)))
     columns = heads.map(lambda head: tuple(head.partition("\ncolumns: ")[2].partition("\n")[0].split()))
     if columns.ours not in rows.LAYOUTS or {"count", "digits"} & {*columns.ours} or len({*columns}) > 1:
-        return None
-    blocks = _blocks_of_all(texts, places)
-    if blocks is None:
-        return None
+        raise ValueError("other columns")
     parse(texts.ours, path)  # what is the same in all is right in all
-    table, edges = blocks[_TABLE], blocks.get(EDGES, _NO_LINES)
-    changed = {key for name in names if name not in {EDGES, MODELS, OUTPUTS} for key in blocks[name].gaps}
-    layers = {_layer(key) for key in table.absent} | edges.gaps.keys()  # edges stand in the order of tensors
-    wanted = {key for key in table.begins if key in changed or _layer(key) in layers}
+    lines = _Sides(*map(_lines, texts, places))
+    blocks = {name: _Block.of(_at(lines, name)) for name in names}
+    _merge_dependent(blocks)
     small = heads.map(lambda head: [head])
-    for name, lines in blocks.items():
-        for side in small:
-            side.append("" if name == _TABLE else f"{name}: |\n")
-        for key in (*table.begins, "") if name == _TABLE else lines.others:
-            if key in lines.others or key in wanted:
-                begin = lines.begins.get(key, 0)
-                same = texts.ours[begin : texts.ours.index("\n", begin) + 1]
-                for side, text in zip(small, lines.others.get(key, (same, same, same)), strict=True):
-                    side.append(text)
-    sides = small.map(lambda side: parse("".join(side), path))
+    for name, block in blocks.items():
+        for text, own in zip(small, block.lines, strict=True):
+            text.append("" if name == _TABLE else f"{name}: |\n")
+            text += [line for key, line in own.items() if key in block.merged]
+    sides = small.map(lambda text: parse("".join(text), path))
     if len({(str(golden.extra.get(CALIBRATION)), rows.common_digits(golden.table)) for golden in sides}) > 1:
-        return None
-    merging = _Merge(sides, [key for key in table.begins if key not in wanted])
-    merged = merging.result(path)
+        raise ValueError("other noise or digits")
+    table = blocks[_TABLE]
+    merging = _Merge(sides, [key for key in table.lines.ours if key not in table.merged])
+    found = merging.result(path)
     head, written = merging.told
-    if not merged.conflicts:
-        found = _places(merged.text)
-        head = merged.text[: found[_TABLE][0]]
-        written = {
-            name: {
-                _KEYS.get(name, str)(line[2:].partition(" ")[0]): line
-                for line in merged.text[begin:end].splitlines(keepends=True)
-            }
-            for name, (begin, end) in found.items()
-        }
+    if not found.conflicts:
+        ends = _places(found.text)
+        head, written = found.text[: ends[_TABLE][0]], _lines(found.text, ends)
     if merging.parted or f"\ncolumns: {' '.join(columns.ours)}\n" not in head:
-        return None
-    body = _put_back(texts.ours, blocks, written)
-    return None if body is None else Merged(f"{head}{body}", merged.conflicts)
-
-
-def _blocks_of_all(
-    texts: _Sides[str], places: _Sides[dict[str, tuple[int, int]]]
-) -> dict[str, _BlockOfAll] | None:
-    """Return the blocks by name; None where something has moved, or stands in an order of its own."""
-    blocks: dict[str, _BlockOfAll] = {}
-    going: set[str] = set()
-    for name in places.ours:
-        begins, ends = (_Sides(*(found[name][end] for found in places)) for end in (0, 1))
-        lines = _lines_of(_KEYS.get(name, str), texts, begins, ends, going if name == EDGES else set())
-        if lines is None or (name in {MODELS, OUTPUTS} and lines.absent):
-            return None
-        blocks[name] = lines
-        if name == _TABLE:
-            going = {_layer(key) for key in lines.absent}
-    edges, models = (blocks.get(name, _NO_LINES) for name in (EDGES, MODELS))
-    changed = models.begins if going or edges.absent else models.gaps
-    if any(name in edges.begins or name in edges.gaps for name in changed):
-        return None  # digests that are to stand behind the edges
-    return blocks
-
-
-def _put_back(
-    ours: str, blocks: Mapping[str, _BlockOfAll], written: Mapping[str, Mapping[str, str]]
-) -> str | None:
-    """Return blocks with the lines that were written in their gaps; None where these do not fit.
-
-    Args:
-        ours: the text that all other lines are taken from.
-        blocks: by name, the table first.
-        written: lines by block and name; of the table also some outside of gaps, which are as they were.
-    """
-    if any(lines for name, lines in written.items() if name not in blocks):
-        return None  # digests that stand behind edges no more
-    parts: list[str] = []
-    table: list[str] = []
-    for name, lines in blocks.items():
-        here: dict[str, list[str]] = {}
-        for key in written.get(name, ()):
-            if key in lines.gaps:
-                here.setdefault(lines.gaps[key], []).append(key)
-            elif name != _TABLE:
-                return None
-        own = [
-            each
-            for key in (*lines.begins, "")
-            for each in (here.get(key, ()) if key in lines.others else [key] if key else ())
-        ]
-        table = table or own
-        if not _in_order(name, own, table):
-            return None
-        parts.append(f"{name}: |\n" if own and name != _TABLE else "")
-        for piece in lines.pieces:
-            if isinstance(piece, str):
-                parts += [written[name][key] for key in here.get(piece, ())]
-            else:
-                parts.append(ours[slice(*piece)])
-    return "".join(parts)
-
-
-def _in_order(name: str, lines: Sequence[str], table: Iterable[str]) -> bool:
-    """Return whether the lines of a block stand as its tensors do; edges of other layers stand behind.
-
-    Models have an order of their own, and outputs no row.
-    """
-    if name in {MODELS, OUTPUTS}:
-        return True
-    known = dict.fromkeys(map(_layer, table) if name == EDGES else table)
-    rest = [each for each in lines if each not in known]
-    return [*filter({*lines}.__contains__, known), *rest] == lines and (not rest or name == EDGES)
+        raise ValueError("other columns, or tensors of both sides at one place")
+    return Merged(f"{head}{_put_back(blocks, written)}", found.conflicts)
 
 
 def _places(text: str) -> dict[str, tuple[int, int]]:
@@ -261,97 +170,125 @@ def _places(text: str) -> dict[str, tuple[int, int]]:
     return dict(zip(begins, zip(begins.values(), [*ends, len(text)], strict=True), strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class _BlockOfAll:
-    """A block whose common names have one order in all three files.
+def _lines(text: str, places: Mapping[str, tuple[int, int]]) -> dict[str, dict[str, str]]:
+    """Return the lines of blocks by name.
 
-    Attributes:
-        begins: where the line of each name that all have begins in ours.
-        pieces: the block in ours: spans that are the same in all, and the ends of gaps.
-        others: the lines of gaps, of which the first line of the block is one. A gap ends with the next name
-            that all have, by which it goes; the last one may have none, and goes by "".
-        gaps: names in gaps, with the end of each.
+    Raises:
+        ValueError: a line is no line of a block, or two have one name.
     """
-
-    begins: dict[str, int]
-    pieces: list[tuple[int, int] | str]
-    others: dict[str, _Sides[str]]
-    gaps: dict[str, str]
-
-    @property
-    def absent(self) -> set[str]:
-        """Names that not all have."""
-        return self.gaps.keys() - self.begins.keys()
-
-
-_NO_LINES = _BlockOfAll({}, [], {}, {})
-_KEYS: Mapping[str, Callable[[str], str]] = MappingProxyType({_TABLE: rows.whole})
-"""How the names of lines are read of blocks where they are not as they stand."""
-
-
-def _lines_of(
-    key: Callable[[str], str], texts: _Sides[str], begins: _Sides[int], ends: _Sides[int], going: set[str]
-) -> _BlockOfAll | None:
-    """Return the lines of a block, those with inputs of layers that may go in gaps; None where some moved."""
-    found = _BlockOfAll({}, [], {}, {})
-    base, ours, theirs = texts
-    at, last = [*begins], [*ends]
-    start = begins.ours
-    while at != last:
-        begin = at[1]
-        line = ours[begin : ours.find("\n", begin) + 1] if begin < ends.ours else ""
-        if (
-            found.others
-            and line.startswith("  ")
-            and base.startswith(line, at[0])
-            and theirs.startswith(line, at[2])
-            and not (going and any(_layer(key_of_port(word)) in going for word in line.split()))
-        ):
-            name = key(line[2:].partition(" ")[0])
-            if name in found.begins or name in found.gaps:
-                return None
-            found.begins[name] = begin
-            at = [place + len(line) for place in at]
-            continue
-        sides = _up_to_common(key, texts, at, last)
-        if sides is None:
-            return None
-        name, stops = sides
-        for stop in stops:
-            for each in stop:
-                if found.gaps.setdefault(each, name) != name or each in found.begins:
-                    return None
-        if name:
-            found.begins[name] = [begin, *stops.ours.values()][-2]
-        to = [[place, *stop.values()][-1] for place, stop in zip(at, stops, strict=True)]
-        found.others[name] = _Sides(*(text[a:b] for text, a, b in zip(texts, at, to, strict=True)))
-        found.pieces.extend([(start, begin), name])
-        at, start = to, to[1]
-    found.pieces.append((start, at[1]))
+    found = {}
+    for name, (begin, end) in places.items():
+        lines = text[begin:end].splitlines(keepends=True)
+        key = rows.whole if name == _TABLE else str
+        # What is the same in all three files is in memory once.
+        found[name] = {intern(key(line[2 : line.find(" ", 2)])): intern(line) for line in lines}
+        if len(found[name]) < len(lines) or {line[:2] for line in lines} - {"  "}:
+            raise ValueError(f"{name}: lines that are laid out otherwise")
     return found
 
 
-def _up_to_common(
-    key: Callable[[str], str], texts: _Sides[str], at: Sequence[int], ends: Sequence[int]
-) -> tuple[str, _Sides[dict[str, int]]] | None:
-    """Return the first name that all have, "" for none, and where lines up to it end; None of other lines."""
-    found: list[dict[str, int]] = [{}, {}, {}]
-    places = [*at]
-    while places != [*ends]:
-        seen = []
-        for side, (text, lines) in enumerate(zip(texts, found, strict=True)):
-            if (begin := places[side]) < ends[side]:
-                places[side] = end = text.find("\n", begin) + 1
-                name = key(text[begin + 2 : end].partition(" ")[0])
-                if not text.startswith("  ", begin) or name in lines:
-                    return None
-                lines[name] = end
-                seen.append(name)
-        for name in seen:
-            if all(name in lines for lines in found):
-                cut = [dict(islice(lines.items(), [*lines].index(name) + 1)) for lines in found]
-                return name, _Sides(*cut)
-    return "", _Sides(*found)
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A block whose common names have one order in all three files.
+
+    Attributes:
+        lines: of each file by name.
+        merged: names of lines that are merged: those that are not the same in all, behind one that some lack
+            the next name that all have, and the first.
+        before: by a name that some lack that next one; "" for none.
+    """
+
+    lines: _Sides[dict[str, str]]
+    merged: set[str]
+    before: dict[str, str]
+
+    @classmethod
+    def of(cls, lines: _Sides[dict[str, str]]) -> _Block:
+        """Hold the lines against each other.
+
+        Raises:
+            ValueError: one has moved.
+        """
+        base, ours, theirs = lines
+        common = [name for name in ours if name in base and name in theirs]
+        shared, before = {*common}, dict[str, str]()
+        for side in lines:
+            following = ""
+            for name in reversed(side):
+                if name in shared:
+                    following = name
+                elif before.setdefault(name, following) != following:
+                    raise ValueError(f"{name} has moved")
+            if [name for name in side if name in shared] != common:
+                raise ValueError("lines have moved")
+        unlike = {name for name in common if not base[name] == ours[name] == theirs[name]}
+        return cls(lines, unlike.union(before, filter(None, before.values()), common[:1]), before)
+
+
+_NO_LINES = _Block(_Sides({}, {}, {}), set(), {})
+
+
+def _merge_dependent(blocks: Mapping[str, _Block]) -> None:
+    """Have lines merged that depend on those that are.
+
+    Raises:
+        ValueError: digests may have to stand behind edges, or models or outputs of one side have gone.
+    """
+    table, edges, models, outputs = (blocks.get(name, _NO_LINES) for name in (_TABLE, EDGES, MODELS, OUTPUTS))
+    going = {*map(_layer, table.before)}
+    for layer, line in edges.lines.ours.items() if going else ():
+        if not going.isdisjoint(_layer(key_of_port(word)) for word in line.split()):
+            edges.merged.add(layer)
+    digests = models.lines.ours if going or edges.before else models.merged
+    if models.before or outputs.before or any(name in side for name in digests for side in edges.lines):
+        raise ValueError("other models or outputs")
+    layers = going | edges.merged  # edges stand in the order of tensors
+    of_rows = (blocks.get(name, _NO_LINES).merged for name in (_TABLE, PROJECTIONS, POINTERS))
+    changed = set[str]().union(*of_rows)
+    table.merged.update(key for key in table.lines.ours if key in changed or _layer(key) in layers)
+
+
+def _put_back(blocks: Mapping[str, _Block], written: Mapping[str, Mapping[str, str]]) -> str:
+    """Return blocks with the lines that were written in the place of those that were merged.
+
+    Args:
+        blocks: by name, the table first.
+        written: lines by block and name.
+
+    Raises:
+        ValueError: these do not fit, as digests that stand behind edges no more.
+    """
+    parts: list[str] = []
+    table: list[str] = []
+    fit = all(name in blocks for name, lines in written.items() if lines)
+    for name, block in blocks.items():
+        new, ahead = written.get(name, {}), defaultdict[str, list[str]](list)
+        for key in new:
+            if key in block.before:
+                ahead[block.before[key]].append(key)
+        own: list[str] = []
+        for key in (*block.lines.ours, ""):
+            if key not in block.before:
+                own += [*ahead[key], *([key] if key in new or (key and key not in block.merged) else [])]
+        table = table or own
+        fit = fit and block.merged.issuperset(new) and _in_order(name, own, table)
+        parts.append(f"{name}: |\n" if own and name != _TABLE else "")
+        parts += [new.get(key) or block.lines.ours[key] for key in own]
+    if not fit:
+        raise ValueError("lines that do not fit")
+    return "".join(parts)
+
+
+def _in_order(name: str, lines: Sequence[str], table: Iterable[str]) -> bool:
+    """Return whether the lines of a block stand as its tensors do; edges of other layers stand behind.
+
+    Models have an order of their own, and outputs no row.
+    """
+    if name in {MODELS, OUTPUTS}:
+        return True
+    known = dict.fromkeys(map(_layer, table) if name == EDGES else table)
+    rest = [each for each in lines if each not in known]
+    return [*filter({*lines}.__contains__, known), *rest] == lines and (not rest or name == EDGES)
 
 
 class _Merge:

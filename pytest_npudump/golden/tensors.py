@@ -330,7 +330,8 @@ def viewed(chunk: Tensor, name: object, shape: Any, what: str) -> Tensor:
     Raises:
         GoldenError: these do not go together.
     """
-    dtype = _dtype(name) if _is_shape(shape) else None
+    sized = isinstance(shape, list | tuple) and all(type(size) is int and size >= 0 for size in shape)
+    dtype = _dtype(name) if sized else None
     if dtype is None or math.prod(shape) * dtype.itemsize != chunk.size:
         raise GoldenError(
             f"{what} has {chunk.size} bytes, type {name!r} and shape {shape!r}, which do not go together; "
@@ -338,10 +339,6 @@ def viewed(chunk: Tensor, name: object, shape: Any, what: str) -> Tensor:
         )
     view: Tensor = chunk.view(dtype).reshape(shape)
     return view
-
-
-def _is_shape(shape: object) -> bool:
-    return isinstance(shape, list | tuple) and all(type(size) is int and size >= 0 for size in shape)
 
 
 def _dtype(name: object) -> np.dtype[Any] | None:

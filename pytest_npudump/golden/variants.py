@@ -193,7 +193,21 @@ def split(path: Path, by: Sequence[str] = ()) -> Part:
         )
     if variant.test != base.test:
         raise GoldenError(f"{path}: is of {variant.test!r}, and {base_path.name} of {base.test!r}")
-    facts = _facts(variant, base, by)
+    told = [{fact: str(one.producer.get(fact, "")) for fact in FACTS} for one in (variant, base)]
+    chosen = by or [fact for fact in FACTS if told[0][fact] and told[0][fact] != told[1][fact]][:1]
+    if not chosen:
+        raise GoldenError(
+            f"{path}: was produced by the same {', '.join(FACTS)} as {base_path.name}: nothing tells when it "
+            f"is to count; keep it for npudump_golden_variant"
+        )
+    if missing := [fact for fact in chosen if not told[0][fact]]:
+        raise GoldenError(f"{path}: does not say by which {missing[0]} it was produced")
+    facts = {fact: told[0][fact] for fact in chosen}
+    if all(told[1][fact] == value for fact, value in facts.items()):
+        raise GoldenError(
+            f"{path}: {base_path.name} was itself produced by {', '.join(facts.values())}, and would count "
+            f"for no run that it is of; choose by another fact"
+        )
     known = {**variants_of(base), name: facts}
     named = replace(base, extra={**base.extra, VARIANTS: known})
     variants_of(named)  # refuses what would be ambiguous
@@ -250,25 +264,6 @@ def _common(path: Path) -> tuple[Path, str]:
             f"which pytest -o npudump_golden_variant=NAME --npudump-update-golden writes"
         )
     return path.with_name(f"{place}.yaml"), name
-
-
-def _facts(variant: Record, base: Record, by: Sequence[str]) -> dict[str, str]:
-    told = [{name: str(one.producer.get(name, "")) for name in FACTS} for one in (variant, base)]
-    names = by or [name for name in FACTS if told[0][name] and told[0][name] != told[1][name]][:1]
-    if not names:
-        raise GoldenError(
-            f"{variant.path}: was produced by the same {', '.join(FACTS)} as {base.path.name}: nothing tells "
-            f"when it is to count; keep it for npudump_golden_variant"
-        )
-    if missing := [name for name in names if not told[0][name]]:
-        raise GoldenError(f"{variant.path}: does not say by which {missing[0]} it was produced")
-    facts = {name: told[0][name] for name in names}
-    if all(told[1][name] == value for name, value in facts.items()):
-        raise GoldenError(
-            f"{variant.path}: {base.path.name} was itself produced by {', '.join(facts.values())}, and would "
-            f"count for no run that it is of; choose by another fact"
-        )
-    return facts
 
 
 ASKED = ("scene", "dump_mode")

@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.cli.common.executors import open_workers
+from pytest_npudump.cli.common.work import open_workers
 from pytest_npudump.cli.compare import compare_sides, read_dump_side, read_golden_side, terms_of
 from pytest_npudump.cli.compare_report import as_json
 from pytest_npudump.compare.tolerances.rules import load_tolerances, undecided

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.judge import judge_tables
 from pytest_npudump.errors import said
@@ -55,14 +55,10 @@ def agree(exchange: Exchange, test: str, *, wants: bool) -> tuple[bool, str]:
     if decision is None:
         exchange.post(name, wants)
         told = exchange.gather(name, unless=name)
-        decision = exchange.decide(name, _decision(exchange, told))
+        missing = why_missing(exchange, told)
+        again, problem = not missing and any(told.values()), missing and _no(exchange, missing)
+        decision = exchange.decide(name, {"again": again, "problem": problem})
     return bool(decision["again"]), str(decision["problem"])
-
-
-def _decision(exchange: Exchange, told: dict[int, Any]) -> dict[str, Any]:
-    if missing := why_missing(exchange, told):
-        return {"again": False, "problem": _no(exchange, missing)}
-    return {"again": any(told.values()), "problem": ""}
 
 
 def _no(exchange: Exchange, why: str) -> str:
@@ -147,7 +143,11 @@ def why_not_shared(exchange: Exchange, test: str, table: StatsTable, tolerances:
         problem = ""
     else:
         problem = _compare(exchange, test, table, tolerances)
-    return str(exchange.decide(f"share {test}", problem or _heard(exchange, test)))
+    if not problem:
+        told = exchange.gather(f"verdict on {test}", unless=f"share {test}")
+        problems = (str(problem) for _, problem in sorted(told.items()) if problem)
+        problem = next(problems, "") or why_missing(exchange, told)
+    return str(exchange.decide(f"share {test}", problem))
 
 
 def differing(name: str, first: str, table: StatsTable, other: StatsTable, tolerances: Tolerances) -> str:
@@ -186,12 +186,6 @@ def _compare(exchange: Exchange, test: str, table: StatsTable, tolerances: Toler
     problem = differing(f"rank {exchange.rank.number}", f"rank {_FIRST}", first, table, tolerances)
     exchange.post(f"verdict on {test}", problem)
     return problem
-
-
-def _heard(exchange: Exchange, test: str) -> str:
-    told = exchange.gather(f"verdict on {test}", unless=f"share {test}")
-    problems = [str(problem) for _, problem in sorted(told.items()) if problem]
-    return problems[0] if problems else why_missing(exchange, told)
 
 
 _PRINTED = "printed"

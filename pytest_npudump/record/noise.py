@@ -24,14 +24,14 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS
 from pytest_npudump.errors import GoldenError, said
 from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pytest_npudump.record.record import Record
@@ -52,7 +52,6 @@ MEASURABLE = (*STATISTICS[:MEASURED], PROJECTIONS)
 _NUMBER = r"(?:-|[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]{1,3})?|inf)"
 CELL = re.compile(rf"-|~?{_NUMBER}(?:,{_NUMBER}){{3,4}}")
 EXPECTED_CELL = "noise, expected such as 1.2e-6,3e-7,-,4e-8"
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,16 +156,14 @@ def repeats_of(extra: Mapping[str, Any], path: Path) -> Repeats | None:
     Raises:
         GoldenError: the key is not as it is written.
     """
-    expected = "a mapping with runs (1 or more) and not_deterministic (layers)"
-    return _from_head(extra, path, REPEATS, _repeats, expected)
-
-
-def _repeats(found: dict[str, Any]) -> Repeats | None:
-    runs, named, compared = (found.get(key) for key in ("runs", "not_deterministic", "compared"))
-    known = not found.keys() - {"runs", "not_deterministic", "compared"}
+    if (found := extra.get(REPEATS)) is None:
+        return None
+    told = found if isinstance(found, dict) else {}
+    runs, named, compared = (told.get(key) for key in ("runs", "not_deterministic", "compared"))
+    known = not told.keys() - {"runs", "not_deterministic", "compared"}
     if known and _counts(runs) and (compared is None or _counts(compared)) and are_texts(named or []):
         return Repeats(int(runs or 1), tuple(named or ()), compared)
-    return None
+    raise _unreadable(path, REPEATS, found, "a mapping with runs (1 or more) and not_deterministic (layers)")
 
 
 def calibration_of(extra: Mapping[str, Any], path: Path) -> Calibration | None:
@@ -179,20 +176,16 @@ def calibration_of(extra: Mapping[str, Any], path: Path) -> Calibration | None:
     Raises:
         GoldenError: the key is not as it is written.
     """
-    expected = f"a mapping with members, factor (1 to {LARGEST_FACTOR:g}) and varied (words)"
-    return _from_head(extra, path, CALIBRATION, _calibration, expected)
-
-
-def _calibration(found: dict[str, Any]) -> Calibration | None:
-    if found.keys() != {"members", "factor", "varied"}:
+    if (found := extra.get(CALIBRATION)) is None:
         return None
-    members, factor, varied = found["members"], found["factor"], found["varied"]
-    number = (
-        isinstance(factor, int | float) and not isinstance(factor, bool) and 1 <= factor <= LARGEST_FACTOR
-    )
-    if _counts(members) and number and are_texts(varied):
-        return Calibration(members, float(factor), tuple(varied))
-    return None
+    told: dict[str, Any] = found if isinstance(found, dict) else {}
+    if told.keys() == {"members", "factor", "varied"}:
+        members, factor, varied = told["members"], told["factor"], told["varied"]
+        number = type(factor) in {int, float} and 1 <= factor <= LARGEST_FACTOR
+        if _counts(members) and number and are_texts(varied):
+            return Calibration(members, float(factor), tuple(varied))
+    expected = f"a mapping with members, factor (1 to {LARGEST_FACTOR:g}) and varied (words)"
+    raise _unreadable(path, CALIBRATION, found, expected)
 
 
 def _counts(value: object) -> bool:
@@ -204,19 +197,11 @@ def are_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(word, str) for word in value)
 
 
-def _from_head(
-    extra: Mapping[str, Any], path: Path, key: str, read: Callable[[dict[str, Any]], _T | None], expected: str
-) -> _T | None:
-    found = extra.get(key)
-    if found is None:
-        return None
-    value = read(found) if isinstance(found, dict) else None
-    if value is None:
-        raise GoldenError(
-            f"{path}: {key} is {found!r}, expected {expected}. Restore the file from version control, or "
-            f"accept anew with --npudump-update-golden"
-        )
-    return value
+def _unreadable(path: Path, key: str, found: object, expected: str) -> GoldenError:
+    return GoldenError(
+        f"{path}: {key} is {found!r}, expected {expected}. Restore the file from version control, or "
+        f"accept anew with --npudump-update-golden"
+    )
 
 
 def columns_text(cells: Sequence[Noise]) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
-"""Calibration: runs behind the first measure a healthy test's noise for its golden.
+"""Measured noise: runs behind the first measure how far a healthy test strays, for its golden.
 
-Runs of a calibration vary what they can. Bounds made of some of them have to hold for the others.
+They are equal, or those of a calibration, which vary what they can. Bounds made of some of these have to hold
+for the others.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pytest_npudump.compare.judge import RUN, judge_tables
 from pytest_npudump.compare.stats.allowances import Deviations, deviations, structural_difference
 from pytest_npudump.compare.stats.tables import blind_keys, describe_blind
 from pytest_npudump.compare.stats.verdict import EXTRA, GRAPH_INPUT, Comparison
+from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, StatsTable, sanitised_key
 from pytest_npudump.errors import DumpError, GoldenError, joined, said
 from pytest_npudump.language.text import first_of
@@ -25,14 +27,19 @@ from pytest_npudump.record.noise import (
     FACTOR,
     LARGEST_FACTOR,
     MEASURABLE,
+    REPEATS,
     Calibrated,
     Calibration,
+    Noise,
+    Repeats,
+    columns_text,
 )
 from pytest_npudump.record.rows import by_name, parse_outputs, short
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.judgement import with_reference
-from pytest_npudump.regression.measured_noise import Measured, further_runs, once, repeated
+from pytest_npudump.regression.run_plan import fed, variation_of
 from pytest_npudump.regression.run_record import (
+    Measured,
     by_rank,
     collect,
     golden_to_start_from,
@@ -44,7 +51,9 @@ from pytest_npudump.regression.run_record import (
 from pytest_npudump.runtime.base import VaryingRuntime
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import TensorRecord
@@ -77,27 +86,6 @@ class Member:
     unreached: tuple[str, ...] = ()
     fed_otherwise: frozenset[str] = frozenset()
     outputs: str = ""
-
-
-def vary(case: Case, member: int | None) -> None:
-    """Have the next run differ by what a member of the test's calibration differs by, and look at its inputs.
-
-    Args:
-        case: the test.
-        member: from 1; 0 for a run that is none, None behind a run.
-    """
-    if not isinstance(case.runtime, VaryingRuntime):
-        return
-    calibrates = bool(case.settings.calibrate) and case.request.scene == "model"
-    wanted = variation_of(member, case.runtime.varies) if calibrates and member else PLAIN
-    records = bool(case.settings.update_golden) and further_runs(case) > 0
-    looks = member is not None and (calibrates or records)
-    case.runtime.vary(replace(wanted, looks=looks, waits=looks and calibrates))
-
-
-def fed(case: Case) -> tuple[TensorRecord, ...]:
-    """Return the recorded inputs of models of the run that has ended."""
-    return tuple(case.runtime.varying.fed) if isinstance(case.runtime, VaryingRuntime) else ()
 
 
 def with_steady_outputs(case: Case, first: Result, again: str) -> Result:
@@ -427,28 +415,6 @@ def _blind_notes(case: Case, measured: Measured, table: StatsTable) -> tuple[str
     return (blind,) if blind else ()
 
 
-_THREADS = 2
-
-
-def variation_of(member: int, varies: Collection[str]) -> Variation:
-    """Return the variation of a member.
-
-    The first one is a mere repetition, which tells whether the test repeats. All others have their inputs
-    perturbed; of each four, one runs on two threads, one optimised, and one is both.
-
-    Args:
-        member: from 1.
-        varies: what of inputs, threads and optimisation the runtime can vary.
-    """
-    if member == 1:
-        return PLAIN
-    return Variation(
-        seed=member if INPUTS in varies else None,
-        threads=_THREADS if member % 2 and THREADS in varies else 1,
-        optimised=member % 4 >= 2 and OPTIMISATION in varies,  # noqa: PLR2004 - two of four
-    )
-
-
 FACTORS = (FACTOR, 7.0, 10.0, 14.0, LARGEST_FACTOR)
 """The factors that are tried: probtest's, and steps of about the square root of 2 up to four times it."""
 
@@ -487,3 +453,128 @@ def hold_out(members: Sequence[Deviations]) -> tuple[float | None, tuple[str, ..
         f"the others {f'{others[row, column]:.2g} at most' if others[row, column] else 'not at all'}"
         for row, column in bad
     )
+
+
+_INPUT = "input"
+
+
+def once(reason: str) -> Measured:
+    """Return the noise of a test that ran once.
+
+    Args:
+        reason: why it did not run again, for the note; "" where nobody wanted that.
+    """
+    words = said("unknown whether the test is deterministic: {reason}", reason=reason)
+    return Measured((), {REPEATS: Repeats(1).to_head()}, (words,) if reason else ())
+
+
+def repeated(
+    alike: Sequence[Deviations],
+    *,
+    filtered: bool = False,
+    members: Sequence[Deviations] = (),
+    calibration: Calibration | None = None,
+    measurable: bool = True,
+) -> Measured:
+    """Return the noise of equal runs, or of a calibration's members.
+
+    Args:
+        alike: the later runs against the first in which nothing was varied, one or more; they need not have
+            all of its tensors.
+        filtered: whether some layers are not dumped.
+        members: all of a calibration's runs.
+        calibration: what is to be known of it; None without one.
+        measurable: whether the test can be recorded and calibrated at once.
+    """
+    cells = columns_text(_noise(members or alike, alike))
+    compared = np.all([run.compared for run in alike], axis=0)
+    part = None if compared.all() else int(compared.sum())
+    repeats = Repeats(1 + len(alike), culprits(alike, filtered=filtered), part)
+    head = {REPEATS: repeats.to_head()}
+    way_out, advice = "", tuple[str, ...]()
+    if calibration is not None:
+        head |= {CALIBRATION: calibration.to_head()}
+        way_out = said("the measured tolerances allow for it")
+    elif _beyond(alike, exact=False).any():
+        way_out = said("later runs will fail")
+        options = "--npudump-update-golden --npudump-update-golden=calibrate"
+        measure = said("measure its tolerances with {options}", options=options)
+        ways = measure if measurable else said("set tolerance rules")
+        advice = (said("for later runs to pass, give the test a seed, or {ways}", ways=ways),)
+    return Measured(cells, head, (*_repeat_notes(alike, repeats, way_out), *advice))
+
+
+def _noise(members: Sequence[Deviations], alike: Sequence[Deviations]) -> list[Noise]:
+    strayed = [np.where(member.differs[:, np.newaxis], member.largest, 0.0) for member in members]
+    largest = np.max(strayed, axis=0)
+    varies = np.any([member.differs for member in alike], axis=0)
+    return [
+        Noise((row[0], row[1], row[2], row[3]), differs, row[4])
+        for row, differs in zip(largest.tolist(), varies.tolist(), strict=True)
+    ]
+
+
+def culprits(alike: Sequence[Deviations], *, filtered: bool = False) -> tuple[str, ...]:
+    """Return the layers at which runs alike come apart, in the order of execution.
+
+    The first layer that they disagree in is one, as the statistics of all before it agreed. So is any other
+    that strays further than its tolerance while all of its inputs are dumped and agree. Where some layers are
+    not dumped, one of these may be what the first got its values from: then its inputs have to agree as well.
+
+    Args:
+        alike: the later runs against the first.
+        filtered: whether some layers are not dumped.
+    """
+    keys = [TensorKey.parse(key) for key in alike[0].keys]
+    differs: NDArray[np.bool_] = np.any([run.differs for run in alike], axis=0)
+    outside: NDArray[np.bool_] = np.any([run.outside for run in alike], axis=0)
+    places = [replace(key, io="", slot=0) for key in keys]
+    inputs: dict[TensorKey, bool] = {}
+    for place, key, unlike in zip(places, keys, differs.tolist(), strict=True):
+        if key.io == _INPUT:
+            inputs[place] = inputs.get(place, True) and not unlike
+    found = [
+        key.layer
+        for place, key, strays in zip(places, keys, (differs & outside).tolist(), strict=True)
+        if strays and key.io != _INPUT and inputs.get(place, False)
+    ]
+    first = int(differs.argmax()) if differs.any() else None
+    if first is not None and keys[first].io != _INPUT and inputs.get(places[first], not filtered):
+        found.insert(0, keys[first].layer)
+    order = {key.layer: row for row, key in reversed([*enumerate(keys)])}
+    return tuple(sorted(dict.fromkeys(found), key=order.__getitem__))
+
+
+def _beyond(alike: Sequence[Deviations], *, exact: bool) -> NDArray[np.bool_]:
+    """Tensors, (n,), that stray by more than they may; of exact types, that stray at all."""
+    found: NDArray[np.bool_] = np.any([run.differs & run.outside for run in alike], axis=0)
+    return np.asarray(found & (alike[0].exact == exact))
+
+
+def _repeat_notes(alike: Sequence[Deviations], repeats: Repeats, way_out: str) -> tuple[str, ...]:
+    differs: NDArray[np.bool_] = np.any([run.differs for run in alike], axis=0)
+    if not differs.any():
+        return ()
+    first = TensorKey.parse(alike[0].keys[int(differs.argmax())])
+    if layers := first_of(repeats.not_deterministic):
+        culprit = said("first seen at: {layers}", layers=layers)
+    elif first.io == _INPUT:
+        culprit = said("the inputs of the model already differ")
+    else:
+        culprit = said("first seen at {layer}, whose inputs are not dumped", layer=first.layer)
+    beyond, exact = int(_beyond(alike, exact=False).sum()), int(_beyond(alike, exact=True).sum())
+    parts = [said(", {beyond} of them by more than their tolerance", beyond=beyond) if beyond else ""]
+    parts += [
+        said(", {exact} of them of types that are otherwise compared exactly", exact=exact) if exact else ""
+    ]
+    note = said(
+        "{count} of {total} tensors differ between {runs} equal runs{parts} "
+        "({culprit}): their spread is in the golden's column noise; {way_out}",
+        count=int(differs.sum()),
+        total=len(differs),
+        runs=repeats.runs,
+        parts=joined("", parts),
+        culprit=culprit,
+        way_out=way_out or said("a run that differs as much counts as unchanged"),
+    )
+    return (note,)

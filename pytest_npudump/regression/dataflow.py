@@ -22,7 +22,7 @@ from pytest_npudump.errors import NpudumpError
 from pytest_npudump.golden.origin import changed_tensors
 from pytest_npudump.golden.store import source_layers
 from pytest_npudump.golden.stored_tensors import stored_tensors
-from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges, edges_of_lines, layer_at, lines_of
+from pytest_npudump.record.edges import UNKNOWN, Edges, edges_of_lines, layer_at, lines_of
 from pytest_npudump.record.model_lines import ModelChange, is_typed, operators_in, parted
 from pytest_npudump.record.record import EDGES, EMPTY, MODELS, Record
 from pytest_npudump.regression.case import Case, digests_of_models, known_edges, terms_of
@@ -30,7 +30,7 @@ from pytest_npudump.regression.result import KeptLayers, Result
 from pytest_npudump.request import AUTO_LAYERS, is_glob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from pytest_npudump.graph.sources import Sources
 
@@ -173,7 +173,12 @@ def layers_to_keep(case: Case, golden: Record | None, dump: Dump) -> KeptLayers:
     spelt = {sanitise(layer): layer for layer in ran}
     known = (spelt.get(sanitise(name)) for name in names)
     sources = tuple(dict.fromkeys(name for name in known if name is not None))[:_MOST_SOURCES]
-    wanted |= {*sources, *_outputs(case, golden, dump, table, tuple(ran))}
+    blocks, _ = edges_to_keep(case, golden, dump, table)
+    edges = edges_of_lines(blocks.get(EDGES, ""), "the run")
+    ports = [(name, port) for name, fed in edges.feeds.items() for port in fed if port is not None]
+    feeding = {sanitise(port.layer) for name, port in ports if layer_at(name) != sanitise(port.layer)}
+    whole = edges.feeds.keys() >= spelt.keys() and all(port != UNKNOWN for _, port in ports)
+    wanted |= {*sources, *((one for one in ran if sanitise(one) not in feeding) if whole else [*ran][-1:])}
     return KeptLayers(tuple(layer for layer in ran if layer in wanted), sources)
 
 
@@ -205,22 +210,6 @@ def source_names(comparison: Comparison, sources: Sources | None) -> tuple[str, 
     if sources is not None and sources.independent:
         return tuple(dict.fromkeys(source.key.layer for source in sources.independent))
     return (comparison.first.key.layer,) if comparison.first is not None else ()
-
-
-def _outputs(
-    case: Case, golden: Record | None, dump: Dump, table: StatsTable, ran: Sequence[str]
-) -> tuple[str, ...]:
-    blocks, _ = edges_to_keep(case, golden, dump, table)
-    edges = edges_of_lines(blocks.get(EDGES, ""), "the run")
-    ports = [port for fed in edges.feeds.values() for port in fed if port is not None and port != SEVERAL]
-    feeding = {
-        sanitise(port.layer)
-        for name, fed in edges.feeds.items()
-        for port in fed
-        if port is not None and layer_at(name) != sanitise(port.layer)
-    }
-    whole = edges.feeds.keys() >= {sanitise(layer) for layer in ran} and UNKNOWN not in ports
-    return tuple(layer for layer in ran if sanitise(layer) not in feeding) if whole else tuple(ran[-1:])
 
 
 def edges_of_device(case: Case, first: Result) -> Edges:

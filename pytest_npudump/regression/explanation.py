@@ -135,7 +135,21 @@ def _explained(case: Case, first: Result, plan: Plan, attempt: Attempt, calls: K
     golden = first.run.golden if first.run.golden is not None else case.goldens.read_if_any()
     tensors = read_tensors(golden, case.goldens.store) if golden is not None else {}
     limits = Limits()
-    findings = with_patterns(_findings(case, first, plan, records, tensors), records, tensors, limits)
+    progress = case.steps_of(said("comparing the tensors of the second run"))
+    layers = {sanitise(layer) for layer in plan.layers}
+    failing = [key for key in first.failing_keys if sanitise(key.layer) in layers]
+    differing, same = disagreements(case.tolerances, first, failing, records)
+    tolerances = for_layers(case.tolerances, first)
+    if (before := first.comparison) is not None:
+        tolerances = tolerances.under(before.numerics.bounds) if before.numerics is not None else tolerances
+        tolerances = replace(tolerances, upstream=before.tolerances.upstream, alone=before.tolerances.alone)
+    told = []
+    for number, key in enumerate(failing, 1):
+        told.append(_finding(tolerances, key, records.get(str(key.sanitised)), differing, tensors))
+        if progress is not None:
+            progress(number, len(failing))
+    against = _against_golden(first, tolerances, told, records, same)
+    findings = with_patterns(against, records, tensors, limits)
     findings, notes = _against_reference(case, first, findings, records, limits)
     lost = {str(finding.key.sanitised) for finding in findings if finding.healthy}
     # CANN dumps an input of the graph with each operator that reads it, under one name.
@@ -188,30 +202,6 @@ def _alike(case: Case, first: Result, records: Mapping[str, TensorRecord]) -> Ma
     kept = {key: one for key, one in records.items() if one.payload and sanitise(one.key.layer) in wanted}
     differing, _ = disagreements(case.tolerances, first, [one.key for one in kept.values()], records)
     return {key: one for key, one in kept.items() if key not in differing}
-
-
-def _findings(
-    case: Case,
-    first: Result,
-    plan: Plan,
-    records: Mapping[str, TensorRecord],
-    tensors: Mapping[str, np.ndarray],
-) -> tuple[Finding, ...]:
-    progress = case.steps_of(said("comparing the tensors of the second run"))
-    layers = {sanitise(layer) for layer in plan.layers}
-    failing = [key for key in first.failing_keys if sanitise(key.layer) in layers]
-    differing, same = disagreements(case.tolerances, first, failing, records)
-    numerics, tolerances = first.numerics, for_layers(case.tolerances, first)
-    tolerances = tolerances.under(numerics.bounds) if numerics is not None else tolerances
-    if first.comparison is not None:
-        own = first.comparison.tolerances
-        tolerances = replace(tolerances, upstream=own.upstream, alone=own.alone)
-    found = []
-    for number, key in enumerate(failing, 1):
-        found.append(_finding(tolerances, key, records.get(str(key.sanitised)), differing, tensors))
-        if progress is not None:
-            progress(number, len(failing))
-    return _against_golden(first, tolerances, found, records, same)
 
 
 _OF_TABLES = frozenset(("dtype", "shape", "count", *JUDGED))

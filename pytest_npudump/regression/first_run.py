@@ -39,8 +39,8 @@ from pytest_npudump.regression.judgement import (
     with_sources_off_reference,
     without_golden,
 )
-from pytest_npudump.regression.measured_noise import further_runs, once
 from pytest_npudump.regression.result import KeptLayers, Result, Run
+from pytest_npudump.regression.run_plan import further_runs
 from pytest_npudump.regression.run_record import (
     by_rank,
     collect,
@@ -278,6 +278,8 @@ def _record(case: Case, golden: Record | None, dump: Dump, table: StatsTable) ->
     alike = drawing_alike(case, dump) if further else ()
     if further and (case.settings.calibrate or not alike):
         return first.with_run(to_measure=further)
+    from pytest_npudump.regression.calibration import once  # noqa: PLC0415 - a run that is recorded
+
     reason = said("{words}, alike in all runs of one process", words=drawing_words(alike)) if further else ""
     return record(case, golden, first, table, measured=once(reason))
 

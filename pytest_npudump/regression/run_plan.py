@@ -1,4 +1,4 @@
-"""Plan of a second run, and of the layers that it dumps as tensors.
+"""Plan of the runs behind the first: of the layers that one dumps as tensors, and of what varies in others.
 
 A recording runs the test with statistics. If its tensors fit a budget it runs with these too, and that run is
 the one that is recorded, unless it took 1.3 times as long and a second more, and so did another. Its
@@ -22,15 +22,19 @@ from pytest_npudump.dump.records import Dump, TensorKey, sanitise
 from pytest_npudump.dump.selection import resolve_raw_names
 from pytest_npudump.errors import ConfigError, DumpError, said
 from pytest_npudump.language.text import byte_size, first_of, number_of
+from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, PLAIN, THREADS, Variation
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.dataflow import edges_of_device, edges_of_run
-from pytest_npudump.regression.measured_noise import further_runs
 from pytest_npudump.regression.result import Escalation, Result, recorded_with_tensors
 from pytest_npudump.regression.run_record import needs_processes
 from pytest_npudump.runtime.acl import AclJson
+from pytest_npudump.runtime.base import VaryingRuntime
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.regression.case import Case
 
 
@@ -580,3 +584,57 @@ def decided(times: tuple[float, float], first: Result, tried: Result) -> tuple[b
 def _noted(found: Result, words: str) -> Result:
     dump = found.run.dump
     return found if dump is None else found.with_run(dump=replace(dump, notes=(*dump.notes, words)))
+
+
+def further_runs(case: Case) -> int:
+    """Count the runs behind the first that measure a recorded test.
+
+    Ranks agree on one second run, whatever was asked for.
+    """
+    if case.settings.calibrate:
+        return case.settings.calibrate
+    further = (case.request.repeats or case.settings.repeats) - 1
+    return further if case.exchange is None else min(further, 1)
+
+
+def vary(case: Case, member: int | None) -> None:
+    """Have the next run differ by what a member of the test's calibration differs by, and look at its inputs.
+
+    Args:
+        case: the test.
+        member: from 1; 0 for a run that is none, None behind a run.
+    """
+    if not isinstance(case.runtime, VaryingRuntime):
+        return
+    calibrates = bool(case.settings.calibrate) and case.request.scene == "model"
+    wanted = variation_of(member, case.runtime.varies) if calibrates and member else PLAIN
+    records = bool(case.settings.update_golden) and further_runs(case) > 0
+    looks = member is not None and (calibrates or records)
+    case.runtime.vary(replace(wanted, looks=looks, waits=looks and calibrates))
+
+
+def fed(case: Case) -> tuple[TensorRecord, ...]:
+    """Return the recorded inputs of models of the run that has ended."""
+    return tuple(case.runtime.varying.fed) if isinstance(case.runtime, VaryingRuntime) else ()
+
+
+_THREADS = 2
+
+
+def variation_of(member: int, varies: Collection[str]) -> Variation:
+    """Return the variation of a member.
+
+    The first one is a mere repetition, which tells whether the test repeats. All others have their inputs
+    perturbed; of each four, one runs on two threads, one optimised, and one is both.
+
+    Args:
+        member: from 1.
+        varies: what of inputs, threads and optimisation the runtime can vary.
+    """
+    if member == 1:
+        return PLAIN
+    return Variation(
+        seed=member if INPUTS in varies else None,
+        threads=_THREADS if member % 2 and THREADS in varies else 1,
+        optimised=member % 4 >= 2 and OPTIMISATION in varies,  # noqa: PLR2004 - two of four
+    )

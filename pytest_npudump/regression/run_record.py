@@ -3,17 +3,20 @@
 A judgement of it needs no device and no dump, so that it can be made again. CANN writes no file where no
 tensor of an operator holds a byte: an output of shape 0x3 then has no row, and could become 3x0, or no output
 at all, unseen. The emulator knows which operators these were, and the shapes they had; a golden lists them
-under its key ``empty``, in the spelling of the keys of its tensors. An NPU, and a program of its own
-process, tell nothing of them.
+under its key ``empty``, in the spelling of the keys of its tensors. An NPU, and a program of its own process,
+tell nothing of them. Outputs that no kernel writes hold what is left over in memory, and have no place in a
+golden.
 """
 
 from __future__ import annotations
 
 import os
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from pytest_npudump.compare.stats.tables import describe_not_finite
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
@@ -31,12 +34,15 @@ from pytest_npudump.dump.selection import (
 from pytest_npudump.dump.stats.compact_projections import as_printed
 from pytest_npudump.dump.table import StatsTable, layer_of, sanitised_key, shape_of, shape_text
 from pytest_npudump.errors import DumpError, EmptyDumpError, GoldenError, said
+from pytest_npudump.golden.store import KEY
 from pytest_npudump.golden.variants import replaced_words
 from pytest_npudump.language.text import first_of, number_of
 from pytest_npudump.onnxmodels.graph import EAGER, drawing_words
+from pytest_npudump.record.noise import CALIBRATION
 from pytest_npudump.record.record import (
     EMPTY,
     JUDGED,
+    LEFT_OUT,
     MODELS,
     OUTPUTS,
     REASON,
@@ -52,14 +58,13 @@ from pytest_npudump.record.run_folder import capture_of
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.dataflow import edges_to_keep, models_to_keep, same_layers
 from pytest_npudump.regression.diagnose import explain_empty
-from pytest_npudump.regression.measured_noise import Measured, by_layer, new_entries, unwritten_of, without
 from pytest_npudump.regression.result import Result, recorded
 from pytest_npudump.request import AUTO_LAYERS
 from pytest_npudump.runtime.base import RecordingRuntime
 from pytest_npudump.runtime.concurrency import loads_without_order, runs_without_order
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_npudump.compare.judge import Terms
     from pytest_npudump.emulator.dumps.recorder import DumpedExecution
@@ -463,6 +468,62 @@ def golden_to_start_from(case: Case) -> Record | None:
     return golden
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Noise of a test, for its golden.
+
+    Attributes:
+        cells: of the column ``noise``, one a tensor of the golden; empty where none strays.
+        head: the golden's keys ``repeats`` and ``calibration``.
+        notes: what a person who accepts the golden should know.
+    """
+
+    cells: tuple[str, ...]
+    head: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+
+    def on(self, table: StatsTable) -> StatsTable:
+        """Return the golden's table with the column."""
+        return replace(table, noise=self.cells)
+
+    def with_calibration_of(self, previous: Record | None, table: StatsTable) -> Measured:
+        """Return the same with the calibration of the golden that was there, if its values are the same.
+
+        Args:
+            previous: that golden; None without one.
+            table: the values that are recorded.
+        """
+        if previous is None or CALIBRATION not in previous.extra or CALIBRATION in self.head:
+            return self
+        if self.cells or not same_values(previous.table, table):
+            note = said(
+                "the calibration of the previous golden was removed, as its values changed; {anew}",
+                anew=measured_anew(previous.extra),
+            )
+            return replace(self, notes=(*self.notes, note))
+        head = {**self.head, CALIBRATION: previous.extra[CALIBRATION]}
+        return replace(self, cells=previous.table.noise, head=head)
+
+
+def measured_anew(extra: Mapping[str, object]) -> str:
+    """Return how the noise that a golden of these keys had is measured anew.
+
+    A calibration alone needs a run that passes, which one whose noise is not known may not.
+    """
+    option = "--npudump-update-golden"
+    if CALIBRATION not in extra:
+        return said("measured anew by {option}", option=option)
+    if KEY in extra:  # a recording with golden tensors is not calibrated at once
+        return said("measured anew by {option}, then {option}=calibrate", option=option)
+    return said("measured anew by {option}", option=f"{option} {option}=calibrate")
+
+
+def same_values(one: StatsTable, other: StatsTable) -> bool:
+    """Return whether two tables have the same tensors, and the same statistics of each."""
+    columns = (one.keys, one.dtypes, one.shapes) == (other.keys, other.dtypes, other.shapes)
+    return columns and np.array_equal(one.values, other.values, equal_nan=True)
+
+
 def record(
     case: Case,
     golden: Record | None,
@@ -561,4 +622,47 @@ def needs_processes(case: Case, dump: Dump) -> str:
         "{words}, maybe from a seed of this process, so that later runs differ: give these "
         'operators a seed, or record with isolation="process"',
         words=drawing_words(drawing),
+    )
+
+
+_NOT_WRITTEN = {"BatchNorm": (1, 2, 3, 4), "LSTM": (3, 4)}
+"""Outputs that MindSpore's CPU kernels leave as memory was, by types of operators; some but in inference."""
+
+
+def unwritten_of(records: Iterable[TensorRecord], facts: Mapping[str, str]) -> list[TensorKey]:
+    """Return the outputs of a run of these facts that hold what memory held before."""
+    if (facts.get("runtime"), facts.get("device_target")) != ("mindspore", "CPU"):
+        return []
+    return [
+        replace(one.key, slot=slot)
+        for one in records
+        if one.key.io == "output" and not one.key.slot
+        for slot in _NOT_WRITTEN.get(one.op_type, ())
+    ]
+
+
+def new_entries(previous: Record | None, left_out: Iterable[TensorKey]) -> dict[str, str]:
+    """Return a new golden's list of unwritten tensors; those that a person marked as judged stay so."""
+    judged = {key: word for key, word in entries_of(previous).items() if word == JUDGED}
+    plain = set(map(sanitised_key, judged))
+    return judged | {str(key): LEFT_OUT for key in left_out if str(key.sanitised) not in plain}
+
+
+def by_layer(entries: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Return entries as a golden file holds them: a line for each layer."""
+    layers: dict[str, dict[str, str]] = {}
+    for key, word in entries.items():
+        layer, _, slot = key.rpartition(":")
+        layers.setdefault(layer, {})[slot] = word
+    return layers
+
+
+def without(dump: Dump, entries: Mapping[str, str], kept: Iterable[str] = ()) -> Dump:
+    """Return a dump without the tensors that ``entries`` leave out, unless ``kept`` names them."""
+    left_out = {sanitised_key(key) for key, word in entries.items() if word == LEFT_OUT}
+    left_out -= set(map(sanitised_key, kept))
+    if not left_out:
+        return dump
+    return replace(
+        dump, records=tuple(record for record in dump.records if str(record.key.sanitised) not in left_out)
     )

@@ -23,16 +23,27 @@ from pytest_npudump.dump.tree.mindspore import under_first_keys
 from pytest_npudump.errors import DumpError, GoldenError, joined, said
 from pytest_npudump.golden.stored_tensors import KeptTensors
 from pytest_npudump.language.text import first_of
-from pytest_npudump.regression.calibration import fed, fed_otherwise, fed_words, with_steady_outputs
-from pytest_npudump.regression.dataflow import named_layers
-from pytest_npudump.regression.judgement import left_out_notes, with_reference
-from pytest_npudump.regression.measured_noise import (
-    Measured,
+from pytest_npudump.regression.calibration import (
+    fed_otherwise,
+    fed_words,
     once,
     repeated,
+    with_steady_outputs,
 )
+from pytest_npudump.regression.dataflow import named_layers
+from pytest_npudump.regression.judgement import left_out_notes, with_reference
 from pytest_npudump.regression.result import Escalation, KeptLayers, Result
-from pytest_npudump.regression.run_record import by_rank, golden_to_start_from, record, without_unwritten
+from pytest_npudump.regression.run_plan import (
+    Plan,
+    fed,
+)
+from pytest_npudump.regression.run_record import (
+    Measured,
+    by_rank,
+    golden_to_start_from,
+    record,
+    without_unwritten,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -41,7 +52,6 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.regression.attempt import Attempt, Progress
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.run_plan import Plan
     from pytest_npudump.request import DumpRequest
 
 

@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.compare.stats.tables import without_collection
 from pytest_npudump.errors import DumpError, GoldenError, NpudumpError, said
 from pytest_npudump.regression.attempt import Attempt
-from pytest_npudump.regression.calibration import Member, conclude, fed, measure, unmeasured, unrecorded, vary
 from pytest_npudump.regression.case import Case, delete_dumps, origin_of
 from pytest_npudump.regression.dataflow import code_of_run
 from pytest_npudump.regression.diagnose import full_words
@@ -38,8 +37,10 @@ from pytest_npudump.regression.run_plan import (
     Plan,
     agreed_plan,
     decided,
+    fed,
     plan_third_run,
     seconds_of,
+    vary,
     with_reason,
     with_tensors,
 )
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_npudump.golden.store import Recording
+    from pytest_npudump.regression.calibration import Member
 
 
 _BLANK = {"judged": None, "plan": None, "recording": None, "_members": (), "_settled": None, "_tensors": None}
@@ -61,6 +63,7 @@ class CaseSession:
     """A test with the marker, through all of its runs.
 
     Attributes:
+        case: the test, with what its first run has settled.
         attempts: its runs so far; the last one may be under way.
         judged: what has come of it so far; None before its body has ended well.
         plan: what a second run is to dump; None where there is nothing to find out.
@@ -68,10 +71,9 @@ class CaseSession:
     """
 
     def __init__(self, case: Case) -> None:
-        self._case = case
+        self._case = self.case = case
         self._others = OtherProcesses()
         self._settled: Settled | None = None
-        self._applied: tuple[Settled | None, Case] = None, case
         self._members: tuple[Member, ...] = ()
         self._tensors: bool | None = None
         self._started = self._seconds = 0.0
@@ -79,15 +81,6 @@ class CaseSession:
         self.judged: Result | None = None
         self.plan: Plan | None = None
         self.recording: Recording | None = None
-
-    @property
-    def case(self) -> Case:
-        """The test, with what its first run has settled."""
-        if self._settled is None:
-            return self._case
-        if self._applied[0] is not self._settled:
-            self._applied = self._settled, self._settled.applied(self._case)
-        return self._applied[1]
 
     @property
     def attempt(self) -> Attempt:
@@ -136,7 +129,12 @@ class CaseSession:
     def resume(self, handed_over: Mapping[str, Any]) -> None:
         """Go on from what the runs of another process have come to."""
         self.__dict__.update({**_BLANK, **handed_over})
+        self._settle(self._settled)
         self._take_over_runs()
+
+    def _settle(self, settled: Settled | None) -> None:
+        self._settled = settled
+        self.case = self._case if settled is None else settled.applied(self._case)
 
     @property
     def _trying(self) -> bool:
@@ -230,11 +228,14 @@ class CaseSession:
         self.recording = result.recording if self.recording is None else self.recording
 
     def _judge(self, *, repeatable: bool) -> None:
-        first, self._settled = judge_settled(self._case, self.attempt)
+        first, settled = judge_settled(self._case, self.attempt)
+        self._settle(settled)
         first = first.with_run(fed=fed(self.case))
         plan = agreed_plan(self.case, first, repeated=self.repeated, repeatable=repeatable)
         skipped = plan.skipped if plan is not None else None
         if skipped is not None and first.run.to_measure:
+            from pytest_npudump.regression.calibration import unmeasured  # noqa: PLC0415 - a run that is recorded
+
             first, plan, skipped = unmeasured(self.case, first, skipped.problem), None, None
         if skipped is not None and first.status == PENDING:
             first = replace(
@@ -256,10 +257,13 @@ class CaseSession:
             self._tensors, self.plan = None, replace(self.plan, tries=2)  # something else may have taken it
             return
         if self._tensors and self._settled is not None:
-            self._case, self._settled = case, replace(self._settled, goldens=case.goldens)
+            self._case = case
+            self._settle(replace(self._settled, goldens=case.goldens))
         self._take(found)
 
     def _measure(self, runs: int) -> None:
+        from pytest_npudump.regression.calibration import conclude, measure, unrecorded  # noqa: PLC0415 - the same
+
         first, number = self._judged, len(self._members) + 1
         try:
             member = measure(self.case, first, self.attempt, number)
@@ -338,6 +342,8 @@ class CaseSession:
     def abandon_second_run(self, reason: str) -> None:
         """Record that the second run has no result, because its body failed or it never started."""
         if self.measures and self.judged is not None:
+            from pytest_npudump.regression.calibration import unmeasured  # noqa: PLC0415 - the same
+
             self._measured_no_further(unmeasured(self.case, self.judged, reason))
         else:
             self._without_second_run(reason)

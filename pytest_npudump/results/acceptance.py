@@ -14,7 +14,7 @@ from pytest_npudump.compare.tolerances.presets import numerics_of
 from pytest_npudump.dump.selection import layers_called
 from pytest_npudump.dump.table import StatsTable, layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError, NpudumpError, StoreError, said
-from pytest_npudump.golden.origin import Stamp, stamped
+from pytest_npudump.golden.origin import Stamp, changed_tensors, stamped
 from pytest_npudump.golden.store import (
     KEY,
     is_stored,
@@ -47,22 +47,28 @@ from pytest_npudump.record.record import (
     rows_of,
     shards_of,
 )
-from pytest_npudump.record.rows import differing_keys
 from pytest_npudump.regression.calibration import fed_words
 from pytest_npudump.regression.dataflow import same_layers
-from pytest_npudump.regression.measured_noise import by_layer, measured_anew, new_entries, same_values
+from pytest_npudump.regression.run_record import by_layer, measured_anew, new_entries, same_values
 from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.verdicts import excess, worst
-from pytest_npudump.results.entry import ACCEPTED, REJECTED, Entry, ResultsError, file_digest
+from pytest_npudump.results.folder import (
+    ACCEPTED,
+    REJECTED,
+    Entry,
+    Results,
+    ResultsError,
+    ResultsFolder,
+    file_digest,
+)
 from pytest_npudump.results.rejudge import GOOD, Overrides, Rejudged, read_record, rejudge, run_of
 from pytest_npudump.settings import default_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from pytest_npudump.compare.stats.verdict import Comparison
-    from pytest_npudump.results.folder import Results, ResultsFolder
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,13 +278,15 @@ def refuse_idle(runs: Sequence[Pending], layers: Sequence[str]) -> None:
         LayerNames.of(run.comparison, columns).short(name): None for run, found in differing for name in found
     }
     if names and idle:
-        raise ResultsError(
-            said(
-                "no layer with a mismatch matches {names}; layers with mismatches: {known}",
-                names=", ".join(idle),
-                known=first_of(names),
-            )
-        )
+        raise ResultsError(_no_mismatch(idle, names))
+
+
+def _no_mismatch(layers: Sequence[str], known: Iterable[str]) -> str:
+    return said(
+        "no layer with a mismatch matches {names}; layers with mismatches: {known}",
+        names=", ".join(layers),
+        known=first_of(known),
+    )
 
 
 def reject(pending: Pending) -> Entry:
@@ -384,16 +392,11 @@ def _chosen_rows(
     wanted = pending.layers_named(layers)
     failing = comparison.failing if comparison is not None else ()
     if not any(verdict.key.layer in wanted for verdict in failing):
-        names = first_of(dict.fromkeys(verdict.key.layer for verdict in failing))
         raise ResultsError(
             said(
                 "{value}: {text}",
                 value=pending.entry.test,
-                text=said(
-                    "no layer with a mismatch matches {names}; layers with mismatches: {known}",
-                    names=", ".join(layers),
-                    known=names,
-                ),
+                text=_no_mismatch(layers, dict.fromkeys(verdict.key.layer for verdict in failing)),
             )
         )
     if comparison is not None and comparison.own_keys:
@@ -445,9 +448,7 @@ def after_rows(
     if foreign and len(foreign) == len(golden.table):
         return _of_one_run(golden), (_dropped(before, ()),)
     table, anew = _with_noise(golden.table, before.table, foreign)
-    bare, now = replace(before.table, noise=()), replace(golden.table, noise=())
-    changed_rows = {*differing_keys(bare, now, summed_by_both=True)}
-    changed_rows -= anew
+    changed_rows = {*changed_tensors(golden.table, before.table)} - anew
     noisy = dict(zip(table.keys, table.noise, strict=False))
     old_noise = sum(noisy.get(key, _NOTHING) != _NOTHING for key in changed_rows)
     repeats, no_repeats = repeats_of(before.extra, before.path), 0

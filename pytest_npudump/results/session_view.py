@@ -28,7 +28,13 @@ from pytest_npudump.report.view import (
     read_elements,
     tensor_views,
 )
-from pytest_npudump.results.entry import FAILED, SKIPPED, XFAILED, Entry
+from pytest_npudump.results.folder import (
+    FAILED,
+    SKIPPED,
+    XFAILED,
+    Entry,
+    ResultsFolder,
+)
 from pytest_npudump.results.rejudge import Overrides, Rejudged, other_goldens, rejudge
 
 if TYPE_CHECKING:
@@ -36,7 +42,6 @@ if TYPE_CHECKING:
 
     from pytest_npudump.record.record import Record
     from pytest_npudump.regression.result import Result
-    from pytest_npudump.results.folder import ResultsFolder
 
 
 _ORDER = (BAD, OPEN, GOOD, LEFT_OUT)

@@ -21,7 +21,7 @@ from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import parse, render
-from pytest_npudump.regression.host_copies import HostCopies
+from pytest_npudump.regression.attempt import HostCopies
 from tests.onnxmodels.models import onnx_file
 
 if TYPE_CHECKING:

@@ -24,20 +24,17 @@ from pytest_npudump.regression.calibration import (
     FACTORS,
     Member,
     _begun_otherwise,
+    culprits,
     fed_otherwise,
     hold_out,
     measure,
-    unrecorded,
-    vary,
-)
-from pytest_npudump.regression.measured_noise import (
-    Measured,
-    culprits,
     once,
     repeated,
-    same_values,
+    unrecorded,
 )
 from pytest_npudump.regression.result import Result
+from pytest_npudump.regression.run_plan import vary
+from pytest_npudump.regression.run_record import Measured, same_values
 from pytest_npudump.settings import Settings
 from tests.regression.conftest import HEALTHY, REGRESSED, Flow, SampleRuntime
 

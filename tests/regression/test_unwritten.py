@@ -13,10 +13,15 @@ from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.record.record import Record, entries_of, left_out_of
 from pytest_npudump.regression import second_run
-from pytest_npudump.regression.measured_noise import by_layer, new_entries, unwritten_of, without
 from pytest_npudump.regression.result import Result, Run
 from pytest_npudump.regression.run_plan import Plan
-from pytest_npudump.regression.run_record import golden_to_start_from
+from pytest_npudump.regression.run_record import (
+    by_layer,
+    golden_to_start_from,
+    new_entries,
+    unwritten_of,
+    without,
+)
 
 ROOT = Path("dump")
 LEFTOVER, FILLED, OTHER = 0.25, -3e16, 7.5

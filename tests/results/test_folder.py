@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
-from pytest_npudump.results.entry import ResultsError
-from pytest_npudump.results.folder import ResultsFolder, record_name
+from pytest_npudump.results.folder import (
+    ResultsError,
+    ResultsFolder,
+    record_name,
+)
 
 SESSION = {"version": 1, "kind": "session", "session": "s", "tests": 1}
 

@@ -10,7 +10,7 @@ import pytest
 
 import pytest_npudump.results
 from pytest_npudump.report.result_json import COUNTS
-from pytest_npudump.results.entry import VERSION, is_inside, line_of, parse_line
+from pytest_npudump.results.folder import VERSION, is_inside, line_of, parse_line
 
 SCHEMA = json.loads((Path(pytest_npudump.results.__file__).parent / "schema.json").read_text("utf-8"))
 

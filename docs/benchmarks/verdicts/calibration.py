@@ -17,8 +17,8 @@ from pytest_npudump.onnxmodels.sessions import exposed_session
 from pytest_npudump.onnxmodels.tensor_types import from_array
 from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, THREADS, Variation, Varying
 from pytest_npudump.record.noise import Calibrated, Calibration
-from pytest_npudump.regression.calibration import hold_out, variation_of
-from pytest_npudump.regression.measured_noise import repeated
+from pytest_npudump.regression.calibration import hold_out, repeated
+from pytest_npudump.regression.run_plan import variation_of
 from verdicts.numerics import Numerics
 from verdicts.observed import observe
 from verdicts.rules import Product, Rule

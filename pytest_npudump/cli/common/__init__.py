@@ -1,6 +1,6 @@
 """Shared input, output and endings of the commands.
 
 ``spoken_parser`` parses in the language asked for; ``source`` and ``tolerance_options`` are what a command is
-given, ``executors`` do its work, ``progress`` shows it; ``project`` finds its tests, results and goldens.
+given, ``work`` has it done and shown; ``project`` finds its tests, results and goldens.
 ``output`` is what comes of it, and how a command ends.
 """

@@ -19,12 +19,16 @@ from pytest_npudump.golden.path import golden_path
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.report.verdicts import shown
-from pytest_npudump.results.entry import LAST, LINES, ResultsError, results_in
+from pytest_npudump.results.folder import (
+    LAST,
+    LINES,
+    ResultsError,
+    ResultsFolder,
+    results_in,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from pytest_npudump.results.folder import ResultsFolder
 
 
 _PLUGIN = "pytest_npudump.plugin.collection"
@@ -55,15 +59,11 @@ def collect(option: str, words: Sequence[str], test: str | None = None) -> dict[
     if usage := [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]:
         raise RequestError(f"pytest collects nothing: {usage[0].removeprefix('ERROR: ')}")
     if not found:
-        last = _last_words(done.stdout + done.stderr)
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        internal = [line for line in lines if line.startswith("INTERNALERROR> ")]
+        last = (internal or lines or ["no output"])[-1]
         raise RequestError(f"pytest ended with {done.returncode} before it collected anything: {last}")
     return found
-
-
-def _last_words(output: str) -> str:
-    lines = [line for line in output.splitlines() if line.strip()]
-    internal = [line for line in lines if line.startswith("INTERNALERROR> ")]
-    return (internal or lines or ["no output"])[-1]
 
 
 def _cause(text: str, test: str) -> str:
@@ -88,8 +88,6 @@ def last_results(named: Path | None) -> ResultsFolder:
         ResultsError: there are none.
         ConfigError: pytest's configuration, which may name the output folder, cannot be read.
     """
-    from pytest_npudump.results.folder import ResultsFolder  # noqa: PLC0415 - numpy and yaml come with it
-
     found = results_in(named) if named is not None else last_if_any()
     if found is None:
         raise ResultsError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import to_stderr
-from pytest_npudump.cli.common.progress import progress
+from pytest_npudump.cli.common.work import Workers, progress
 from pytest_npudump.dump.files.formats import (
     BY_NAME,
     START_BYTES,
@@ -28,8 +28,6 @@ from pytest_npudump.storage.regular_file import open_regular
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
-
-    from pytest_npudump.cli.common.executors import Workers
 
 
 def read_source(

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import columns, complain, emit, present
-from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.cli.common.project import collect, golden_files, last_if_any, last_results
+from pytest_npudump.cli.common.work import progress
 from pytest_npudump.cli.golden.pending import as_json, waiting_lines
 from pytest_npudump.cli.golden.plumbing import lacking, store_json
 from pytest_npudump.compare.tolerances.rules import load_tolerances
@@ -39,8 +39,10 @@ from pytest_npudump.language.text import first_of, typed
 from pytest_npudump.language.translation import gettext as _, ngettext, spoken
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.results.acceptance import Pending, pending_of, reject
-from pytest_npudump.results.entry import ResultsError
-from pytest_npudump.results.folder import ResultsFolder
+from pytest_npudump.results.folder import (
+    ResultsError,
+    ResultsFolder,
+)
 from pytest_npudump.results.rejudge import terms_at
 
 if TYPE_CHECKING:

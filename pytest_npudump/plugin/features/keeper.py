@@ -15,17 +15,20 @@ from pytest_npudump.errors import NpudumpError, said
 from pytest_npudump.golden.origin import revision
 from pytest_npudump.language.text import typed
 from pytest_npudump.language.translation import ngettext
-from pytest_npudump.plugin.conclusion import why_incomplete
 from pytest_npudump.plugin.item_case import ITEM, KEPT, RESULT, only_setup
 from pytest_npudump.plugin.marker import Identity, request_of
 from pytest_npudump.plugin.marks import is_marked
 from pytest_npudump.plugin.paths import golden_root, has_place, results_path
 from pytest_npudump.plugin.reporter import CHILD, ITEM_OF_REPORT, Reporter
+from pytest_npudump.plugin.runner import (
+    Runner,
+    why_incomplete,
+)
 from pytest_npudump.regression.dataflow import source_names
 from pytest_npudump.regression.result import RECORDED, UNCHANGED, Result
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.request import AUTO_LAYERS, DumpRequest
-from pytest_npudump.results.entry import (
+from pytest_npudump.results.folder import (
     FAILED,
     LAST,
     PASSED,
@@ -36,9 +39,9 @@ from pytest_npudump.results.entry import (
     XPASSED,
     Entry,
     ResultsError,
+    ResultsFolder,
     file_digest,
 )
-from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.kept import Kept, blank_line, keep, with_golden
 from pytest_npudump.scene import SCENES
 from pytest_npudump.settings import Settings, ci_variable
@@ -48,7 +51,6 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_npudump.plugin.runner import Runner
     from pytest_npudump.regression.session import CaseSession
 
 

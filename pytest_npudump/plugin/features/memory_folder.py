@@ -104,7 +104,13 @@ class MemoryFolder:
         if os.path.lexists(link) or not _is_tmpfs(SHARED_MEMORY) or not _has_room():
             return None
         try:
-            _settle_left_behind()
+            for left in _private_folders():
+                with suppress(OSError):
+                    descriptor = _locked(left)
+                    try:
+                        _settle(left, Path(os.fsdecode((left / _PLACE).read_bytes())))
+                    finally:
+                        os.close(descriptor)
             link.parent.mkdir(parents=True, exist_ok=True)
             path = Path(tempfile.mkdtemp(prefix=_prefix(), dir=SHARED_MEMORY))
         except OSError:
@@ -189,16 +195,6 @@ def _locked(path: Path) -> int:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def _settle_left_behind() -> None:
-    for path in _private_folders():
-        with suppress(OSError):
-            descriptor = _locked(path)
-            try:
-                _settle(path, Path(os.fsdecode((path / _PLACE).read_bytes())))
-            finally:
-                os.close(descriptor)
 
 
 def _private_folders() -> Iterator[Path]:

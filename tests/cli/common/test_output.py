@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pytest_npudump.cli import COMMANDS, main
-from pytest_npudump.cli.common import progress
+from pytest_npudump.cli.common import work
 from pytest_npudump.cli.common.output import columns, emit
 from pytest_npudump.language.text import hung
 
@@ -96,10 +96,10 @@ def test_output_survives_a_narrow_encoding(tmp_path: Path, dump_file: Run) -> No
 def test_where_output_is_no_terminal_long_work_tells_of_itself_in_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(progress, "PATIENCE", 0)
-    monkeypatch.setattr(progress, "SILENCE", 0.05)
+    monkeypatch.setattr(work, "PATIENCE", 0)
+    monkeypatch.setattr(work, "SILENCE", 0.05)
     told = ""
-    with progress.progress("reading dump") as report:
+    with work.progress("reading dump") as report:
         report(3, 7)
         while not told:
             time.sleep(0.01)
@@ -109,7 +109,7 @@ def test_where_output_is_no_terminal_long_work_tells_of_itself_in_lines(
 
 
 def test_short_work_says_nothing_where_output_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress.progress("reading dump") as report:
+    with work.progress("reading dump") as report:
         report(7, 7)
     assert capsys.readouterr() == ("", "")
 
@@ -133,7 +133,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
             found.append(timeout)
             return super().wait(timeout)
 
-    monkeypatch.setattr(progress, "Event", Event)
+    monkeypatch.setattr(work, "Event", Event)
     return found
 
 
@@ -141,13 +141,13 @@ def test_a_bar_is_drawn_on_a_terminal_once_work_takes_long(
     monkeypatch: pytest.MonkeyPatch, waits: list[float | None]
 ) -> None:
     screen = _screen(monkeypatch)
-    with progress.progress("short work") as report:
+    with work.progress("short work") as report:
         report(1, 1)
     assert "short work" not in screen.getvalue()
-    monkeypatch.setattr(progress, "PATIENCE", 0)
-    with progress.progress("reading dump") as report:
+    monkeypatch.setattr(work, "PATIENCE", 0)
+    with work.progress("reading dump") as report:
         report(1, 4)
-        while waits.count(progress._FRAME) < 2:
+        while waits.count(work._FRAME) < 2:
             time.sleep(0.01)
     assert "reading dump" in screen.getvalue()
 
@@ -157,8 +157,8 @@ def test_a_second_of_the_whole_command_passes_before_a_bar_not_one_of_each_piece
     monkeypatch: pytest.MonkeyPatch, waits: list[float | None], before: float, expected: float
 ) -> None:
     _screen(monkeypatch)
-    monkeypatch.setattr(progress, "_BEGUN", time.monotonic() - before)
-    with progress.progress("the next piece"):
+    monkeypatch.setattr(work, "_BEGUN", time.monotonic() - before)
+    with work.progress("the next piece"):
         pass
     assert waits == [pytest.approx(expected, abs=0.05)]
 
@@ -210,7 +210,7 @@ def test_one_long_tensor_has_a_bar_on_a_terminal(long_file: Run, tmp_path: Path,
     path = long_file(tmp_path / "dump", "a", 1 << 26, "hifloat8")
     words = [command, str(path), *(["-o", str(tmp_path / "out")] if command == "convert" else ["--stats"])]
     shown = _on_a_terminal(
-        "from pytest_npudump.cli.common import progress; progress.PATIENCE = 0.0; " + START, *words
+        "from pytest_npudump.cli.common import work; work.PATIENCE = 0.0; " + START, *words
     )
     assert ("converting" if command == "convert" else "reading") in shown
     if command == "convert":

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_npudump.cli.common.executors import Workers, open_workers, run_tasks
+from pytest_npudump.cli.common.work import Workers, open_workers, run_tasks
 from pytest_npudump.errors import MissingExtraError, RequestError, RuntimeUnavailableError
 
 Run = Callable[..., Any]
@@ -127,7 +127,7 @@ def _process(_: int) -> int:
 
 
 def test_an_address_where_no_scheduler_is_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_npudump.cli.common.executors._CONNECT_SECONDS", 1)
+    monkeypatch.setattr("pytest_npudump.cli.common.work._CONNECT_SECONDS", 1)
     with (
         pytest.raises(RuntimeUnavailableError, match="no Dask scheduler answers"),
         open_workers("dask:tcp://127.0.0.1:9"),
