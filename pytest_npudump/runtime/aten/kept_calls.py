@@ -40,12 +40,12 @@ from pytest_npudump.runtime.aten.recompute import (
     recompute,
     results_of,
     size_of,
-    tensors_in,
     why_random,
     writes,
     written_by,
 )
 from pytest_npudump.runtime.graphs import LowestMode, leaves_graphs_alone, name_of
+from pytest_npudump.runtime.modules.seen import tensors_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

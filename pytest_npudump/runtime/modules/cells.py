@@ -16,6 +16,7 @@ from collections import defaultdict
 from contextlib import nullcontext, suppress
 from functools import partial
 from math import inf, prod
+from traceback import walk_stack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -306,12 +307,10 @@ def _replace_calls() -> None:
 
 def _is_recomputation() -> bool:
     """Return whether cells are called again in a backward pass, by the frames of ``recompute``."""
-    frame = sys._getframe()  # noqa: SLF001 - as above
-    while frame.f_back is not None:
-        frame = frame.f_back
-        if frame.f_code.co_name in _AGAIN and frame.f_globals.get("__name__", "").endswith(".recompute"):
-            return True
-    return False
+    return any(
+        frame.f_code.co_name in _AGAIN and frame.f_globals.get("__name__", "").endswith(".recompute")
+        for frame, _line in walk_stack(None)
+    )
 
 
 def _dtype_of(tensor: Any) -> str:
