@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from contextlib import contextmanager
 from multiprocessing import current_process
@@ -25,13 +26,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_npudump.errors import RequestError, said
-from pytest_npudump.runtime.modules import capture_of
+from pytest_npudump.runtime.modules.capture import Capture
 from pytest_npudump.runtime.modules.shard_digests import shard_digests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from pytest_npudump.runtime.modules.capture import Capture
 
 
 WORKERS = "NPUDUMP_WORKERS"
@@ -97,12 +96,17 @@ def watch(model: Any, *, rank: int | None = None, **asked: Any) -> Iterator[Capt
     told = json.loads(config.read_text(encoding="utf-8"))
     ranked = str(os.environ.get("RANK") or os.environ.get("RANK_ID") or "") if rank is None else str(rank)
     rank = int(ranked or 0)
+    kind: type[Capture] = Capture
+    if isinstance(model, getattr(getattr(sys.modules.get("mindspore"), "nn", None), "Cell", ())):
+        from pytest_npudump.runtime.modules.cells import CellCapture  # noqa: PLC0415 - where there is one
+
+        kind = CellCapture
     beside = next((int(os.environ[name]) for name in _BESIDE if os.environ.get(name, "").isdigit()), 0)
     answer = Answer(type(model).__name__, 0, [], [], {}, [os.getpid(), os.getppid(), beside])
     folder = config.with_suffix(".answers")
     folder.mkdir(exist_ok=True)
     try:
-        capture = capture_of(model, Path(told["dump_path"]), rank=rank, **{**told["asked"], **asked})
+        capture = kind(model, Path(told["dump_path"]), rank=rank, **{**told["asked"], **asked})
         capture.began = time.strftime("%Y%m%d%H%M%S", time.gmtime(config.stat().st_mtime))
         words = said(
             "rank {rank}: {name} began in another process and did not end", rank=rank, name=capture.name
