@@ -14,23 +14,21 @@ from __future__ import annotations
 import re
 import sys
 import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pytest_npudump.runtime.modules import seen
 from pytest_npudump.runtime.modules.seen import tensors_in
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    Arguments = tuple[Any, ...]
-    Named = dict[str, Any]
-    Array = np.ndarray[Any, np.dtype[Any]]
+Arguments = tuple[Any, ...]
+Named = dict[str, Any]
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def is_view(function: Any) -> bool:

@@ -13,11 +13,13 @@ import os
 import re
 import sys
 from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from math import inf, prod
+from pathlib import Path
 from traceback import walk_stack
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,11 +37,6 @@ from pytest_npudump.runtime.modules.seen import (
     tensors_in,
 )
 from pytest_npudump.runtime.replacement import Replaced
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-    from pathlib import Path
-
 
 _UNDER_WAY: list[CellCapture] = []
 _CALLS = Replaced()
