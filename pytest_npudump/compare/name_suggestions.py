@@ -13,8 +13,9 @@ import math
 import re
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, combinations, permutations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,12 +26,9 @@ from pytest_npudump.dump.table import EXTREMES, MEASURED, StatsTable, layer_of, 
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.translation import gettext as _
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-
-    Shapes = tuple[tuple[str, tuple[int, ...]], ...]
-    Tensors = tuple[Sequence[Any], Sequence[Any]]
-    _Pair = tuple["_Layer", "_Layer"]
+Shapes = tuple[tuple[str, tuple[int, ...]], ...]
+Tensors = tuple[Sequence[Any], Sequence[Any]]
+_Pair = tuple["_Layer", "_Layer"]
 
 _CLOSE = 1e-2
 _CLOSE_ELEMENTS = 5e-2

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_npudump.config import ge
 from pytest_npudump.config.acl_keys import (
@@ -41,6 +42,7 @@ from pytest_npudump.config.rule_table import (
     MOST_REASONS,
     AdumpVerdict,
     Refusal,
+    Row,
     always,
     as_json,
     few,
@@ -51,11 +53,6 @@ from pytest_npudump.config.rule_table import (
     unknown_keys,
     wrong_types,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from pytest_npudump.config.rule_table import Row
 
 ACL_ERROR_INVALID_DUMP_CONFIG = 100009
 ACL_ERROR_INTERNAL_ERROR = 500000
@@ -132,8 +129,7 @@ class _Judged:
         return self.dump.get(key) == "on"
 
 
-if TYPE_CHECKING:
-    _Check = Callable[[_Judged], Iterable[Refusal]]
+_Check = Callable[[_Judged], Iterable[Refusal]]
 
 
 def validate(

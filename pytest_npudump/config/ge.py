@@ -7,7 +7,8 @@ value is used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 from pytest_npudump.config.acl_keys import (
     EXAMPLES,
@@ -25,6 +26,7 @@ from pytest_npudump.config.json_file import StrictJsonError, json_refusal, parse
 from pytest_npudump.config.rule_table import (
     CheckerVerdict,
     Refusal,
+    Row,
     always,
     few,
     one_of,
@@ -34,13 +36,8 @@ from pytest_npudump.config.rule_table import (
     wrong_types,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from pytest_npudump.config.rule_table import Row
-
-    _Dump: TypeAlias = Mapping[str, Any]
-    _Check: TypeAlias = Callable[[_Dump], Iterable[Refusal]]
+_Dump: TypeAlias = Mapping[str, Any]
+_Check: TypeAlias = Callable[[_Dump], Iterable[Refusal]]
 
 
 def validate(text: bytes) -> CheckerVerdict:

@@ -12,12 +12,12 @@ import json
 import math
 import os
 import re
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from pytest_npudump.config.rule_table import Refusal
+from pytest_npudump.storage.regular_file import open_regular
 
 ACL_ERROR_INVALID_FILE: Final = 100003
 ACL_ERROR_PARSE_FILE: Final = 100006
@@ -188,15 +188,10 @@ def read_plain_file(path: Path | str, *, cwd: Path | None = None) -> ConfigFile:
     """
     place = Path(path) if cwd is None else cwd / path
     try:
-        # Non-blocking, so that opening a FIFO in place of the file returns and can be refused.
-        descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise ValueError("not a regular file")  # noqa: TRY301 - refused like what the system refuses
-            text = file.read(MAX_FILE + 1)
+        with open_regular(place) as file:
+            size, text = os.fstat(file.fileno()).st_size, file.read(MAX_FILE + 1)
         if len(text) > MAX_FILE:
-            raise ValueError(f"{max(status.st_size, len(text))} bytes, more than {MAX_FILE}")  # noqa: TRY301 - the same
+            raise ValueError(f"{max(size, len(text))} bytes, more than {MAX_FILE}")  # noqa: TRY301 - as the system's
     except (OSError, ValueError) as error:
         problem = f"cannot be read: {getattr(error, 'strerror', None) or error}"
         reason = Refusal(str(path), problem, "name a regular file of at most 10 MiB")

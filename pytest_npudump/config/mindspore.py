@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pytest_npudump.config.json_file import StrictJsonError, json_refusal, parse
 from pytest_npudump.config.rule_table import (
     CheckerVerdict,
     Refusal,
+    Row,
     always,
     as_json,
     few,
@@ -24,11 +26,6 @@ from pytest_npudump.config.rule_table import (
     shown,
     unknown_keys,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from pytest_npudump.config.rule_table import Row
 
 DEVICES: Final = ("Ascend", "CPU", "GPU")
 
@@ -204,8 +201,7 @@ def mindspore_warnings(root: Mapping[str, Any]) -> tuple[str, ...]:
 
 # What is refused: builders of what rows say.
 
-if TYPE_CHECKING:
-    _Check = Callable[[_Settings], Iterable[Refusal]]
+_Check = Callable[[_Settings], Iterable[Refusal]]
 
 
 def _no_settings(root: object) -> Refusal:

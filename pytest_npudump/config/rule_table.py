@@ -8,18 +8,16 @@ real checker stops may rely on what stands before.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from pytest_npudump.errors import nearest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    _T = TypeVar("_T")
-    _S = TypeVar("_S")
-    Row: TypeAlias = tuple[Callable[[_S], object], Callable[[_S], Iterable[_T]]]
+_T = TypeVar("_T")
+_S = TypeVar("_S")
+Row: TypeAlias = tuple[Callable[[_S], object], Callable[[_S], Iterable[_T]]]
 
 _SHOWN = 60
 _MOST_UNKNOWN = 20

@@ -13,11 +13,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from pytest_npudump.config.acl_keys import MAX_BYTES, PATH_CHARACTERS, SCENE_TYPES
 from pytest_npudump.config.cann import (
@@ -37,10 +38,7 @@ from pytest_npudump.language.text import number_of
 from pytest_npudump.runtime.inventory import VISIBLE, parse_npu_smi, run_npu_smi
 from pytest_npudump.runtime.registry import OURS, Examined, Probe, choose, load, offered, provider_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-
-    _Line: TypeAlias = tuple[str, str, str, str] | tuple[str, str, str]
+_Line: TypeAlias = tuple[str, str, str, str] | tuple[str, str, str]
 
 
 OK = "ok"

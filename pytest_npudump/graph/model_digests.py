@@ -18,12 +18,14 @@ from __future__ import annotations
 import mmap
 from base64 import urlsafe_b64encode
 from collections import ChainMap, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from graphlib import TopologicalSorter
 from hashlib import sha256
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,11 +38,7 @@ from pytest_npudump.record.model_lines import FILE, NONE, PARAMETERS, TYPED, UNS
 from pytest_npudump.record.rows import by_name
 from pytest_npudump.storage.regular_file import open_regular
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    Buffer = bytes | memoryview
+Buffer = bytes | memoryview
 
 _OF_FILE, _OF_GRAPH, _OF_WEIGHTS, _OF_OTHERS = 16, 6, 6, 4
 """Characters of digests, of six bits each."""

@@ -25,9 +25,9 @@ import os
 import re
 import struct
 from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_npudump.config.torchair import GRAPHS, OPTIMISED
 from pytest_npudump.dump.names import MODULE_EDGES, PARAMETER
@@ -38,11 +38,8 @@ from pytest_npudump.onnxmodels.sessions import prepare
 from pytest_npudump.record.edges import UNKNOWN, Edges, GraphNode, Port, edges_of_lines, same_values
 from pytest_npudump.storage.regular_file import open_regular, read_regular, read_small
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
-    GeOperator = tuple[str, str, tuple[str, ...]]
-    """Name, type and ``input``: ``producer:index``, where -1 is an edge of control and "" one left out."""
+GeOperator = tuple[str, str, tuple[str, ...]]
+"""Name, type and ``input``: ``producer:index``, where -1 is an edge of control and "" one left out."""
 
 IR = "rank_[0-9]*/graphs/ms_output_trace_code_graph_*.ir"
 """Place of MindSpore's graphs in a dump path."""

@@ -5,7 +5,7 @@ Nothing is translated unless :func:`speaking` says so: data, and whatever a prog
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from types import MappingProxyType
@@ -118,23 +118,17 @@ MESSAGES = "messages"
 def carried(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return an object of JSON with plain texts, and their templates and values under one key."""
     messages: dict[str, tuple[str, dict[str, str]]] = {}
-    content = {name: _plain(value, messages) for name, value in data.items()}
+
+    def plain(text: str) -> str:
+        if not isinstance(text, Said):
+            return text
+        template, parts = text.parts()
+        words = str.__str__(text)
+        messages[words] = (template, {name: plain(part) for name, part in parts.items()})
+        return words
+
+    content: dict[str, Any] = _changed({**data}, plain)
     return content | ({MESSAGES: [[*message] for message in messages.values()]} if messages else {})
-
-
-def _plain(value: Any, messages: dict[str, Any]) -> Any:
-    if isinstance(value, Said):
-        template, parts = value.parts()
-        text = str.__str__(value)
-        messages[text] = (template, {name: _plain(part, messages) for name, part in parts.items()})
-        return text
-    if isinstance(value, dict):
-        return {name: _plain(one, messages) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return (
-            type(value)([_plain(one, messages) for one in value]) if type(value) in {list, tuple} else value
-        )
-    return value
 
 
 def restored(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,12 +147,13 @@ def restored(data: Mapping[str, Any]) -> dict[str, Any]:
     texts = {
         text: one for text, one in known.items() if " " in text
     }  # a word may be data, as a folder's name
-    return {name: _again(value, texts) for name, value in content.items()} if texts else content
+    return dict(_changed(content, lambda text: texts.get(text, text))) if texts else content
 
 
-def _again(value: Any, known: Mapping[str, str]) -> Any:
+def _changed(value: Any, change: Callable[[str], str]) -> Any:
+    """Return data as JSON has it, with its texts changed."""
     if isinstance(value, str):
-        return known.get(value, value)
+        return change(value)
     if isinstance(value, dict):
-        return {name: _again(one, known) for name, one in value.items()}
-    return type(value)([_again(one, known) for one in value]) if type(value) in {list, tuple} else value
+        return {name: _changed(one, change) for name, one in value.items()}
+    return type(value)([_changed(one, change) for one in value]) if type(value) in {list, tuple} else value

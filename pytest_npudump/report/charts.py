@@ -415,12 +415,11 @@ def _text(x: int, y: int, words: str, kind: str = "words") -> str:
 
 
 def _file(parts: Sequence[str], title: str, height: int) -> str:
-    width, half = WIDTH + 24, _LETTERS // 2
-    title = title if len(title) <= _LETTERS else f"{title[:half]}…{title[-half:]}"
+    width = WIDTH + 24
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="npudump" width="{width}" height="{height}" '
         f'viewBox="-12 0 {width} {height}">\n<style>{STYLE}</style>\n'
         f'<rect x="-12" width="{width}" height="{height}" fill="#fff"/>\n'
-        + "\n".join([_text(0, 26, title, "title"), *parts])
+        + "\n".join([_text(0, 26, _short(title, _LETTERS + 1), "title"), *parts])
         + "\n</svg>\n"
     )

@@ -31,10 +31,11 @@ from weakref import WeakKeyDictionary
 
 from pytest_npudump.config.cann import profile_for
 from pytest_npudump.errors import CapturedGraphError
+from pytest_npudump.runtime.modules.seen import tensors_in
 from pytest_npudump.runtime.replacement import Replaced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
 
     from pytest_npudump.runtime.base import Evidence
 
@@ -336,8 +337,7 @@ class DispatchedOperators(LowestMode):
         result = function(*arguments, **named)
         if self.first or not self._is_operator(function):
             return result
-        given = list(self._on_device((*arguments, *named.values())))
-        made = list(self._on_device((result,)))
+        given, made = self._on_device([arguments, named]), self._on_device(result)
         if given and (made or _schema(function).is_mutable) and not self._recording():
             # A copy that stays on the device and changes the type is a cast, which can overflow.
             casts = len(given) + len(made) > 1 and len({tensor.dtype for tensor in [*given, *made]}) > 1
@@ -357,16 +357,10 @@ class DispatchedOperators(LowestMode):
         views = [value.alias_info for value in schema.returns if value.alias_info is not None]
         return all(alias.is_write for alias in views)
 
-    def _on_device(self, values: Iterable[object]) -> Iterator[Any]:
-        torch = sys.modules["torch"]
+    def _on_device(self, value: Any) -> list[Any]:
         fake = getattr(sys.modules.get("torch._subclasses.fake_tensor"), "FakeTensor", ())
-        for value in values:
-            if isinstance(value, list | tuple):
-                yield from self._on_device(value)
-            elif not isinstance(value, torch.Tensor) or isinstance(value, fake):
-                continue
-            elif value.device.type == self._device:
-                yield value
+        real = (tensor for tensor in tensors_in(value) if not isinstance(tensor, fake))
+        return [tensor for tensor in real if tensor.device.type == self._device]
 
 
 def _schema(function: Any) -> Any:

@@ -18,18 +18,16 @@ import pickle
 import stat
 import time
 import warnings
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_npudump.errors import GoldenError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    Chunk = bytes | memoryview
+Chunk = bytes | memoryview
 
 
 _LOCK_SECONDS = 60

@@ -339,9 +339,7 @@ class FormatConformance:
         """Return the records; None where the file is refused, by an error that names file and fault."""
         try:
             return self.read(path)
-        except FormatError as error:
-            refused: FormatError | OSError = error
-        except OSError as error:
+        except (FormatError, OSError) as error:
             refused = error
         if isinstance(refused, FormatError):
             assert str(path) in str(refused), f"the error does not name {path}: {refused}"

@@ -147,11 +147,9 @@ def _judged(pairs: Pairs) -> NDArray[np.bool_]:
 
 def _without_marks(pairs: Pairs) -> NDArray[np.bool_]:
     """Pairs, (m,), of masks in a golden of a version that projected all of their elements as 0."""
-    sums = pairs.golden.projections
-    if sums is None:
-        return np.zeros(len(pairs.here), dtype=np.bool_)
+    sums = sums_at(pairs.golden, pairs.here)
     counts, known = pairs.golden.values[pairs.here, MEASURED:], pairs.golden.known[pairs.here, MEASURED:]
-    return np.asarray((sums[pairs.here] == 0).all(axis=1) & (known & (counts > 0)).any(axis=1))
+    return np.asarray((sums == 0).all(axis=1) & (known & (counts > 0)).any(axis=1))
 
 
 def _allowed(pairs: Pairs, row: int, found: Distances, tolerances: Tolerances) -> tuple[float, Rule]:
@@ -194,7 +192,7 @@ class Distances:
     def of(cls, pairs: Pairs) -> Distances:
         """Measure the distances of pairs."""
         judged, sides = _judged(pairs), ((pairs.golden, pairs.here), (pairs.actual, pairs.there))
-        golden, actual = (np.where(judged[:, np.newaxis], _sums(*side), 0.0) for side in sides)
+        golden, actual = (np.where(judged[:, np.newaxis], sums_at(*side), 0.0) for side in sides)
         scale = norms(pairs.golden)[pairs.here]
         dtypes = [pairs.dtype(row) for row in range(len(judged))]
         printed = _printed_half(golden, dtypes, summed=pairs.golden.summed)
@@ -232,7 +230,8 @@ def apart(
     return np.maximum(root_mean_square(away[:, :FINE]), root_mean_square(every))
 
 
-def _sums(table: StatsTable, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+def sums_at(table: StatsTable, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Return the projections of rows, a row of zeros for each where a table has none."""
     return np.zeros((len(rows), 1)) if table.projections is None else table.projections[rows]
 
 

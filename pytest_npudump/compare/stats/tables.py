@@ -23,6 +23,7 @@ from pytest_npudump.compare.stats.fingerprints import (
     Hashes,
     compare_digests,
     compare_projections,
+    sums_at,
 )
 from pytest_npudump.compare.stats.numbers import (
     EXACT,
@@ -379,7 +380,7 @@ def doubts_of(
         count = pairs.golden.counts[int(pairs.here[row])]
         odd[row] = count is None or cells[row, MEASURED:][known[row, MEASURED:]].sum() < count
     blind = odd & ~np.asarray(finite[:, :NEEDED].any(axis=1))
-    seen = empty | digests.equal | (projected & _any_projection(pairs))
+    seen = empty | digests.equal | (projected & (sums_at(pairs.golden, pairs.here) != 0).any(axis=1))
     none = np.zeros_like(bare)
     found = (
         (bare, bare, _BARE, ""),
@@ -399,14 +400,6 @@ def doubts_of(
         for rows, passing, text, advice in found
         if rows.any()
     )
-
-
-def _any_projection(pairs: Pairs) -> NDArray[np.bool_]:
-    """Pairs, (m,), of which the golden has a projection that is not 0."""
-    sums = pairs.golden.projections
-    if sums is None:
-        return np.zeros(len(pairs.here), dtype=np.bool_)
-    return np.asarray((sums[pairs.here] != 0).any(axis=1))
 
 
 def hidden_by_print(pairs: Pairs) -> NDArray[np.bool_]:

@@ -22,14 +22,13 @@ from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.records import TensorKey, TensorRecord
 from pytest_npudump.errors import said
 from pytest_npudump.record.edges import edges_of_lines
-from pytest_npudump.record.record import EDGES
+from pytest_npudump.record.record import EDGES, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_npudump.compare.tensors.tensor_pair import Pair
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
-    from pytest_npudump.record.record import Record
 
     Array = np.ndarray[Any, np.dtype[Any]]
 

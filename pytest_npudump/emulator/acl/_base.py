@@ -28,10 +28,10 @@ import operator
 import os
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -47,10 +47,7 @@ from pytest_npudump.emulator.dumps.writer import data_directory
 from pytest_npudump.emulator.process import process
 from pytest_npudump.onnxmodels.tensor_types import nbytes
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    Kind = str | type | Callable[[int], object]
+Kind = str | type | Callable[[int], object]
 
 
 T = TypeVar("T")

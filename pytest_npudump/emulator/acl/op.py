@@ -6,11 +6,12 @@ asynchronous call.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -23,20 +24,16 @@ from pytest_npudump.emulator.dumps.exceptions import ExceptionArgument, FailedTa
 from pytest_npudump.emulator.dumps.recorder import OperatorRun, record_operator
 from pytest_npudump.emulator.faults import PLANTED, distorted
 from pytest_npudump.emulator.onnx_model import OperatorFailedError
-from pytest_npudump.emulator.process import process
+from pytest_npudump.emulator.process import Bytes, process
 from pytest_npudump.emulator.streams import Stream, Work
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.sessions import ModelError
 from pytest_npudump.onnxmodels.tensor_types import Tensor, from_bytes, nbytes, onnx_number
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+Attributes = Mapping[str, Any]
+Names = tuple[str, ...]
 
-    Attributes = Mapping[str, Any]
-    Names = tuple[str, ...]
-    from pytest_npudump.emulator.process import Bytes
-
-    _Place = tuple[TensorDesc, Bytes]
+_Place = tuple[TensorDesc, Bytes]
 
 
 _OPSET = 17

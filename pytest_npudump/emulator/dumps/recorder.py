@@ -232,16 +232,14 @@ def _in_range(first: str, last: str, operators: Sequence[Operator]) -> set[str]:
             if state == "after":
                 break
             state = "after" if first == last else "inside"
-            found.add(operator.name)
         elif operator.name == last:
             if state == "before":
                 break
             state = "after"
-            found.add(operator.name)
-        elif state == "inside":
-            found.add(operator.name)
-        else:
+        elif state != "inside":
             state = "before"
+            continue
+        found.add(operator.name)
     return found
 
 

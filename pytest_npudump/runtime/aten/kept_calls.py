@@ -16,8 +16,10 @@ import json
 import math
 import re
 import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -25,6 +27,7 @@ from pytest_npudump.dump.dtypes import is_of_numpy
 from pytest_npudump.dump.table import squeezed
 from pytest_npudump.errors import DumpError
 from pytest_npudump.runtime.aten.recompute import (
+    Array,
     HostCopy,
     NotCopiedError,
     NotRecomputedError,
@@ -40,19 +43,12 @@ from pytest_npudump.runtime.aten.recompute import (
     recompute,
     results_of,
     size_of,
-    tensors_in,
     why_random,
     writes,
     written_by,
 )
 from pytest_npudump.runtime.graphs import LowestMode, leaves_graphs_alone, name_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from pytest_npudump.runtime.aten.recompute import Array
-
+from pytest_npudump.runtime.modules.seen import tensors_in
 
 _ALIKE = 1e-3
 """Share of their magnitude by which the extremes of two runs may differ; text has six digits of them."""

@@ -14,20 +14,21 @@ from __future__ import annotations
 import re
 import sys
 import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+from pytest_npudump.runtime.modules import seen
+from pytest_npudump.runtime.modules.seen import tensors_in
 
-    Arguments = tuple[Any, ...]
-    Named = dict[str, Any]
-    Array = np.ndarray[Any, np.dtype[Any]]
+Arguments = tuple[Any, ...]
+Named = dict[str, Any]
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def is_view(function: Any) -> bool:
@@ -93,15 +94,6 @@ def results_of(function: Any, arguments: Arguments, named: Named, returned: Any)
         for tensor in tensors_in(returned[place] if several else returned)
     ]
     return [*new, *written_by(function, arguments, named)]
-
-
-def tensors_in(value: Any) -> Iterator[Any]:
-    """Yield the tensors in an argument, or in what a call returned."""
-    if isinstance(value, sys.modules["torch"].Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from tensors_in(each)
 
 
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
@@ -403,18 +395,10 @@ def array_of(tensor: Any) -> Array:
     Raises:
         NotCopiedError: neither has the type.
     """
-    torch = sys.modules["torch"]
     try:
-        return np.array(tensor.resolve_conj().resolve_neg().numpy())
-    except (TypeError, RuntimeError):  # numpy has no such type
-        import ml_dtypes  # noqa: PLC0415 - only these types need it
-
-        name = str(tensor.dtype).rpartition(".")[2]
-        if not hasattr(ml_dtypes, name):
-            raise NotCopiedError(name) from None
-        flat = tensor.reshape(-1).clone(memory_format=torch.contiguous_format)
-        octets = np.array(flat.view(torch.uint8).numpy())
-        return np.reshape(octets.view(getattr(ml_dtypes, name)), tuple(tensor.shape))
+        return np.array(seen.array_of(tensor))
+    except (AttributeError, RuntimeError):
+        raise NotCopiedError(str(tensor.dtype).rpartition(".")[2]) from None
 
 
 def _unusual(tensor: Any) -> str:

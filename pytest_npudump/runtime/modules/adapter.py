@@ -14,7 +14,7 @@ from pytest_npudump.errors import RuntimeUnavailableError, said
 from pytest_npudump.golden.origin import processor
 from pytest_npudump.graph.model_digests import parameter_block
 from pytest_npudump.record.model_lines import fed_line
-from pytest_npudump.runtime.base import RunActivity
+from pytest_npudump.runtime.base import RunActivity, Runtime
 from pytest_npudump.runtime.modules import worker
 from pytest_npudump.runtime.modules.seen import bytes_of, versions_of
 from pytest_npudump.runtime.modules.worker import WORKERS
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.request import RunRequest
-    from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.runtime.modules.capture import Capture
 
 

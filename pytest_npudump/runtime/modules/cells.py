@@ -13,10 +13,13 @@ import os
 import re
 import sys
 from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from math import inf, prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from traceback import walk_stack
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,11 +37,6 @@ from pytest_npudump.runtime.modules.seen import (
     tensors_in,
 )
 from pytest_npudump.runtime.replacement import Replaced
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-    from pathlib import Path
-
 
 _UNDER_WAY: list[CellCapture] = []
 _CALLS = Replaced()
@@ -306,12 +304,10 @@ def _replace_calls() -> None:
 
 def _is_recomputation() -> bool:
     """Return whether cells are called again in a backward pass, by the frames of ``recompute``."""
-    frame = sys._getframe()  # noqa: SLF001 - as above
-    while frame.f_back is not None:
-        frame = frame.f_back
-        if frame.f_code.co_name in _AGAIN and frame.f_globals.get("__name__", "").endswith(".recompute"):
-            return True
-    return False
+    return any(
+        frame.f_code.co_name in _AGAIN and frame.f_globals.get("__name__", "").endswith(".recompute")
+        for frame, _line in walk_stack(None)
+    )
 
 
 def _dtype_of(tensor: Any) -> str:

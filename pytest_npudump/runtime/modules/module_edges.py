@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Edges, GraphNode, Port, lines_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    Place = tuple[int, int, int]
-    """A module, which of its calls, and which of the tensors that it returned."""
+Place = tuple[int, int, int]
+"""A module, which of its calls, and which of the tensors that it returned."""
 
 _MOST = 64
 """Most calls of one module that are told apart."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import struct
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache
 from gc import is_tracked
@@ -16,17 +17,13 @@ from hashlib import sha256
 from io import StringIO
 from itertools import chain
 from math import inf, nan
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pytest_npudump.dump.records import SUMMED, Stats
 from pytest_npudump.dump.stats import signs
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
 
 INPUT, OUTPUT = 2, 3
 """A module's argument, or its result."""

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 from weakref import WeakSet
 
 from pytest_npudump.errors import said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.runtime.modules import parts_of
 from pytest_npudump.runtime.modules.capture import captures
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
 
 _KEY: Any = "npudump"
 """Of the hook: with the same one in each test, functions are not compiled anew for it."""

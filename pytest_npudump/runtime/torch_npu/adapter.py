@@ -28,6 +28,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -192,34 +193,23 @@ class DumpOfTest:
 
     def watch(self, torch_npu: Any) -> None:
         """Look at every call from now on."""
-        self._replace(torch_npu._C, "_npu_initDump", lambda _: self._switch(on=True))  # noqa: SLF001 - its C++
-        self._replace(torch_npu._C, "_npu_finalizeDump", lambda _: self._switch(on=False))  # noqa: SLF001 - the same
-        self._replace(torch_npu._C, "_npu_setOption", self._see_options)  # noqa: SLF001 - the same
+        for name, on in (("_npu_initDump", True), ("_npu_finalizeDump", False), ("_npu_setOption", None)):
+            self._replaced.put(torch_npu._C, name, partial(self._call, on))  # noqa: SLF001 - its C++
 
     def stop(self) -> bool:
         """Put the calls back; return whether the dump has to be ended, or may have to be."""
         watched = bool(self._replaced)
         self._replaced.put_back()
-        return watched and (self._unseen or self._torchair() if self._on is None else self._on)
+        torchair = any(name.rpartition(".")[2] == _TORCHAIR for name in sys.modules)
+        return watched and (self._unseen or torchair if self._on is None else self._on)
 
-    def _switch(self, *, on: bool) -> None:
-        self._on = on
-
-    def _see_options(self, arguments: tuple[Any, ...]) -> None:
-        """Note options whose result the client ignores, so that a dump may be on and may not."""
-        self._unseen = self._unseen or any("mdldumpswitch" in options for options in arguments)
-
-    @staticmethod
-    def _torchair() -> bool:
-        return any(name.rpartition(".")[2] == _TORCHAIR for name in sys.modules)
-
-    def _replace(self, module: Any, name: str, see: Callable[[tuple[Any, ...]], None]) -> None:
-        def watched(original: Callable[..., Any], *arguments: Any) -> Any:
-            result = original(*arguments)
-            see(arguments)
-            return result
-
-        self._replaced.put(module, name, watched)
+    def _call(self, on: bool | None, original: Callable[..., Any], *arguments: Any) -> Any:  # noqa: FBT001 - of a table
+        result = original(*arguments)
+        if on is not None:
+            self._on = on
+        elif any("mdldumpswitch" in options for options in arguments):
+            self._unseen = True  # the client ignores the result, so that a dump may be on and may not
+        return result
 
 
 def switches(torch_npu: Any) -> dict[str, str]:
