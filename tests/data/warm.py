@@ -77,19 +77,20 @@ def fork_workers(client: list[str]) -> None:
     gateway_io.popen_args = lambda spec: words[:]  # noqa: ARG005
 
 
-def fork_children(path: str) -> None:
-    """Have the processes of isolated tests forked by a process of this one's."""
+def begin_server(path: str, before: str = "") -> tuple[object, object]:
+    """Have a process forked that forks isolated tests; return it, and the connection to it.
+
+    Args:
+        path: of the socket.
+        before: lines that it runs first.
+    """
     import runpy
     import subprocess
     from multiprocessing.connection import Connection
 
-    from pytest_npudump.plugin.features.isolation import server
-
-    begin = runpy.run_path(os.path.join(os.path.dirname(__file__), "ask.py"))["begin"]  # noqa: PTH118, PTH120
-
     class Running:
-        def __init__(self, told: int) -> None:
-            self._told = socket.socket(fileno=told)
+        def __init__(self, told: socket.socket) -> None:
+            self._told = told
 
         def wait(self, timeout: float) -> None:
             self._told.settimeout(timeout)
@@ -108,18 +109,25 @@ def fork_children(path: str) -> None:
         def kill(self) -> None:
             """It ends with its connection."""
 
+    begin = runpy.run_path(os.path.join(os.path.dirname(__file__), "ask.py"))["begin"]  # noqa: PTH118, PTH120
+    ours, theirs = socket.socketpair()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    code = f"from pytest_npudump.plugin.features.isolation import server\n{before}\n"
+    words = ["-c", f"{code}server._CLIENTS = frozenset()\nserver.main()"]
+    with theirs:
+        told = begin(path, words, (nothing, nothing, nothing, theirs.fileno())).detach()
+    os.close(nothing)
+    return Running(socket.socket(fileno=told)), Connection(ours.detach())
+
+
+def fork_children(path: str) -> None:
+    """Have the processes of isolated tests forked by a process of this one's."""
+    from pytest_npudump.plugin.features.isolation import server
+
     def start(self: server.ServerProcess, cwd: object) -> None:
         del cwd
-        ours, theirs = socket.socketpair()
-        nothing = os.open(os.devnull, os.O_RDWR)
-        self._connection = Connection(ours.detach())
         self._inherited, self._imported = server._inherited(), 0
-        code = "from pytest_npudump.plugin.features.isolation import server; "
-        words = ["-c", f"{code}server._CLIENTS = frozenset(); server.main()"]
-        with theirs:
-            running = Running(begin(path, words, (nothing, nothing, nothing, theirs.fileno())).detach())
-        os.close(nothing)
-        self._process = running  # type: ignore[assignment]
+        self._process, self._connection = begin_server(path)  # type: ignore[assignment]
 
     ready = server.ServerProcess.is_ready
 
