@@ -503,8 +503,10 @@ def s3_servers() -> Iterator[list[S3Server]]:
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, s3_servers: list[S3Server]) -> S3Server:
     """A server that fsspec finds by the variables that Amazon's clients read, with a bucket of its own."""
-    from pytest_npudump.golden.objects import object_store
+    from pytest_npudump.golden import objects
 
+    # One that is gone is asked once: between attempts are seconds.
+    monkeypatch.setitem(objects._PATIENCE, "retries", {"total_max_attempts": 1, "mode": "standard"})
     known = {"ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "secret", "DEFAULT_REGION": "us-east-1"}
     files = {name: str(tmp_path / "no-such-file") for name in ("CONFIG_FILE", "SHARED_CREDENTIALS_FILE")}
     for name, value in {**known, **files}.items():
@@ -520,6 +522,6 @@ def s3(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, s3_servers: list[S3Serve
     bucket = f"bucket-{server.endpoint.rpartition(':')[2]}-{tmp_path.name.replace('_', '-').lower()[-40:]}"
     server.url = f"s3://{bucket}/tensors"
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
-    object_store.cache_clear()  # one of an earlier server talks to that
+    objects.object_store.cache_clear()  # one of an earlier server talks to that
     server.client().create_bucket(Bucket=bucket)
     return server
