@@ -21,7 +21,6 @@ from importlib import import_module
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryFile
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -36,6 +35,7 @@ from pytest_npudump.settings import CI_VARIABLES, Settings
 
 TESTS = Path(__file__).parent
 DATA = TESTS / "data" / "golden"
+ASK = runpy.run_path(str(TESTS / "data/ask.py"))["ask"]
 LONG = {"where_killed", "s3", "dask", "demonstration", "warm_torch", "frozen", "stocked"}
 """Fixtures whose tests start processes of their own."""
 
@@ -333,13 +333,12 @@ class Warm:
     @property
     def client(self) -> list[str]:
         """Words before those of a command that is to run so: ``pytest ...`` or ``npudump ...``."""
-        return [sys.executable, "-IS", str(TESTS / "data/warm.py"), str(self.socket)]
+        return [sys.executable, "-IS", str(TESTS / "data/ask.py"), str(self.socket)]
 
     def run(self, *words: str) -> tuple[int, str, str]:
         """Run a command in this folder, with these variables; return how it ended and what it printed."""
-        ask = runpy.run_path(str(TESTS / "data/warm.py"))["ask"]
         with TemporaryFile() as nothing, TemporaryFile() as out, TemporaryFile() as err:
-            code = ask(str(self.socket), list(words), (nothing.fileno(), out.fileno(), err.fileno()))
+            code: int = ASK(str(self.socket), list(words), (nothing.fileno(), out.fileno(), err.fileno()))
             printed = []
             for file in (out, err):
                 file.seek(0)
@@ -377,15 +376,9 @@ def _warm(*modules: str, **variables: str) -> Iterator[Warm]:
 
 
 _DEMONSTRATED = """
-import subprocess, sys, warnings
+import sys, warnings
 warnings.simplefilter("default")
-from pytest_npudump.cli import demo, main
-client, words = sys.argv[1:], ["-m", "pytest"]
-class Forked:
-    def run(command, **how):
-        assert command[1:3] == words, command
-        return subprocess.run([*client, "-mpytest", *command[3:]], **how)
-demo.subprocess = Forked
+from pytest_npudump.cli import main
 sys.exit(main(["demo"]))
 """
 
@@ -396,7 +389,7 @@ def demonstration(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> tuple
     folder = tmp_path_factory.mktemp("demonstration")
     environment = {"CI": "true", "COLUMNS": "120", "PY_COLORS": "1"}
     done = subprocess.run(
-        [*warm.client, "-c", _DEMONSTRATED, *warm.client],
+        [*warm.client, "-c", _DEMONSTRATED],
         cwd=folder,
         env={**os.environ, **environment},
         capture_output=True,
@@ -419,23 +412,9 @@ def commands(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def collects(warm: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions that commands start are processes of their own that are forked, not started from nothing."""
-    from pytest_npudump.cli import demo
-    from pytest_npudump.cli.common import project
-    from pytest_npudump.explain.reproduction import operators
-
-    def run(
-        command: list[str], cwd: Path = Path(), env: dict[str, str] | None = None, **_: object
-    ) -> subprocess.CompletedProcess[str]:
-        assert command[:3] == [sys.executable, "-m", "pytest"]
-        with pytest.MonkeyPatch.context() as patch, mock.patch.dict(os.environ, env or {}, clear=bool(env)):
-            patch.chdir(cwd)
-            return subprocess.CompletedProcess(command, *warm.run("-mpytest", *command[3:]))
-
-    for module in (demo, project):
-        monkeypatch.setattr(module, "subprocess", SimpleNamespace(run=run, DEVNULL=None))
-    monkeypatch.setattr(operators, "ran", operators.ran)
-    runpy.run_path(str(TESTS / "data/warm.py"))["fork_reproductions"](warm.client)
+    """Sessions and commands that this process starts are forked, not started from nothing."""
+    for module, name, value in runpy.run_path(str(TESTS / "data/warm.py"))["forking"](warm.client):
+        monkeypatch.setattr(module, name, value)
 
 
 @pytest.fixture(scope="session")
@@ -524,8 +503,10 @@ def s3_servers() -> Iterator[list[S3Server]]:
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, s3_servers: list[S3Server]) -> S3Server:
     """A server that fsspec finds by the variables that Amazon's clients read, with a bucket of its own."""
-    from pytest_npudump.golden.objects import object_store
+    from pytest_npudump.golden import objects
 
+    # One that is gone is asked once: between attempts are seconds.
+    monkeypatch.setitem(objects._PATIENCE, "retries", {"total_max_attempts": 1, "mode": "standard"})
     known = {"ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "secret", "DEFAULT_REGION": "us-east-1"}
     files = {name: str(tmp_path / "no-such-file") for name in ("CONFIG_FILE", "SHARED_CREDENTIALS_FILE")}
     for name, value in {**known, **files}.items():
@@ -541,6 +522,6 @@ def s3(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, s3_servers: list[S3Serve
     bucket = f"bucket-{server.endpoint.rpartition(':')[2]}-{tmp_path.name.replace('_', '-').lower()[-40:]}"
     server.url = f"s3://{bucket}/tensors"
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
-    object_store.cache_clear()  # one of an earlier server talks to that
+    objects.object_store.cache_clear()  # one of an earlier server talks to that
     server.client().create_bucket(Bucket=bucket)
     return server

@@ -1,10 +1,10 @@
 """No sample: a process that has imported what sessions import, and is forked for each of them.
 
 ``python warm.py serve SOCKET MODULES`` prints a line once it is ready, and ends with its standard input.
-``python -IS warm.py SOCKET WORDS`` is as the words are, in a process of its own with the caller's folder,
+``python -IS ask.py SOCKET WORDS`` is as the words are, in a process of its own with the caller's folder,
 variables and streams: ``pytest ...``, ``-mpytest ...`` for ``python -m pytest ...``, ``npudump ...``,
-``-c SOURCE ...``, and ``SCRIPT.py ...``. So are workers of pytest-xdist and processes of isolated tests of
-a session that runs so.
+``-c SOURCE ...``, and ``SCRIPT.py ...``. So are workers of pytest-xdist, processes of isolated tests, and
+what commands start, of a process that runs so.
 """
 
 from __future__ import annotations
@@ -15,34 +15,9 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator
     from pathlib import Path
-
-
-def ask(path: str, words: list[str], streams: tuple[int, ...] = (0, 1, 2)) -> int:
-    """Have a command run with these streams; return its exit code, or less than 0 by a signal."""
-    with begin(path, words, streams) as server:
-        answer = server.recv(4)
-    return int.from_bytes(answer, "big", signed=True) if answer else 255
-
-
-def begin(path: str, words: list[str], streams: tuple[int, ...]) -> socket.socket:
-    """Have a command run with these streams, and return where its exit code comes.
-
-    A descriptor behind the three streams is its too; its number there becomes its last word.
-    """
-    parts = [
-        os.getcwd(),  # noqa: PTH109 - pathlib is as long to import as all else
-        *words,
-        "",
-        *(f"{name}={value}" for name, value in os.environ.items()),
-    ]
-    message = "\0".join(parts).encode(errors="surrogateescape")
-    server = socket.socket(socket.AF_UNIX)
-    server.connect(path)
-    socket.send_fds(server, [len(message).to_bytes(4, "big")], list(streams))
-    server.sendall(message)
-    return server
+    from types import ModuleType
 
 
 def serve(path: str) -> list[str]:
@@ -86,26 +61,32 @@ def serve(path: str) -> list[str]:
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(variables)
-    fork_workers(path)
+    client = [sys.executable, "-IS", os.path.join(os.path.dirname(__file__), "ask.py"), path]  # noqa: PTH118, PTH120
+    fork_workers(client)
     fork_children(path)
-    fork_reproductions([sys.executable, "-IS", __file__, path])
+    for module, name, value in forking(client):
+        setattr(module, name, value)
     return [*words[:end], *map(str, streams[3:])]
 
 
-def fork_workers(path: str) -> None:
+def fork_workers(client: list[str]) -> None:
     """Have pytest-xdist fork its workers too."""
     from execnet import gateway_io
 
-    words = [sys.executable, "-IS", __file__, path, "-c", gateway_io.popen_bootstrapline]
+    words = [*client, "-c", gateway_io.popen_bootstrapline]
     gateway_io.popen_args = lambda spec: words[:]  # noqa: ARG005
 
 
-def fork_children(path: str) -> None:
-    """Have the processes of isolated tests forked by a process of this one's."""
+def begin_server(path: str, before: str = "") -> tuple[object, object]:
+    """Have a process forked that forks isolated tests; return it, and the connection to it.
+
+    Args:
+        path: of the socket.
+        before: lines that it runs first.
+    """
+    import runpy
     import subprocess
     from multiprocessing.connection import Connection
-
-    from pytest_npudump.plugin.features.isolation import server
 
     class Running:
         def __init__(self, told: socket.socket) -> None:
@@ -128,18 +109,25 @@ def fork_children(path: str) -> None:
         def kill(self) -> None:
             """It ends with its connection."""
 
+    begin = runpy.run_path(os.path.join(os.path.dirname(__file__), "ask.py"))["begin"]  # noqa: PTH118, PTH120
+    ours, theirs = socket.socketpair()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    code = f"from pytest_npudump.plugin.features.isolation import server\n{before}\n"
+    words = ["-c", f"{code}server._CLIENTS = frozenset()\nserver.main()"]
+    with theirs:
+        told = begin(path, words, (nothing, nothing, nothing, theirs.fileno())).detach()
+    os.close(nothing)
+    return Running(socket.socket(fileno=told)), Connection(ours.detach())
+
+
+def fork_children(path: str) -> None:
+    """Have the processes of isolated tests forked by a process of this one's."""
+    from pytest_npudump.plugin.features.isolation import server
+
     def start(self: server.ServerProcess, cwd: object) -> None:
         del cwd
-        ours, theirs = socket.socketpair()
-        nothing = os.open(os.devnull, os.O_RDWR)
-        self._connection = Connection(ours.detach())
         self._inherited, self._imported = server._inherited(), 0
-        code = "from pytest_npudump.plugin.features.isolation import server; "
-        words = ["-c", f"{code}server._CLIENTS = frozenset(); server.main()"]
-        with theirs:
-            running = Running(begin(path, words, (nothing, nothing, nothing, theirs.fileno())))
-        os.close(nothing)
-        self._process = running  # type: ignore[assignment]
+        self._process, self._connection = begin_server(path)  # type: ignore[assignment]
 
     ready = server.ServerProcess.is_ready
 
@@ -153,19 +141,29 @@ def fork_children(path: str) -> None:
     server.ServerProcess._modules = property(lambda _: ["os"], lambda *_: None)  # type: ignore[assignment]
 
 
-def fork_reproductions(client: list[str]) -> None:
-    """Have ``npudump repro`` fork the sessions that say whether a piece fails by itself."""
+def forking(client: list[str]) -> Iterator[tuple[ModuleType, str, object]]:
+    """Yield what modules that start this interpreter have to have set so that it is forked."""
     import subprocess
+    from types import SimpleNamespace
 
+    from pytest_npudump.cli import demo
+    from pytest_npudump.cli.common import project
     from pytest_npudump.explain.reproduction import operators
+    from pytest_npudump.plugin.features import stale_goldens
 
-    def ran(folder: Path, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    def run(command: list[str], **how: object) -> subprocess.CompletedProcess[str]:
+        python, kind, *words = command
+        assert python == sys.executable
+        words = ["-mpytest", *words[1:]] if kind == "-m" else [kind, *words]
+        return subprocess.run([*client, *words], **how)  # type: ignore[call-overload, no-any-return]  # noqa: PLW1510
+
+    def ran(folder: Path, command: list[str]) -> subprocess.CompletedProcess[str]:
         environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
-        assert list(command[:2]) == ["-m", "pytest"], command
-        words = [*client, "-mpytest", *command[2:]]
-        return subprocess.run(words, cwd=folder, env=environment, check=False, capture_output=True, text=True)
+        return run([sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True)
 
-    operators.ran = ran
+    for module in (demo, project, stale_goldens):
+        yield module, "subprocess", SimpleNamespace(run=run, DEVNULL=subprocess.DEVNULL)
+    yield operators, "ran", ran
 
 
 def known_distributions() -> Callable[..., object]:
@@ -173,7 +171,7 @@ def known_distributions() -> Callable[..., object]:
     import importlib.metadata
 
     every, groups = importlib.metadata.distributions, ("pytest11", "pytest_npudump")
-    known: dict[tuple[str, ...], list[object]] = {}
+    known: dict[str, list[object]] = {}
 
     class Known:
         def __init__(self, distribution: object) -> None:
@@ -186,10 +184,12 @@ def known_distributions() -> Callable[..., object]:
     def distributions(**given: object) -> object:
         if given:
             return every(**given)
-        if (path := tuple(sys.path)) not in known:
-            bring = (one for one in every() if any(e.group.startswith(groups) for e in one.entry_points))
+        for path in set(sys.path) - known.keys():
+            bring = (
+                one for one in every(path=[path]) if any(e.group.startswith(groups) for e in one.entry_points)
+            )
             known[path] = [Known(one) for one in bring]
-        return iter(known[path])
+        return (one for path in sys.path for one in known[path])
 
     return distributions
 
@@ -290,6 +290,8 @@ def warm_up(*without: str) -> None:
         words = ["--collect-only", "-c", os.devnull, "--rootdir", folder, *options, folder]
         pytest.main(words, [Imports()])
     importlib.metadata.distributions = known_distributions()  # type: ignore[assignment]
+    for one in importlib.metadata.distributions():
+        _ = one.files, one.entry_points, one.metadata
     os.fsync = lambda _: None  # what sessions of tests write need not outlast the machine
     # Nor does how busy the machine is decide what they record.
     importlib.import_module("pytest_npudump.regression.run_plan")._SECONDS = 600.0  # type: ignore[attr-defined]
@@ -348,14 +350,8 @@ def run(words: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "serve":
-        for module in sys.argv[3:]:
-            __import__(module)
-        warm_up()
-        compile_templates_once()
-        run(serve(sys.argv[2]))
-    else:
-        ended = ask(sys.argv[1], sys.argv[2:])
-        if ended < 0:
-            os.kill(os.getpid(), -ended)  # as the command was
-        sys.exit(ended)
+    for module in sys.argv[3:]:
+        __import__(module)
+    warm_up()
+    compile_templates_once()
+    run(serve(sys.argv[2]))

@@ -9,6 +9,7 @@ import importlib
 import json
 import os
 import pkgutil
+import runpy
 import shutil
 import sys
 import time
@@ -274,21 +275,20 @@ def _no_acl(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 PREPARED = """
-import json, os, runpy, sys, tempfile
-runpy.run_path(os.environ["WARM"])["warm_up"]("onnxruntime")
-from pytest_npudump.plugin.features.isolation import server
+import json, os, tempfile
 def run_task(file, descriptor, run=server.run_task):
     os.environ.clear()
     os.environ.update(json.loads(file.with_suffix(".environ").read_text()))
     tempfile.tempdir = None
     run(file, descriptor)
 server.run_task = run_task
-server.main()
 """
 
 
 class PreparedServer(server.ServerProcess):
     """Forks the children of all sessions; hands each the variables of its session."""
+
+    warm: Callable[[], Any]
 
     def __init__(self) -> None:
         super().__init__()
@@ -299,13 +299,12 @@ class PreparedServer(server.ServerProcess):
 
     def is_ready(self, cwd: Path) -> bool:
         """Whether it lives; it is started where it does not."""
+        del cwd
         if self._process is not None and self._process.poll() is None:
             return True
         self.close()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(server, "_MAIN", PREPARED)
-            patch.setenv("WARM", str(TESTS / "data/warm.py"))
-            self._start(cwd)
+        begin_server = runpy.run_path(str(TESTS / "data/warm.py"))["begin_server"]
+        self._process, self._connection = begin_server(str(self.warm().socket), PREPARED)
         return self._prepare()
 
     def run(self, task: Path, *where: Any) -> int:
@@ -360,6 +359,7 @@ def project(
 ) -> Project:
     """A project with the unchanged model and no test yet."""
     if "anew" not in request.fixturenames:
+        prepared.warm = lambda: request.getfixturevalue("warm")
         monkeypatch.setattr(server.ServerProcess, "of", lambda config: prepared)  # noqa: ARG005
     monkeypatch.setattr(pytester, "make_hook_recorder", Interrupts)
     project = Project(pytester, monkeypatch, [*monkeypatch._setattr], request.getfixturevalue)

@@ -32,6 +32,14 @@ NOT_DEFAULT = {
     "golden-tensors": "auto",
     **{name: f"{size}KiB" for name, size in SIZES.items()},
 }
+BARE = [
+    f"-pno:{plugin}"
+    for plugin in (
+        *("cacheprovider", "debugging", "doctest", "faulthandler", "legacypath", "logging", "pastebin"),
+        *("recwarn", "setuponly", "setupplan", "stepwise", "subtests", "unittest"),
+    )
+]
+"""What a session does without, of which only the settings are asked."""
 APPROVING = [option for option in OPTIONS if not option.standing]
 REFUSED = "every 'pytest' would rewrite the goldens"
 
@@ -76,7 +84,7 @@ def test_a_calibration_is_an_update_that_may_come_with_another(pytester: pytest.
 
 
 def settings(pytester: pytest.Pytester, *arguments: str) -> Settings:
-    return settings_of(pytester.parseconfig("-p", "no:cacheprovider", *arguments))
+    return settings_of(pytester.parseconfig(*BARE, *arguments))
 
 
 def refused(pytester: pytest.Pytester, pattern: str, *arguments: str, ini: str | None = None) -> None:
@@ -95,7 +103,10 @@ def value_of(found: Settings, option: Option) -> object:
 
 @pytest.fixture(autouse=True)
 def _no_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no options but a test's own, and no plugins of others, which take longer to load than all else."""
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_PLUGINS", "pytest_npudump.plugin")
 
 
 def test_settings_have_one_field_for_each_option_that_is_no_feature_s() -> None:
@@ -428,8 +439,10 @@ def test_the_header_says_how_the_runtime_was_chosen(project: Project) -> None:
 
 
 def test_help_is_little_longer_and_names_every_option_and_the_page_of_the_rest(
-    pytester: pytest.Pytester,
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("PYTEST_PLUGINS")
+    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
     ways = ((), ("-p", "no:npudump"), ("-v",))
     helps = [pytester.runpytest_inprocess("--help", *way).outlines for way in ways]
     assert len(helps[0]) - len(helps[1]) <= 32

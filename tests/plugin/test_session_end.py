@@ -5,18 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from pathlib import Path
-from subprocess import CompletedProcess
-from types import SimpleNamespace
-from typing import Any
-from unittest import mock
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from pytest_npudump.cli import main
 from pytest_npudump.plugin import terminal
-from pytest_npudump.plugin.features import stale_goldens
 from tests.plugin.conftest import Project, held
 
 BROKEN = """
@@ -187,19 +181,7 @@ def test_a_rule_for_a_statistic_has_to_be_one_that_a_golden_has(two: Project) ->
 STALE = "-onpudump_fail_on=stale"
 
 
-@pytest.fixture
-def _forked(warm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The status of goldens is asked for in a process that is forked, and not started from nothing."""
-
-    def run(command: list[str], *, cwd: Path, env: dict[str, str], **_: object) -> CompletedProcess[str]:
-        with pytest.MonkeyPatch.context() as patch, mock.patch.dict(os.environ, env, clear=True):
-            patch.chdir(cwd)
-            return CompletedProcess(command, *warm.run(*command[1:]))
-
-    monkeypatch.setattr(stale_goldens, "subprocess", SimpleNamespace(run=run, DEVNULL=None))
-
-
-@pytest.mark.usefixtures("_forked")
+@pytest.mark.usefixtures("collects")
 def test_a_golden_without_a_test_fails_a_session_that_asks_for_it(two: Project) -> None:
     failed = pytest.ExitCode.TESTS_FAILED
     for options in ((), ("test_small.py::test_one",)):

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from pytest_npudump.explain.reproduction import operators
 from pytest_npudump.settings import CI_VARIABLES
 from tests.onnxmodels.models import onnx_file
 
@@ -62,8 +61,10 @@ def _forked(warm: Any) -> Iterator[None]:
 
     _COMMAND[:] = warm.client
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(operators, "ran", operators.ran)
-        runpy.run_path(str(TOOLS.parents[1] / "data/warm.py"))["fork_reproductions"](warm.client)
+        for module, name, value in runpy.run_path(str(TOOLS.parents[1] / "data/warm.py"))["forking"](
+            warm.client
+        ):
+            patch.setattr(module, name, value)
         yield
 
 
