@@ -1,9 +1,9 @@
 """The pytest plugin: nothing but pytest, found by its entry point ``pytest_npudump.plugin``.
 
 ``hooks`` is what every session loads, with ``options``, ``marks`` (which tests carry the marker) and
-``reporter``. The first marked test brings in ``marker`` (what it asks), ``runner`` (the main flow, and what a
-test's phases report) and the ``features`` that it needs. ``item_case`` is what is known of a test while it
-runs, ``fixture`` what it sees, ``paths`` where its files lie, ``terminal`` what is printed of it.
+``reporter``. The first marked test brings in ``marker`` (what it asks), ``runner`` (the main flow) and the
+``features`` that it needs. ``item_case`` is what is known of a test while it runs, ``conclusion`` what its
+phases report, ``fixture`` what it sees, ``paths`` where its files lie, ``terminal`` what is printed of it.
 ``collection`` is a plugin of its own, for the command; ``_compat`` all that is private of pytest.
 """
 

@@ -15,15 +15,12 @@ from pytest_npudump.errors import NpudumpError, said
 from pytest_npudump.golden.origin import revision
 from pytest_npudump.language.text import typed
 from pytest_npudump.language.translation import ngettext
+from pytest_npudump.plugin.conclusion import why_incomplete
 from pytest_npudump.plugin.item_case import ITEM, KEPT, RESULT, only_setup
 from pytest_npudump.plugin.marker import Identity, request_of
 from pytest_npudump.plugin.marks import is_marked
 from pytest_npudump.plugin.paths import golden_root, has_place, results_path
 from pytest_npudump.plugin.reporter import CHILD, ITEM_OF_REPORT, Reporter
-from pytest_npudump.plugin.runner import (
-    Runner,
-    why_incomplete,
-)
 from pytest_npudump.regression.dataflow import source_names
 from pytest_npudump.regression.result import RECORDED, UNCHANGED, Result
 from pytest_npudump.report.verdicts import shown
@@ -51,6 +48,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from pytest_npudump.plugin.runner import Runner
     from pytest_npudump.regression.session import CaseSession
 
 

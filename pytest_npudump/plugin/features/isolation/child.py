@@ -10,17 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.plugin import _compat
+from pytest_npudump.plugin.conclusion import INTERRUPTIONS
 from pytest_npudump.plugin.features.isolation.task import Task, needed
 from pytest_npudump.plugin.item_case import BAD, KEPT, TEST, case_of, may_run_again
 from pytest_npudump.plugin.marker import Identity, indices_of
 from pytest_npudump.plugin.marks import is_marked
-from pytest_npudump.plugin.runner import (
-    INTERRUPTIONS,
-    Runner,
-    attempt,
-    so_far,
-    with_failed_setup,
-)
+from pytest_npudump.plugin.runner import Runner, attempt, so_far, with_failed_setup
 from pytest_npudump.regression.session import CaseSession
 from pytest_npudump.storage.atomic import dump_bytes, load_bytes, post
 

@@ -16,16 +16,10 @@ import pytest
 from pytest_npudump.errors import NpudumpError, said
 from pytest_npudump.language.text import inert
 from pytest_npudump.plugin import _compat
+from pytest_npudump.plugin.conclusion import INTERRUPTIONS, conclude, how_it_stopped, settle
 from pytest_npudump.plugin.features.isolation.server import ServerProcess
 from pytest_npudump.plugin.features.isolation.task import GRACE, LINES, Task
 from pytest_npudump.plugin.item_case import BAD, ENDED, KEPT, RESULT, case_of
-from pytest_npudump.plugin.runner import (
-    INTERRUPTIONS,
-    Runner,
-    conclude,
-    how_it_stopped,
-    settle,
-)
 from pytest_npudump.plugin.terminal import announce_run
 from pytest_npudump.regression.case import delete_dumps
 from pytest_npudump.regression.session import CaseSession
@@ -38,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.golden.store import Recording
+    from pytest_npudump.plugin.runner import Runner
     from pytest_npudump.results.kept import Kept
 
 
