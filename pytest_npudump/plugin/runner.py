@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from contextlib import nullcontext
 from pathlib import Path
+from traceback import clear_frames
 from typing import TYPE_CHECKING
 
 import pytest
@@ -255,7 +256,7 @@ class Runner:
             shown, last = getattr(call.excinfo.value, "pytrace", True), call.excinfo.traceback[-1:]
             if not shown and last and last[0].frame.code.raw.co_filename.startswith(str(_PACKAGE)):
                 call.excinfo.traceback = last
-                traceback.clear_frames(call.excinfo.tb)
+                clear_frames(call.excinfo.tb)
         report = yield
         complete_report(item, call, report)
         if is_marked(item) and not item.stash.get(OURS, False):

@@ -88,13 +88,16 @@ def _caption(result: Result, detail: int = _ALL) -> str:
 
 def _what(result: Result, detail: int) -> str:
     """Return the cause as far as it is known: an operator, where the change begins, or the first mismatch."""
-    known = _known(result, brief=detail < _ALL - 1)
-    cause, changed = known
+    brief = detail < _ALL - 1
+    changed = what_changed(result, 1, counts=False) if brief else what_changed(result)
+    cause = _cause(result, brief=brief)
     if result.comparison is not None and result.comparison.first is not None:
         first = result.comparison.first
         begins = changed or where_it_begins(result)
         if cause and changed:  # what is certain first
-            return joined(_("; "), known[::-1] if _convicted(result)[0].certainty == POSSIBLE else known)
+            return joined(
+                _("; "), (changed, cause) if _convicted(result)[0].certainty == POSSIBLE else (cause, changed)
+            )
         if cause or (begins and not detail):
             return cause or begins
         label = _("{begins}; first mismatch: {words}")
@@ -120,16 +123,15 @@ def _what(result: Result, detail: int) -> str:
     return spoken(result.escalation.problem) if result.escalation else ""
 
 
-def _known(result: Result, *, brief: bool = False) -> tuple[str, str]:
-    """Return the operators with an error, and what changed; ``brief`` with the first of each kind only."""
-    changed = what_changed(result, 1, counts=False) if brief else what_changed(result)
+def _cause(result: Result, *, brief: bool = False) -> str:
+    """Return the operators with an error; ``brief`` with the first only."""
     convicted = _convicted(result)
     cause = conviction(convicted, 0 if brief else 2)
     findings = result.escalation.findings if result.escalation is not None else ()
     otherwise = any(one.reproduced is False for one in findings)
     if otherwise and convicted and convicted[0].key not in result.failing_keys:
         cause = _("{cause} (in the second run)").format(cause=cause)
-    return cause, changed
+    return cause
 
 
 def _convicted(result: Result) -> list[JudgedOperator]:
@@ -373,7 +375,7 @@ def _comparison_lines(
     comparison = result.comparison
     assert comparison is not None  # noqa: S101 - checked by the caller
     failing = comparison.mismatches
-    cause, _changed = _known(result)
+    cause = _cause(result)
     traced = not (brief and (cause or where_it_begins(result)))
     told, last = origin_lines(
         result.sources,
