@@ -17,7 +17,7 @@ from functools import partial
 from io import StringIO
 from math import inf
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,9 +32,9 @@ STEPS, ROUNDS, CALLS = 20, 9, 99
 """Of a round, of all, and calls of modules in a step."""
 
 
-def captured(model: Any, given: Any, *, on_host: bool) -> None:
-    """Make steps under a capture, whose files are written."""
-    with TemporaryDirectory() as folder, Capture(model, Path(folder), on_host=on_host):
+def captured(folder: str, model: Any, given: Any, *, on_host: bool) -> None:
+    """Make steps under a capture, whose files are written, and stay as those of msprobe do."""
+    with Capture(model, Path(mkdtemp(dir=folder)), on_host=on_host):
         plain(model, given)
 
 
@@ -72,8 +72,8 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(1)
     ways: dict[str, Any] = {"without": plain}
-    ways |= {name: partial(captured, on_host=name == "host") for name in ("host", "device")}
     with TemporaryDirectory() as dump:
+        ways |= {name: partial(captured, dump, on_host=name == "host") for name in ("host", "device")}
         if asked.msprobe:
             ways["msprobe L0"] = partial(by_msprobe, msprobe_in(asked.msprobe, dump))
         print(f"hidden size{''.join(f'{way:>12}' for way in ways)}   us per call of a module beyond without")

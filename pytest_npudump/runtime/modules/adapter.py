@@ -171,7 +171,8 @@ def parameter_lines(
     """Return a golden's lines for the parameters that a model has now, where they are not too large.
 
     What was written since the first execution is a result and no cause: nothing is told of parameters if one
-    is trained, nor of the buffers of a layer of which one was written, such as statistics of a BatchNorm.
+    is trained, nor of the buffers of a layer of which one was written, such as statistics of a BatchNorm, nor
+    where not all bytes of the model's weights can be had.
 
     Args:
         name: what the model is called.
@@ -193,9 +194,13 @@ def parameter_lines(
         layers = {path.rpartition(".")[0] for path in written}
         buffers = (one for one in model.named_buffers() if one[0].rpartition(".")[0] not in layers)
         held = chain(model.named_parameters(), buffers)
-        named = [
-            one for one in held if not hasattr(one[1], "materialize")
-        ]  # lazy modules that were not called
+        # But of lazy modules that were not called.
+        named = [one for one in held if not hasattr(one[1], "materialize")]
+        # A rank has a part of torch's DTensor, and quantised modules have weights that are no parameters.
+        if any(hasattr(one, "to_local") for _, one in named) or any(
+            hasattr(one, "_packed_params") for one in model.modules()
+        ):
+            return given
     else:
         return ""
     whole = sum(int(one.nbytes) for _, one in named)

@@ -200,7 +200,7 @@ def test_cells_are_layers_by_path_told_apart_by_who_calls_them(ms: Any, nets: An
     assert capture.notes[0] == "mute (Mute) returned str, in which no tensor was found: not recorded"
     assert "modules of Net not recorded: 2 of 9 (not called" in capture.notes[1]
     assert found["left.layer:output.0"].op_type == "ReLU"
-    for key, values in (("left:output.0", np.maximum(X, 0)), ("Net:output.1", X)):
+    for key, values in (("left:output.0", np.maximum(X, 0)), ("Net:output.0", X)):
         assert found[key].stats.l2norm == pytest.approx(np.linalg.norm(values.astype(np.float64)), rel=1e-12)
         assert (found[key].dtype, found[key].shape, found[key].stats.min) == ("float32", (2, 4), values.min())
         assert found[key].stats.projections == pytest.approx(project(values), abs=1e-3)  # in few bits

@@ -203,6 +203,26 @@ def test_bounds(npu_dump, bound):
         one.model(torch.ones(2, 4))
     npu_dump.same(*sides, **bound)
 
+class Packed(torch.nn.Linear):  # as torch.ao's quantised modules, whose weights are no parameters
+    _packed_params = None
+
+class Shard(torch.nn.Parameter):  # as torch's DTensor
+    def to_local(self):
+        return self
+
+    def numpy(self):
+        raise RuntimeError
+
+@pytest.mark.npu_dump(scene="modules")
+@pytest.mark.parametrize("kind", ["packed", "shard"])
+def test_parts(npu_dump, kind):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential((Packed if kind == "packed" else torch.nn.Linear)(4, 4))
+    if kind == "shard":
+        model[0].weight = Shard(model[0].weight.data)
+    npu_dump.modules(model)
+    model(torch.ones(2, 4))
+
 @pytest.mark.npu_dump(scene="modules")
 def test_lazy(npu_dump):
     model = torch.nn.Sequential(torch.nn.LazyLinear(4), torch.nn.LazyBatchNorm1d())
@@ -265,7 +285,9 @@ def test_beside(npu_dump, model, how, broken):
 def test_two_captures_are_held_against_each_other(project: pytest.Pytester) -> None:
     project.makepyfile(test_blocks=FIXTURE + COMPARED)
     done = project.runpytest_inprocess("--npudump-update-golden", "-rA")
-    done.assert_outcomes(passed=4, failed=7)
+    done.assert_outcomes(passed=6, failed=7)
+    parts = [path.read_text("utf-8") for path in project.path.rglob("golden/**/test_parts*.yaml")]
+    assert [".fed" in text and ".parameters" not in text for text in parts] == [True, True]
     done.stdout.no_fnmatch_line("*plugin*modules.py:*")
     done.stdout.fnmatch_lines(
         [
