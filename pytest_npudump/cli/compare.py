@@ -355,19 +355,24 @@ def _source_note(comparison: Comparison, tensors: Sequence[Any]) -> Iterator[str
     if first not in comparison.actual.keys:
         return
     record = tensors[comparison.actual.keys.index(first)]
-    if isinstance(record, TensorRecord) and {MSPROBE, MSPROBE_TENSORS} & {
-        record.path.name,
-        record.path.parent.name,
-    }:
-        from pytest_npudump.dump.files.msprobe import source_line  # noqa: PLC0415 - only for its dumps
+    if not isinstance(record, TensorRecord):
+        return
+    path, layer = record.path, record.key.layer
+    try:
+        if {MSPROBE, MSPROBE_TENSORS} & {path.name, path.parent.name}:
+            from pytest_npudump.dump.files.msprobe import source_line  # noqa: PLC0415 - only for its dumps
 
-        try:
-            line = source_line(record.path, record.key)
-        except FormatError as error:
-            yield said("the source line of {key} is not known: {error}", key=first, error=str(error))
-            return
-        if line:
-            yield said("{key} is called at {line}", key=first, line=line)
+            line = source_line(path, record.key)
+        else:
+            from pytest_npudump.graph.model_files import code_of  # noqa: PLC0415 - not where all tensors match
+
+            roots = [one.parent for one in path.parents if one.name.startswith("rank_")]  # MindSpore's
+            line = "".join(code_of(roots[0], [layer]).values()) if roots else ""
+    except FormatError as error:
+        yield said("the source line of {key} is not known: {error}", key=first, error=str(error))
+        return
+    if line:
+        yield said("{key} is called at {line}", key=first, line=line)
 
 
 def _formats(tensors: Sequence[Any]) -> list[str | None]:

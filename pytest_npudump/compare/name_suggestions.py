@@ -61,9 +61,9 @@ class Suggestion(NamedTuple):
     def confidence(self) -> str:
         """What speaks for it, in words."""
         if self.ordered:
-            words = _("values match in {alike} of {layers}")
+            words = _("values are close in {alike} of {layers}")
         else:
-            words = _("statistics match in {alike} of {layers}, order of parts unknown")
+            words = _("statistics are close in {alike} of {layers}, order of parts unknown")
         return words.format(alike=self.alike, layers=self.layers)
 
 

@@ -625,12 +625,12 @@ def test_names_are_suggested_by_order_shapes_and_values_and_never_taken(tmp_path
     found = tmp_path / "names.yaml"
     assert main(["compare", str(golden), str(run), "--suggest", str(found), "--preset", "other"]) == 1
     out = capsys.readouterr().out
-    assert "  layers_*_attn_q: h_*_q (values match in 2 of 2)\n" in out
+    assert "  layers_*_attn_q: h_*_q (values are close in 2 of 2)\n" in out
     assert "final: norm" not in out
     assert found.read_text() == (
-        '# values match in 2 of 2\n"layers_*_attn_q": "h_*_q"\n'
-        '# values match in 2 of 2\n"layers_*_attn_up": "h_*_up"\n'
-        '# values match in 0 of 1\n"final": "norm"\n'
+        '# values are close in 2 of 2\n"layers_*_attn_q": "h_*_q"\n'
+        '# values are close in 2 of 2\n"layers_*_attn_up": "h_*_up"\n'
+        '# values are close in 0 of 1\n"final": "norm"\n'
     )
     assert main(["compare", str(golden), str(run), "--map", str(found), "--rtol", "1e-3"]) == 1
     assert "5 of 5 tensors compared, 5 of them element by element; mismatches: 1" in capsys.readouterr().out
@@ -648,7 +648,7 @@ def test_the_suggested_order_of_joined_layers_is_that_of_their_elements(
     found = tmp_path / f"{order}{cut}.yaml"
     assert main(["compare", str(golden), str(run), "--suggest", str(found)]) == 1
     said, line = found.read_text().splitlines()
-    assert said == f"# values match in {1 - cut} of 1"
+    assert said == f"# values are close in {1 - cut} of 1"
     assert cut or line == f'"joined": "{" + ".join(order)}"'
     assert main(["compare", str(golden), str(run), "--map", str(found)]) == cut
 

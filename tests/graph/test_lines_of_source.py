@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from pytest_npudump.cli import main
 from pytest_npudump.errors import FormatError
 from pytest_npudump.graph.model_files import code_of
 
@@ -41,3 +43,21 @@ def test_the_innermost_line_that_is_not_mindspores_own_counts(tmp_path: Path) ->
     (graphs / "ms_output_trace_code_graph_0.ir").mkdir()
     with pytest.raises(FormatError, match=r"graph_0\.ir"):
         code_of(tmp_path, layers)
+
+
+def test_a_comparison_of_folders_names_the_line_of_the_first_mismatch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for side in (0, 1):
+        rank = tmp_path / str(side) / "rank_0"
+        folder = rank / "LeNet" / "0" / "0"
+        folder.mkdir(parents=True)
+        (rank / "graphs").mkdir()
+        (rank / "graphs" / "ms_output_trace_code_graph_0.ir").write_text(NODES)
+        name = (
+            "Conv2D.Default_conv1-Conv2d_Conv2D-op0.0.0.1795228695299630.output.0.DefaultFormat.Float32.npy"
+        )
+        np.save(folder / name, np.full(3, side, np.float32))
+    assert main(["compare", str(tmp_path / "0"), str(tmp_path / "1")]) == 1
+    told = capsys.readouterr().out
+    assert "Conv2D-op0:output.0 is called at /samples/lenet.py:31: x = self.pool(self.relu(" in told
