@@ -147,8 +147,8 @@ def _names(table: pytest.Mark) -> list[str]:
     return [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
 
 
-def _rows(table: pytest.Mark) -> list[tuple[str, dict[str, Any]]]:
-    """Return what each row of a table is called, and its values by name."""
+def _rows(table: pytest.Mark) -> list[tuple[str | None, dict[str, Any]]]:
+    """Return what each row of a table is called, None for by its values, and its values by name."""
     names, ids, rows = _names(table), table.kwargs.get("ids"), []
     for number, row in enumerate(table.args[1]):
         assert not getattr(row, "marks", ()), "a row of a table in one item has no marks of its own"
@@ -157,7 +157,7 @@ def _rows(table: pytest.Mark) -> list[tuple[str, dict[str, Any]]]:
         told = getattr(row, "id", None) if hasattr(row, "marks") else None
         if ids and told is None:
             told = "-".join(str(ids(value)) for value in values) if callable(ids) else ids[number]
-        rows.append((ascii(values) if told is None else told, dict(zip(names, values, strict=True))))
+        rows.append((told, dict(zip(names, values, strict=True))))
     return rows
 
 
@@ -186,7 +186,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
             except pytest.skip.Exception as reason:
                 skipped.append(reason)
             except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - a test may fail by any
-                failed.append(("-".join(told for told, _ in row), error))
+                names = (ascii((*part.values(),)) if told is None else told for told, part in row)
+                failed.append(("-".join(names), error))
     if failed:
         told = "".join(f"\n[{case}] {type(error).__name__}: {error}" for case, error in failed)
         raise AssertionError(f"{len(failed)} of {len(rows)} cases:{told}") from failed[0][1]
@@ -492,6 +493,8 @@ class S3Server:
 @pytest.fixture(scope="session")
 def s3_servers() -> Iterator[list[S3Server]]:
     """Servers that were started: the last one serves until a test stops it."""
+    import s3fs  # noqa: F401 - what a session within a test imports first, its end unloads again
+
     servers: list[S3Server] = []
     yield servers
     for server in servers:

@@ -15,7 +15,6 @@ from typing import Any
 
 import fsspec
 import pytest
-import s3fs  # noqa: F401 - loaded once, or each test would load it
 from hypothesis import given, strategies as st
 
 from pytest_npudump.errors import RequestError, StoreError

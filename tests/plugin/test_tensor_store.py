@@ -10,7 +10,6 @@ from threading import Lock
 from typing import Any
 
 import pytest
-import s3fs  # noqa: F401 - loaded once: what a session within a test imports first, its end unloads again
 
 from pytest_npudump.golden.objects import ObjectStore
 from tests.plugin.conftest import Project

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -90,29 +91,39 @@ def test_decision_is_not_undone_by_a_rank_whose_second_run_came_to_nothing(
 
 
 def test_all_ranks_act_alike_in_every_interleaving(
-    ranks: Ranks, together: Together, monkeypatch: pytest.MonkeyPatch
+    ranks: Ranks, together: Together, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Ranks that come early, late, after the others gave up, stand aside, or come never."""
     monkeypatch.setattr(exchanges, "PATIENCE", 0.06)
     rng = random.Random(7)  # noqa: S311 - nothing secret about it
-    members = ranks(3)
-    for number in range(40):
-        test = f"t.py::test[{number}]"
-        wishes = [rng.random() < 0.5 for _ in members]
-        delays = [rng.choice((0.0, 0.0, 0.01, 0.055, 0.06, 0.065, 0.1)) for _ in members]
-        aside = rng.choice((None, None, None, 0, 1, 2))
 
-        def act(number: int, test: str = test) -> tuple[bool, str] | None:
-            time.sleep(delays[number])  # noqa: B023 - called within the iteration
-            if number == aside:  # noqa: B023 - the same
-                stand_aside(members[number], test)
-                return None
-            return agree(members[number], test, wants=wishes[number])  # noqa: B023 - the same
+    def act(member: Exchange, *, wants: bool, delay: float, aside: bool) -> tuple[bool, str] | None:
+        time.sleep(delay)
+        if aside:
+            stand_aside(member, TEST)
+            return None
+        return agree(member, TEST, wants=wants)
 
-        told = together(*(partial(act, number) for number in range(len(members))))
-        answers = [answer for answer in told if answer is not None]
-        assert len(answers) == len(members) - (aside is not None)
-        assert len(set(answers)) == 1, (wishes, delays, aside, answers)
-        again, problem = answers[0]
-        assert not (again and (problem or aside is not None))
-        assert again <= any(wishes)
+    for batch in range(4):
+        rounds, calls = [], []
+        for number in range(10):  # runs of their own, at once
+            folder = tmp_path / f"{batch}-{number}"
+            folder.mkdir()
+            monkeypatch.setattr(exchanges, "_COMMON", str(folder))
+            members = ranks(3)
+            wishes = [rng.random() < 0.5 for _ in members]
+            delays = [rng.choice((0.0, 0.0, 0.01, 0.055, 0.06, 0.065, 0.1)) for _ in members]
+            aside = rng.choice((None, None, None, 0, 1, 2))
+            rounds.append((wishes, delays, aside))
+            calls += [
+                partial(act, member, wants=wishes[rank], delay=delays[rank], aside=rank == aside)
+                for rank, member in enumerate(members)
+            ]
+        told = together(*calls)
+        for number, (wishes, delays, aside) in enumerate(rounds):
+            answers = [answer for answer in told[3 * number : 3 * number + 3] if answer is not None]
+            assert len(answers) == 3 - (aside is not None)
+            assert len(set(answers)) == 1, (wishes, delays, aside, answers)
+            again, problem = answers[0]
+            assert not (again and (problem or aside is not None))
+            assert again <= any(wishes)

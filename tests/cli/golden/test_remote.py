@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
     from .conftest import Repository
 
-
-import s3fs  # noqa: F401 - loaded once, or each test would load it
-
 Run = Any
 ARRAYS = {"conv": np.array([1, 2], np.float32), "fc": np.array([3, 4], np.float32)}
 DIGESTS = {name: sha256(array.tobytes()).hexdigest() for name, array in ARRAYS.items()}

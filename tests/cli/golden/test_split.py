@@ -149,7 +149,7 @@ def test_branches_that_name_a_variant_each_are_joined(
 
 
 KILLED = """
-import json, os, sys
+import json, os, shutil, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from conftest import Repository
@@ -169,17 +169,19 @@ def state(repository):
 def npudump(step, *words):
     return killed(lambda: main(list(words)), step, ".npudump-", "golden/")
 
+verb, folders = sys.argv[3], Path(sys.argv[1])
+before = Repository(folders / "before")
+approve(before, "test_one", BASE)
+path = approve(before, "test_one@b", OTHER, soc="B").relative_to(before.path)
+if verb == "fold":
+    os.chdir(before.path)
+    npudump(0, "golden", "split", str(path))
 found = []
 for step in range(1, 400):
-    folder = Path(sys.argv[1]) / str(step)
-    folder.mkdir()
-    os.chdir(folder)
-    repository = Repository(folder)
-    approve(repository, "test_one", BASE)
-    path = str(approve(repository, "test_one@b", OTHER, soc="B"))
-    words = ["golden", sys.argv[3], path, *sys.argv[4:]]
-    if sys.argv[3] == "fold":
-        npudump(0, "golden", "split", path)
+    repository = Repository(folders / str(step))
+    shutil.copytree(before.path, repository.path)
+    os.chdir(repository.path)
+    words = ["golden", verb, str(path), *sys.argv[4:]]
     status = npudump(step, *words)
     between = state(repository)
     again = npudump(0, *words)

@@ -55,16 +55,19 @@ def sign(k: int, i: int) -> int:
     return -1 if bit else 1
 
 
-def signs(count: int) -> np.ndarray:
-    """All signs of a tensor, of shape (8, count)."""
-    return np.array([[sign(k, i) for i in range(count)] for k in range(8)], np.float64)
+@functools.cache
+def rows() -> list[list[float]]:
+    """All signs of a tensor of more than one block, by projection."""
+    return [[float(sign(k, i)) for i in range(BLOCK + 700)] for k in range(8)]
 
 
-SIGNS = signs(BLOCK + 700)
+@functools.cache
+def signs() -> np.ndarray:
+    return np.array(rows())
 
 
 def truth(values: list[float]) -> list[float]:
-    return [math.fsum(s * v for s, v in zip(row, values, strict=False)) for row in SIGNS.tolist()]
+    return [math.fsum(s * v for s, v in zip(row, values, strict=False)) for row in rows()]
 
 
 def streamed(array: np.ndarray, cuts: list[int]) -> tuple[float, ...]:
@@ -126,8 +129,8 @@ def test_integers_are_exact(array: np.ndarray) -> None:
 
 @pytest.mark.each(("dtype", "code"), [(np.uint8, 255), (np.int8, -128), (np.uint16, 65_535)])
 def test_columns_of_the_largest_integers_do_not_overflow(dtype: type, code: int) -> None:
-    alike = np.where(SIGNS[0] > 0, code, 0).astype(dtype)  # all that the first projection adds
-    assert project(alike) == tuple(SIGNS[:, alike != 0].sum(axis=1) * code)
+    alike = np.where(signs()[0] > 0, code, 0).astype(dtype)  # all that the first projection adds
+    assert project(alike) == tuple(signs()[:, alike != 0].sum(axis=1) * code)
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, np.int8, np.int32, np.bool_])
@@ -155,7 +158,7 @@ def test_columns_are_added_up_in_float32_in_the_order_of_the_rows() -> None:
     columns = np.zeros(496, np.float32)
     for row in values * places:
         columns += row
-    places_alone = SIGNS[:, :496] * places[0]  # what is left is the signs of columns and block
+    places_alone = signs()[:, :496] * places[0]  # what is left is the signs of columns and block
     expected = [math.fsum((row * columns).tolist()) for row in places_alone]
     assert project(values.reshape(-1)[:BLOCK]) == pytest.approx(
         expected, rel=0, abs=1e-13 * float(np.abs(columns).sum())
@@ -222,8 +225,8 @@ def test_parts_of_complex_numbers_stand_for_numbers_each() -> None:
 
 
 def test_sums_beyond_float32_are_added_up_in_float64() -> None:
-    array = np.full(SIGNS.shape[1], 3e38, np.float32)
-    assert project(array) == pytest.approx((3e38 * SIGNS.sum(axis=1)).tolist(), rel=1e-6)
+    array = np.full(signs().shape[1], 3e38, np.float32)
+    assert project(array) == pytest.approx((3e38 * signs().sum(axis=1)).tolist(), rel=1e-6)
 
 
 def test_both_parts_of_complex_numbers_are_elements() -> None:
@@ -350,5 +353,5 @@ def test_a_constant_added_to_one_channel_is_seen(shape: tuple[int, int]) -> None
 def test_pairs_that_change_places_are_seen_as_often_as_documented() -> None:
     rng = np.random.default_rng(10)
     pairs = [rng.choice(BLOCK, 2, replace=False) for _ in range(20_000)]
-    unseen = sum(bool((SIGNS[:, i] == SIGNS[:, j]).all()) for i, j in pairs) / len(pairs)
+    unseen = sum(bool((signs()[:, i] == signs()[:, j]).all()) for i, j in pairs) / len(pairs)
     assert unseen == pytest.approx(1 / 200, abs=0.002)
