@@ -106,7 +106,8 @@ def lines(result: SidesComparison, *, verbose: bool) -> Iterator[str]:
     """Yield the report; ``verbose`` lists every failing tensor and every note."""
     comparison = result.comparison
     failing = comparison.mismatches
-    for note in (*result.notes, *comparison.notes, *_element_notes(result, None if verbose else _NOTES)):
+    notes = *result.notes, *comparison.notes, *_element_notes(result, None if verbose else _NOTES)
+    for note in dict.fromkeys(notes):  # as both sides have some
         yield _("note: {note}").format(note=spoken(note))
     compared = result.compared
     closely = _(", {compared} of them element by element").format(compared=compared) if compared else ""
