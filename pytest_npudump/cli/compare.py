@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.cli.common.output import complain, emit, present
 from pytest_npudump.cli.common.source import problem_lines, read_source, report_problems
 from pytest_npudump.cli.common.tolerance_options import chosen_tolerances, typed_rules
-from pytest_npudump.cli.common.work import (
-    Workers,
-    open_workers,
-    progress,
-    run_together,
-)
+from pytest_npudump.cli.common.work import Workers, open_workers, progress, run_together
 from pytest_npudump.cli.compare_report import SidesComparison, as_json, lines
 from pytest_npudump.compare.judge import AS_GIVEN, GOLDEN, RUN, Terms, judge
 from pytest_npudump.compare.stats.alignment import ABSENT

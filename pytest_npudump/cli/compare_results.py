@@ -19,13 +19,7 @@ from pytest_npudump.language.translation import gettext as _, spoken
 from pytest_npudump.record.record import UNTOLD
 from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.origins import mismatches
-from pytest_npudump.results.folder import (
-    SKIPPED,
-    Entry,
-    Results,
-    ResultsFolder,
-    results_in,
-)
+from pytest_npudump.results.folder import SKIPPED, Entry, Results, ResultsFolder, results_in
 from pytest_npudump.results.rejudge import Overrides, check_types, read_record, run_of
 
 if TYPE_CHECKING:

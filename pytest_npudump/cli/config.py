@@ -137,11 +137,7 @@ def _only_test(found: Mapping[str, Any], test: str | None) -> dict[str, Any]:
 
 def _warnings(test: Mapping[str, Any], rootdir: Path) -> Iterator[str]:
     from pytest_npudump.config.adump import validate  # noqa: PLC0415 - only for this command
-    from pytest_npudump.config.cann import (  # noqa: PLC0415 - the same
-        collecting_words,
-        rules_version,
-        soc_warnings,
-    )
+    from pytest_npudump.config.cann import collecting_words, rules_version, soc_warnings  # noqa: PLC0415 - the same
 
     # The folder of the dump is made when the test runs; any that exists stands in for it.
     text = json.dumps({"dump": test["dump"] | {"dump_path": "."}}).encode()

@@ -18,13 +18,7 @@ import numpy as np
 
 from pytest_npudump.cli.common.output import emit, to_stderr
 from pytest_npudump.cli.common.source import read_source, report_problems
-from pytest_npudump.cli.common.work import (
-    Tally,
-    Workers,
-    open_workers,
-    progress,
-    run_tasks,
-)
+from pytest_npudump.cli.common.work import Tally, Workers, open_workers, progress, run_tasks
 from pytest_npudump.dump.arrays.decode import VIEWED, coded_tensor, load, packed_tensor
 from pytest_npudump.dump.arrays.layouts import JoinedTensor, LayoutError, host_array, host_values
 from pytest_npudump.dump.dtypes import is_of_numpy

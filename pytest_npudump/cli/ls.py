@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import columns, present
 from pytest_npudump.cli.common.source import read_source, report_problems
-from pytest_npudump.cli.common.work import (
-    Workers,
-    open_workers,
-    progress,
-    run_tasks,
-)
+from pytest_npudump.cli.common.work import Workers, open_workers, progress, run_tasks
 from pytest_npudump.dump.dtypes import UNKNOWN
 from pytest_npudump.dump.table import shape_text
 from pytest_npudump.dump.tree.find import find_files

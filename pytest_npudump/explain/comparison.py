@@ -11,13 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from pytest_npudump.compare.judge import AS_GIVEN, REFERENCE, Terms, judge
-from pytest_npudump.compare.patterns.pattern_search import (
-    SEARCHED,
-    Limits,
-    Pattern,
-    find_pattern,
-    leave_out,
-)
+from pytest_npudump.compare.patterns.pattern_search import SEARCHED, Limits, Pattern, find_pattern, leave_out
 from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, Comparison
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tensors.tensor_pair import PairElements

@@ -43,13 +43,7 @@ from pytest_npudump.explain.operator_alone import (
     nearest_first,
     norm,
 )
-from pytest_npudump.explain.reference_model import (
-    Node,
-    ReferenceModel,
-    arrays_of,
-    piece_of,
-    tensors_of,
-)
+from pytest_npudump.explain.reference_model import Node, ReferenceModel, arrays_of, piece_of, tensors_of
 from pytest_npudump.explain.rounding import EXACT_INPUTS, ROUNDED, largest_of, rounded_to, smallest_of
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels import sessions

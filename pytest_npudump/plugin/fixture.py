@@ -298,11 +298,7 @@ class NpuDump:
             )
         if not inputs:
             raise RequestError(f"check_op({operator!r}): expected the operator's inputs as arrays")
-        from pytest_npudump.regression.scenes.check_op import (  # noqa: PLC0415 - for this scene
-            Question,
-            arrays_of,
-            check_operator,
-        )
+        from pytest_npudump.regression.scenes.check_op import Question, arrays_of, check_operator  # noqa: PLC0415 - for this scene
 
         arrays = tuple(
             np.ascontiguousarray(array).reshape(np.shape(array)) for array in arrays_of(inputs, "test")

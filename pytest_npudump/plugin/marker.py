@@ -477,10 +477,7 @@ def check_item(item: pytest.Item, settings: Settings) -> str:
         _check_config(request, settings.runtime)
         _check_files(request, item)
         if request.tolerances or request.preset or settings.tolerances or settings.preset:
-            from pytest_npudump.compare.tolerances.rules import (  # noqa: PLC0415 - it needs numpy
-                check_reference,
-                tolerances_for,
-            )
+            from pytest_npudump.compare.tolerances.rules import check_reference, tolerances_for  # noqa: PLC0415 - it needs numpy
 
             tolerances_for(request, settings, item.config.rootpath)
             check_reference(request)

@@ -151,11 +151,7 @@ def _shared(case: Case, table: StatsTable) -> Result | None:
     exchange = case.exchange
     if exchange is None or case.request.ranks != "same":
         return None
-    from pytest_npudump.ranks.agreement import (  # noqa: PLC0415 - of ranks only
-        nothing_recorded,
-        stand_aside,
-        why_not_shared,
-    )
+    from pytest_npudump.ranks.agreement import nothing_recorded, stand_aside, why_not_shared  # noqa: PLC0415 - of ranks only
 
     try:
         alone = exchange.rank.spans_machines

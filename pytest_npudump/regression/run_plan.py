@@ -357,11 +357,7 @@ def _fitting(suspects: tuple[TensorKey, ...], edges: Edges, dump: Dump, case: Ca
 
 
 def _suspects(edges: Edges, dump: Dump, escalation: Escalation) -> Iterator[TensorKey]:
-    from pytest_npudump.explain.operator_alone import (  # noqa: PLC0415 - not in a pass
-        ACQUITTED,
-        CONVICTED,
-        UNKNOWN as NOT_JUDGED,
-    )
+    from pytest_npudump.explain.operator_alone import ACQUITTED, CONVICTED, UNKNOWN as NOT_JUDGED  # noqa: PLC0415 - not in a pass
 
     judged = {str(one.key.sanitised) for one in escalation.isolated}
     dumped = {sanitise(layer) for layer in escalation.layers}

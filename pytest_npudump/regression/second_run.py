@@ -33,10 +33,7 @@ from pytest_npudump.regression.calibration import (
 from pytest_npudump.regression.dataflow import named_layers
 from pytest_npudump.regression.judgement import left_out_notes, with_reference
 from pytest_npudump.regression.result import Escalation, KeptLayers, Result
-from pytest_npudump.regression.run_plan import (
-    Plan,
-    fed,
-)
+from pytest_npudump.regression.run_plan import Plan, fed
 from pytest_npudump.regression.run_record import (
     Measured,
     by_rank,

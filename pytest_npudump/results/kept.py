@@ -32,11 +32,7 @@ from pytest_npudump.regression.result import NOT_COMPARED, Escalation, KeptLayer
 from pytest_npudump.regression.run_record import problems_of
 from pytest_npudump.report.result_json import COUNTS
 from pytest_npudump.request import DumpRequest
-from pytest_npudump.results.folder import (
-    TEST,
-    VERSION,
-    record_name,
-)
+from pytest_npudump.results.folder import TEST, VERSION, record_name
 from pytest_npudump.scene import SCENES
 from pytest_npudump.settings import Settings, default_settings
 from pytest_npudump.storage.regular_file import read_regular

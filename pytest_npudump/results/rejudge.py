@@ -24,13 +24,7 @@ from pytest_npudump.regression.judgement import judge_run, without_golden
 from pytest_npudump.regression.result import Origin, Result
 from pytest_npudump.report.result_json import result_json
 from pytest_npudump.request import AUTO_LAYERS, DumpRequest
-from pytest_npudump.results.folder import (
-    SKIPPED,
-    XFAILED,
-    Entry,
-    ResultsError,
-    ResultsFolder,
-)
+from pytest_npudump.results.folder import SKIPPED, XFAILED, Entry, ResultsError, ResultsFolder
 from pytest_npudump.settings import BOUNDS, default_settings
 
 if TYPE_CHECKING:

@@ -28,13 +28,7 @@ from pytest_npudump.report.view import (
     read_elements,
     tensor_views,
 )
-from pytest_npudump.results.folder import (
-    FAILED,
-    SKIPPED,
-    XFAILED,
-    Entry,
-    ResultsFolder,
-)
+from pytest_npudump.results.folder import FAILED, SKIPPED, XFAILED, Entry, ResultsFolder
 from pytest_npudump.results.rejudge import Overrides, Rejudged, other_goldens, rejudge
 
 if TYPE_CHECKING:

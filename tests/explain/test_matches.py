@@ -10,16 +10,7 @@ from hypothesis import given, strategies as st
 
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import RequestError
-from pytest_npudump.explain.matches import (
-    HEADER,
-    JOINED,
-    MAPPED,
-    NAME,
-    MapEntry,
-    NameMap,
-    Names,
-    match,
-)
+from pytest_npudump.explain.matches import HEADER, JOINED, MAPPED, NAME, MapEntry, NameMap, Names, match
 from pytest_npudump.explain.reference_model import Node, ReferenceModel
 from pytest_npudump.onnxmodels.graph import Operator
 

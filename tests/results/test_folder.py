@@ -11,11 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_npudump.results.folder import (
-    ResultsError,
-    ResultsFolder,
-    record_name,
-)
+from pytest_npudump.results.folder import ResultsError, ResultsFolder, record_name
 
 SESSION = {"version": 1, "kind": "session", "session": "s", "tests": 1}
 

@@ -19,13 +19,7 @@ from pytest_npudump.golden.path import golden_path
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.report.verdicts import shown
-from pytest_npudump.results.folder import (
-    LAST,
-    LINES,
-    ResultsError,
-    ResultsFolder,
-    results_in,
-)
+from pytest_npudump.results.folder import LAST, LINES, ResultsError, ResultsFolder, results_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

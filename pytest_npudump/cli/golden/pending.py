@@ -37,11 +37,7 @@ from pytest_npudump.report.origins import mismatches, source_lines
 from pytest_npudump.report.terminal import headline
 from pytest_npudump.report.verdicts import shown, times
 from pytest_npudump.results.acceptance import Pending, approve, pending_of, refuse_idle, reject
-from pytest_npudump.results.folder import (
-    Results,
-    ResultsError,
-    ResultsFolder,
-)
+from pytest_npudump.results.folder import Results, ResultsError, ResultsFolder
 from pytest_npudump.results.rejudge import terms_at
 from pytest_npudump.settings import ci_variable
 

@@ -39,10 +39,7 @@ from pytest_npudump.language.text import first_of, typed
 from pytest_npudump.language.translation import gettext as _, ngettext, spoken
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.results.acceptance import Pending, pending_of, reject
-from pytest_npudump.results.folder import (
-    ResultsError,
-    ResultsFolder,
-)
+from pytest_npudump.results.folder import ResultsError, ResultsFolder
 from pytest_npudump.results.rejudge import terms_at
 
 if TYPE_CHECKING:

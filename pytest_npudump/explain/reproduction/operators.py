@@ -17,19 +17,8 @@ from pytest_npudump.dump.dtypes import BY_NAME, is_of_numpy
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.table import PROJECTIONS
 from pytest_npudump.errors import RequestError
-from pytest_npudump.explain.reference_model import (
-    Node,
-    ReferenceModel,
-    arrays_of,
-    piece_of,
-    tensors_of,
-)
-from pytest_npudump.explain.reproduction.failure import (
-    GOLDEN,
-    FailingTensor,
-    Models,
-    read_operands,
-)
+from pytest_npudump.explain.reference_model import Node, ReferenceModel, arrays_of, piece_of, tensors_of
+from pytest_npudump.explain.reproduction.failure import GOLDEN, FailingTensor, Models, read_operands
 from pytest_npudump.explain.reproduction.reproduction import (
     README,
     Reproduction,

@@ -27,15 +27,7 @@ from pytest_npudump.dump.stats.tensor import rows_stats
 from pytest_npudump.errors import RequestError, said
 from pytest_npudump.request import KnownNames
 from pytest_npudump.runtime.modules.capture import ENTER, LEAVE, Capture
-from pytest_npudump.runtime.modules.seen import (
-    BATCHED,
-    INPUT,
-    OUTPUT,
-    ROW,
-    Value,
-    host_stats,
-    tensors_in,
-)
+from pytest_npudump.runtime.modules.seen import BATCHED, INPUT, OUTPUT, ROW, Value, host_stats, tensors_in
 from pytest_npudump.runtime.replacement import Replaced
 
 _UNDER_WAY: list[CellCapture] = []
