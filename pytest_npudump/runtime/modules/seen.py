@@ -432,13 +432,14 @@ def array_of(tensor: Any) -> Any:
     """Return the elements of a tensor in host memory as a numpy array, of ml_dtypes' types where need be."""
     if not hasattr(tensor, "resolve_conj"):  # no tensor of torch: it is one
         return tensor
-    torch, plain = sys.modules["torch"], tensor.resolve_conj().resolve_neg().contiguous()
+    torch, plain = sys.modules["torch"], tensor.detach().resolve_conj().resolve_neg().contiguous()
     try:
         return plain.numpy()
     except TypeError:
         import ml_dtypes  # noqa: PLC0415 - only these types need it
 
-        octets = plain.reshape(-1).view(torch.uint8).numpy()
+        flat = plain.as_strided((plain.numel(),), (1,))  # a single element may have another stride
+        octets = flat.view(torch.uint8).numpy()
         return octets.view(getattr(ml_dtypes, str(tensor.dtype).removeprefix("torch."))).reshape(tensor.shape)
 
 

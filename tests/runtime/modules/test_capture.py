@@ -63,6 +63,7 @@ def contents() -> Any:
         dtype = getattr(torch, name)
         yield name, image.to(dtype)
         yield f"{name} strided", image.to(dtype)[:, ::2].transpose(0, 2)
+        yield f"{name} one of many", image.to(dtype).reshape(-1)[::105]
         yield f"{name} empty", torch.zeros(0, 4, dtype=dtype)
         yield f"{name} scalar", torch.tensor(-0.0, dtype=dtype)
         for kind, values in SPECIAL.items():
