@@ -1,8 +1,8 @@
 """The judge: two records under terms make a comparison, for pytest, the command, kept results, the reference.
 
-It is the one caller of the comparison of tables and of tensors. It pairs eager calls, has tensors compared
-where both records have them, computes the statistics that a record of tensors lacks, and decides by which
-bounds.
+It alone gives verdicts; explanations measure how far tensors are apart. It pairs eager calls, has tensors
+compared where both records have them, computes the statistics that a record of tensors lacks, and decides by
+which bounds.
 """
 
 from __future__ import annotations

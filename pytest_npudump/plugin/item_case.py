@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pytest_npudump.explain.reference import Reference
     from pytest_npudump.ranks.rank import Exchange
     from pytest_npudump.regression.session import CaseSession
-    from pytest_npudump.results.kept import Kept
+    from pytest_npudump.results.serialisation import Kept
     from pytest_npudump.runtime.base import Runtime
 
 

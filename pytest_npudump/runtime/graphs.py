@@ -31,7 +31,7 @@ from weakref import WeakKeyDictionary
 
 from pytest_npudump.config.cann import profile_for
 from pytest_npudump.errors import CapturedGraphError
-from pytest_npudump.runtime.modules.seen import tensors_in
+from pytest_npudump.runtime.modules.statistics import tensors_in
 from pytest_npudump.runtime.replacement import Replaced
 
 if TYPE_CHECKING:

@@ -94,7 +94,7 @@ def test_each_format_that_holds_tensors_has_a_sample_in_its_conformance_class(tm
                 shutil.copy(sample.path, tmp_path / kind.__name__ / (sample.name or sample.path.name))
     trees = [find_files(folder) for folder in tmp_path.iterdir()]
     sampled = {file.format for tree in trees for file in (*tree.files, *tree.statistics)}
-    assert sampled == {one.name for one in FORMATS if not one.instead and one.name != "offered"}
+    assert sampled == {one.name for one in FORMATS if not one.instead and one.name != "entry_point"}
 
 
 def test_each_command_has_its_help_on_its_page_in_the_order_of_help() -> None:

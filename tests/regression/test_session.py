@@ -12,7 +12,7 @@ from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.session import CaseSession
 from pytest_npudump.report.result_json import result_json
-from pytest_npudump.results.kept import keep
+from pytest_npudump.results.serialisation import keep
 from pytest_npudump.storage.atomic import dump_bytes, load_bytes
 from tests.regression.conftest import HEALTHY, REGRESSED, Flow, run
 

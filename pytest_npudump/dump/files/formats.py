@@ -164,7 +164,8 @@ FORMATS = (
         together=True,
     ),
     Format(
-        "offered", begins=lambda path, start: not is_short_name(path) and format_of(path, start) is not None
+        "entry_point",
+        begins=lambda path, start: not is_short_name(path) and format_of(path, start) is not None,
     ),
     Format(
         "plain",

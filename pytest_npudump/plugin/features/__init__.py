@@ -1,10 +1,10 @@
-"""Features that only some sessions need, each a plugin object; one goes with its file and its row below.
+"""Features that only some sessions need, each a plugin object; one goes with its file and its rows below.
 
 A feature is a module of this folder with ``feature(config, settings)``, which returns its plugin object, or
 None where there is nothing for it to do. The object has hooks of pytest, and those of :class:`HookPoints`.
 Its options and its condition stand here, since every session has them and few import the feature: what an
 option is set to is ``OPTION.of(settings)``. Nothing else of the plugin knows a feature, but for
-``plugin/collection.py``, which asks ``isolation``.
+``plugin/collection.py``, which asks ``isolation``, and ``session_media``, which asks ``keeper``.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from pytest_npudump.plugin.paths import output_folder, results_path
 from pytest_npudump.plugin.reporter import Reporter, reports_here
 from pytest_npudump.report.ci import JudgedTest, code_quality, error_commands, markdown_summary
 from pytest_npudump.results.folder import ResultsFolder
-from pytest_npudump.results.kept import given_options
+from pytest_npudump.results.serialisation import given_options
 from pytest_npudump.storage.atomic import locked, replace_file, write_whole
 
 if TYPE_CHECKING:

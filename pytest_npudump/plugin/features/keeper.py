@@ -39,7 +39,7 @@ from pytest_npudump.results.folder import (
     ResultsFolder,
     file_digest,
 )
-from pytest_npudump.results.kept import Kept, blank_line, keep, with_golden
+from pytest_npudump.results.serialisation import Kept, blank_line, keep, with_golden
 from pytest_npudump.scene import SCENES
 from pytest_npudump.settings import Settings, ci_variable
 

@@ -48,7 +48,7 @@ from pytest_npudump.runtime.aten.recompute import (
     written_by,
 )
 from pytest_npudump.runtime.graphs import LowestMode, leaves_graphs_alone, name_of
-from pytest_npudump.runtime.modules.seen import tensors_in
+from pytest_npudump.runtime.modules.statistics import tensors_in
 
 _ALIKE = 1e-3
 """Share of their magnitude by which the extremes of two runs may differ; text has six digits of them."""

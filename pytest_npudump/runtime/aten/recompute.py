@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from pytest_npudump.runtime.modules import seen
-from pytest_npudump.runtime.modules.seen import tensors_in
+from pytest_npudump.runtime.modules import statistics
+from pytest_npudump.runtime.modules.statistics import tensors_in
 
 Arguments = tuple[Any, ...]
 Named = dict[str, Any]
@@ -396,7 +396,7 @@ def array_of(tensor: Any) -> Array:
         NotCopiedError: neither has the type.
     """
     try:
-        return np.array(seen.array_of(tensor))
+        return np.array(statistics.array_of(tensor))
     except (AttributeError, RuntimeError):
         raise NotCopiedError(str(tensor.dtype).rpartition(".")[2]) from None
 

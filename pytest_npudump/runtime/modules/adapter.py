@@ -16,7 +16,7 @@ from pytest_npudump.graph.model_digests import parameter_block
 from pytest_npudump.record.model_lines import fed_line
 from pytest_npudump.runtime.base import RunActivity, Runtime
 from pytest_npudump.runtime.modules import worker
-from pytest_npudump.runtime.modules.seen import bytes_of, versions_of
+from pytest_npudump.runtime.modules.statistics import bytes_of, versions_of
 from pytest_npudump.runtime.modules.worker import WORKERS
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def parameter_lines(
         model: a ``torch.nn.Module`` or a ``mindspore.nn.Cell``; nothing is known of an engine.
         fed: digests of what it was given in each capture, with a line, too, unless one is not known.
         versions: those of its parameters in the first execution, see
-            :func:`~pytest_npudump.runtime.modules.seen.versions_of`.
+            :func:`~pytest_npudump.runtime.modules.statistics.versions_of`.
         key: what keys of tensors call it, where there are several models.
     """
     known = [one for one in fed if one]

@@ -27,7 +27,15 @@ from pytest_npudump.dump.stats.tensor import rows_stats
 from pytest_npudump.errors import RequestError, said
 from pytest_npudump.request import KnownNames
 from pytest_npudump.runtime.modules.capture import ENTER, LEAVE, Capture
-from pytest_npudump.runtime.modules.seen import BATCHED, INPUT, OUTPUT, ROW, Value, host_stats, tensors_in
+from pytest_npudump.runtime.modules.statistics import (
+    BATCHED,
+    INPUT,
+    OUTPUT,
+    ROW,
+    Value,
+    host_stats,
+    tensors_in,
+)
 from pytest_npudump.runtime.replacement import Replaced
 
 _UNDER_WAY: list[CellCapture] = []
@@ -318,7 +326,7 @@ def fetched(tensor: Any) -> Any:
 
 
 def reduced(tensor: Any, *, wide: bool = True) -> Any:
-    """Reduce a tensor to its statistics on its device, as :func:`.seen.reduced` does.
+    """Reduce a tensor to its statistics on its device, as :func:`.statistics.reduced` does.
 
     Args:
         tensor: of any type and shape.

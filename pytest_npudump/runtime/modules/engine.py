@@ -36,8 +36,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.errors import RuntimeUnavailableError, joined, said
 from pytest_npudump.runtime.modules.capture import ENTER, LEAVE, Capture
-from pytest_npudump.runtime.modules.seen import OUTPUT, WIDE, Seen, Value, decoded
 from pytest_npudump.runtime.modules.shard_digests import shard_digests
+from pytest_npudump.runtime.modules.statistics import OUTPUT, WIDE, Seen, Value, decoded
 from pytest_npudump.runtime.modules.worker import WORKERS
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.errors import said
-from pytest_npudump.runtime.modules.seen import bytes_of
+from pytest_npudump.runtime.modules.statistics import bytes_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

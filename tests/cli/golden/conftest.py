@@ -18,7 +18,7 @@ from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import render
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.results.folder import ResultsFolder, record_name
-from pytest_npudump.results.kept import blank_line
+from pytest_npudump.results.serialisation import blank_line
 from pytest_npudump.settings import default_settings
 
 Values = dict[str, float]

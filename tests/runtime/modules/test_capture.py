@@ -28,7 +28,7 @@ from pytest_npudump.graph.model_files import read_module_edges
 from pytest_npudump.onnxmodels.graph import draws_random
 from pytest_npudump.record.edges import UNKNOWN, Port
 from pytest_npudump.runtime.modules.capture import Capture
-from pytest_npudump.runtime.modules.seen import (
+from pytest_npudump.runtime.modules.statistics import (
     Batch,
     Value,
     decoded,

@@ -24,7 +24,7 @@ from pytest_npudump.errors import RequestError
 from pytest_npudump.runtime.modules import capture_of
 from pytest_npudump.runtime.modules.adapter import parameter_lines
 from pytest_npudump.runtime.modules.cells import reduced
-from pytest_npudump.runtime.modules.seen import Value, decoded
+from pytest_npudump.runtime.modules.statistics import Value, decoded
 from pytest_npudump.runtime.modules.worker import WORKERS, answers, watch
 
 REAL = find_spec("mindspore") is not None or os.environ.get("NPUDUMP_TEST_MINDSPORE") == "1"

@@ -16,7 +16,7 @@ from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import RequestError
 from pytest_npudump.runtime.modules.capture import Capture
-from pytest_npudump.runtime.modules.seen import Value, decoded, host_stats, reduced
+from pytest_npudump.runtime.modules.statistics import Value, decoded, host_stats, reduced
 
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
 torch: Any = pytest.importorskip("torch", reason="needs torch and a GPU")

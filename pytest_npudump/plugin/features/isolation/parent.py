@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.golden.store import Recording
     from pytest_npudump.plugin.runner import Runner
-    from pytest_npudump.results.kept import Kept
+    from pytest_npudump.results.serialisation import Kept
 
 
 _MAIN = "from pytest_npudump.plugin.features.isolation.server import run; run()"
