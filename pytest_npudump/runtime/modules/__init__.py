@@ -1,11 +1,11 @@
 """Torch modules and MindSpore cells as layers, on any device: hooks in place of a dump of operators.
 
-``capture`` has what one process does, without pytest, ``cells`` the same for MindSpore, ``statistics`` numbers
-and files of tensors; ``engine`` what the workers of vLLM do; ``worker`` is for other processes that a test
-starts; ``adapter`` is the runtime of tests that dump nothing else, and has digests of what models compute
-with. ``module_edges`` sees what feeds each module, ``shards`` tells which part of a tensor a rank has, by the
-class of a layer, ``shard_digests`` has digests of the parameters of ranks, and ``strangers`` are modules that
-run while nothing watches them.
+``capture`` has what one process does, without pytest, ``cells`` the same for MindSpore, ``statistics``
+numbers and files of tensors; ``engine`` what the workers of vLLM do; ``worker`` is for other processes that a
+test starts; ``adapter`` is the runtime of tests that dump nothing else, and has digests of what models
+compute with. ``module_edges`` sees what feeds each module, ``shards`` tells which part of a tensor a rank
+has, by the class of a layer, ``shard_digests`` has digests of the parameters of ranks, and ``strangers`` are
+modules that run while nothing watches them.
 """
 
 from __future__ import annotations
