@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.stats.allowances import told_by_both
-from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, Comparison
+import numpy as np
+
+from pytest_npudump.compare.stats.alignment import ABSENT
+from pytest_npudump.compare.stats.allowances import deviations, told_by_both
+from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, Comparison, aligned_keys
+from pytest_npudump.compare.tensors.element_verdict import ELEMENTS
 from pytest_npudump.compare.tolerances.presets import AUTO
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES, ReferenceTolerances, reference_tolerances
 from pytest_npudump.compare.tolerances.tolerance import REFERENCE, Rule, Tolerances
-from pytest_npudump.dump.records import TensorRecord, sanitise
+from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.errors import NpudumpError, said
 from pytest_npudump.explain.comparison import (
     LAYOUT,
@@ -40,6 +45,9 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.patterns.pattern_search import Limits
     from pytest_npudump.record.edges import Edges
+
+_ROOM = 1.1
+"""The factor by which a tolerance that is proposed allows more than was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +86,36 @@ class ReferenceResult:
     def failing(self) -> bool:
         """Return whether a tensor differs from its counterpart."""
         return self.comparison is not None and bool(self.comparison.failing)
+
+    @property
+    def accepting(self) -> tuple[dict[str, float], list[TensorKey]]:
+        """The relative tolerance that each mismatching layer passes with, and tensors that none is for."""
+        found = self.comparison
+        if found is None:
+            return {}, []
+        failing = {verdict.key: verdict for verdict in found.failing}
+        needed = dict.fromkeys((key.layer for key in failing), 0.0)
+        measured = deviations(found, found.tolerances)
+        largest = np.where(measured.uncountable, np.inf, measured.largest.max(axis=1)).tolist()
+        beyond = []
+        keys = aligned_keys(found.golden, found.actual, found.alignment)
+        for at, (here, (key, _op_type)) in enumerate(zip(found.alignment.golden.tolist(), keys, strict=True)):
+            if key.layer not in needed:
+                continue
+            elements = found.elements[at].difference if at in found.elements else None
+            share = max(
+                largest[here] if here != ABSENT else np.inf, elements.relative_l2 if elements else 0.0
+            )
+            if elements and elements.max_abs:
+                share = max(share, elements.max_abs / elements.magnitude if elements.magnitude else np.inf)
+            verdict = failing.get(key)
+            other = verdict is not None and any(
+                reason.difference is None and reason.statistic != ELEMENTS for reason in verdict.reasons
+            )
+            if other or not math.isfinite(share):
+                beyond.append(key)
+            needed[key.layer] = max(needed[key.layer], share)
+        return {layer: _ROOM * most for layer, most in needed.items()}, beyond
 
     def summary(self) -> dict[str, Any]:
         """Return a summary for JUnit: small, whatever the number of layers."""

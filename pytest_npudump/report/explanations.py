@@ -6,12 +6,7 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from pytest_npudump.compare.stats.alignment import ABSENT
-from pytest_npudump.compare.stats.allowances import deviations
-from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, Comparison, aligned_keys, explain_first
-from pytest_npudump.compare.tensors.element_verdict import ELEMENTS
+from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, explain_first
 from pytest_npudump.explain.operator_alone import (
     ACQUITTED,
     CONVICTED,
@@ -449,51 +444,25 @@ def way_out(result: Result, file: str = "") -> str:
         file: the one that has all rules where they are many; "" to have them in the line.
     """
     reference = result.reference
-    found = reference.comparison if reference is not None else None
-    if not (result.off_reference or (found is not None and found.failing)):
+    if not (result.off_reference or (reference is not None and reference.failing)):
         return ""
     if result.models is not None and result.models.changed:
         return _("to accept:  in the marker, give reference= the changed model")
-    if found is None:
+    if reference is None or reference.comparison is None:
         return _("to accept:  in the marker, the tolerances= that {file} gives").format(file="report.txt")
-    rules, beyond = _accepting(found)
+    needed, beyond = reference.accepting
     if beyond:
         words = _("to accept:  no tolerance covers {key}; list a fused layer in the file of map=")
         return words.format(key=first_of(beyond, 1))
-    if file and len(rules) > _RULES:
+    if file and len(needed) > _RULES:
         words = _("to accept:  in the marker, tolerances= with the {count} rules of {file}")
-        return words.format(count=len(rules), file=file)
+        return words.format(count=len(needed), file=file)
     words = _("to accept:  in the marker, tolerances=[{rules}]; list a fused layer in the file of map=")
-    return words.format(rules=", ".join(rules))
-
-
-_RULES, _ROOM = 2, 1.1
-"""Rules in the line of a terminal, at most, and the factor by which they allow more than was measured."""
-
-
-def _accepting(found: Comparison) -> tuple[list[str], list[TensorKey]]:
-    """Return rules, as a marker has them, that the mismatching layers pass with; and what no rule is for."""
-    failing = {verdict.key: verdict for verdict in found.failing}
-    needed = dict.fromkeys((key.layer for key in failing), 0.0)
-    measured = deviations(found, found.tolerances)
-    largest = np.where(measured.uncountable, np.inf, measured.largest.max(axis=1)).tolist()
-    beyond = []
-    keys = aligned_keys(found.golden, found.actual, found.alignment)
-    for at, (here, (key, _op_type)) in enumerate(zip(found.alignment.golden.tolist(), keys, strict=True)):
-        if key.layer not in needed:
-            continue
-        elements = found.elements[at].difference if at in found.elements else None
-        share = max(largest[here] if here != ABSENT else np.inf, elements.relative_l2 if elements else 0.0)
-        if elements and elements.max_abs:
-            share = max(share, elements.max_abs / elements.magnitude if elements.magnitude else np.inf)
-        verdict = failing.get(key)
-        other = verdict is not None and any(
-            reason.difference is None and reason.statistic != ELEMENTS for reason in verdict.reasons
-        )
-        if other or not math.isfinite(share):
-            beyond.append(key)
-        needed[key.layer] = max(needed[key.layer], share)
-    rule = (
-        "{{'against': 'reference', 'layer': {layer!r}, 'rtol': {rtol:.2g}, 'atol': 0, 'reason': 'accepted'}}"
+    return words.format(
+        rules=", ".join(_RULE.format(layer=layer, rtol=rtol) for layer, rtol in needed.items())
     )
-    return [rule.format(layer=layer, rtol=_ROOM * most) for layer, most in needed.items()], beyond
+
+
+_RULES = 2
+"""Rules in the line of a terminal, at most."""
+_RULE = "{{'against': 'reference', 'layer': {layer!r}, 'rtol': {rtol:.2g}, 'atol': 0, 'reason': 'accepted'}}"

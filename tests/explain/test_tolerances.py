@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.rules import (
     check_reference,
     load_tolerances,
     reference_tolerances,
     tolerances_for,
 )
+from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.errors import RequestError
+from pytest_npudump.explain.reference import ReferenceResult
 from pytest_npudump.request import DumpRequest
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
+
+    from pytest_npudump.dump.table import StatsTable
 
 
 RULE = {"layer": "conv*", "rtol": 0.2, "atol": 0, "reason": "winograd", "against": "reference"}
@@ -129,3 +135,40 @@ def test_rules_by_operator_and_producer_are_about_references_too() -> None:
     assert decided("Ascend310P3", "Conv2D") == 0.2
     assert decided("Ascend310P3", "Relu") == decided("Ascend910B3", "Conv2D") == 1e-3
     assert given.for_run({}).rules == ()
+
+
+ONE: dict[str, float | None] = {"max": 4.0, "min": -2.0, "avg": 0.5, "l2norm": 8.0, "nan": 0}
+
+
+@pytest.mark.each(
+    ("changed", "shape", "needed"),
+    [
+        ({"max": 4.4}, (4, 4), 0.1),
+        ({"l2norm": 16.0, "min": -2.1}, (4, 4), 1.0),
+        ({"nan": 1}, (4, 4), None),
+        ({"max": 4.4}, (4, 5), None),
+    ],
+    ids=["an extreme", "the largest of two", "a count", "a shape"],
+)
+def test_a_layer_passes_with_the_tolerance_that_it_is_said_to_need_and_with_little_less_it_does_not(
+    make_table: Callable[..., StatsTable],
+    changed: dict[str, float | None],
+    shape: tuple[int, ...],
+    needed: float | None,
+) -> None:
+    same = ("same:output.0", "float32", (4, 4), ONE)
+    golden = make_table(same, ("other:output.0", "float32", (4, 4), ONE))
+    run = make_table(same, ("other:output.0", "float32", shape, ONE | changed))
+    found = compare_tables(golden, run, Tolerances())
+    rtols, beyond = ReferenceResult(Path("m.onnx"), found).accepting
+    assert [*rtols] == ["other"]
+    assert [key.layer for key in beyond] == ["other"] * (needed is None)
+    if needed is not None:
+        assert rtols["other"] == pytest.approx(1.1 * needed)
+        for share, failing in ((1.0, 0), (0.9, 1)):
+            rule = Rule(share * rtols["other"], 0.0, layer="other")
+            assert len(compare_tables(golden, run, Tolerances(rules=(rule,))).failing) == failing
+
+
+def test_a_reference_that_nothing_was_compared_with_needs_no_tolerance() -> None:
+    assert ReferenceResult(Path("m.onnx")).accepting == ({}, [])
