@@ -412,7 +412,8 @@ def with_listed(golden: Record, run: Record) -> Record:
 
 def without_listed(run: Record) -> Record:
     """Return a run without the rows that it has only as its golden has elements there."""
-    shapes = _shapes(run.extra.get(EMPTY) or {})
+    if not (shapes := _shapes(run.extra.get(EMPTY) or {})):
+        return run
     rows = [(0, row) for row, key in enumerate(run.table.keys) if sanitised_key(key) not in shapes]
     return run if len(rows) == len(run.table) else replace(run, table=rows_of((run.table, run.table), rows))
 
