@@ -28,7 +28,13 @@ from pytest_npudump.onnxmodels.graph import drawing_words
 from pytest_npudump.record.record import EDGES, MODELS, Record
 from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, known_edges, terms_of
-from pytest_npudump.regression.dataflow import edges_to_keep, layers_to_keep, models_to_keep, with_inherited
+from pytest_npudump.regression.dataflow import (
+    edges_to_keep,
+    layers_to_keep,
+    models_to_keep,
+    same_layers,
+    with_inherited,
+)
 from pytest_npudump.regression.diagnose import full_words, notes_of
 from pytest_npudump.regression.judgement import (
     by_reference_alone,
@@ -61,7 +67,6 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import Dump
-    from pytest_npudump.record.model_lines import ModelChange
     from pytest_npudump.regression.attempt import Attempt
 
 
@@ -231,7 +236,8 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
         if asked and case.runtime.activity.evidence.parameters:
             run = replace(run, blocks={**run.blocks, **models_to_keep(case, golden, dump)})
             outcome = replace(outcome, models=models_between(terms, golden, run))
-        run = run if outcome.good else _acceptable(case, golden, dump, run, outcome.models)
+        rewired = outcome.models is not None and outcome.models.reconnected
+        run = run if outcome.good and not rewired else _acceptable(case, golden, dump, run)
     comparison, dump = outcome.comparison, without_unwritten(case, dump, golden)
     if comparison is not None and (comparison.count(EXTRA) or comparison.own_keys):
         dump = told_by_raw_names(case, golden, dump)  # the golden knows no raw names for what is new
@@ -240,12 +246,12 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
     return replace(outcome, run=Run(dump, run, golden, to_measure=further))
 
 
-def _acceptable(case: Case, golden: Record, dump: Dump, run: Record, models: ModelChange | None) -> Record:
-    """Return a failing run with what its golden lacks, or has of another graph: it may take its place."""
+def _acceptable(case: Case, golden: Record, dump: Dump, run: Record) -> Record:
+    """Return a run with its own edges, and with what its golden lacks: it may take the golden's place."""
     blocks = dict(run.blocks)
-    other_graph = EDGES not in golden.blocks or (models is not None and models.reconnected)
-    if EDGES not in blocks and other_graph:
-        blocks |= edges_to_keep(case, golden, dump, run.table)[0]
+    if same_layers(golden.table, run.table):  # it has the golden's edges
+        blocks.pop(EDGES, None)
+        blocks |= edges_to_keep(case, None, dump, run.table)[0]
     if MODELS not in golden.blocks and MODELS not in blocks:
         blocks |= models_to_keep(case, golden, dump)
     return replace(run, blocks=blocks)

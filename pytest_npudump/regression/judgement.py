@@ -80,7 +80,7 @@ def judge_run(
     Raises:
         GoldenError: the golden's tensors or weights cannot be read.
     """
-    recorded, golden = golden, with_listed(golden, run)
+    recorded, golden, run = golden, with_listed(golden, run), with_listed(run, golden)
     kept = terms.tensors if terms.kept else ()
     edges_after = at_hand or (lambda _table: (edges_of(run), ()))
     stored: Mapping[str, GoldenTensor] = stored_tensors(golden, store=store) if kept else {}

@@ -40,6 +40,7 @@ from pytest_npudump.language.text import first_of, number_of
 from pytest_npudump.onnxmodels.graph import EAGER, drawing_words
 from pytest_npudump.record.noise import CALIBRATION
 from pytest_npudump.record.record import (
+    EDGES,
     EMPTY,
     JUDGED,
     LEFT_OUT,
@@ -216,8 +217,10 @@ def record_of_run(case: Case, golden: Record | None, dump: Dump, table: StatsTab
             table, keys=tuple([str(replace(TensorKey.parse(k), layer=n)) if n else k for k, n in keys])
         )
     empty = empty_operators(case, dump)
-    known = golden is not None and same_layers(golden.table, table)  # and edges of a run take time
-    blocks = {} if known else edges_to_keep(case, golden, dump, table)[0]
+    if golden is not None and same_layers(golden.table, table):  # and edges of a run take time
+        blocks: Mapping[str, str] = {name: text for name, text in golden.blocks.items() if name == EDGES}
+    else:
+        blocks = edges_to_keep(case, golden, dump, table)[0]
     # What parameters are takes time, and only a failure asks for it.
     if golden is None or (MODELS in golden.blocks and not case.runtime.activity.evidence.parameters):
         blocks = {**blocks, **models_to_keep(case, golden, dump)}
@@ -383,7 +386,10 @@ def with_empty(case: Case, dump: Dump, golden: Record | None) -> Dump:
 
 
 def with_listed(golden: Record, run: Record) -> Record:
-    """Return a golden with rows of outputs that it lists as without elements, where a run has others."""
+    """Return a golden with rows of outputs that it lists as without elements, where a run has others.
+
+    The same of a kept run and a golden.
+    """
     listed = golden.extra.get(EMPTY)
     if not isinstance(listed, dict) or listed == run.extra.get(EMPTY):
         return golden
@@ -402,6 +408,14 @@ def with_listed(golden: Record, run: Record) -> Record:
     added = replace(added, noise=("-",) * len(records) if golden.table.noise else ())
     order = [(which, row) for _, which, row in sorted(rows)]
     return replace(golden, table=rows_of((golden.table, added), order))
+
+
+def without_listed(run: Record) -> Record:
+    """Return a run without the rows that it has only as its golden has elements there."""
+    if not (shapes := _shapes(run.extra.get(EMPTY) or {})):
+        return run
+    rows = [(0, row) for row, key in enumerate(run.table.keys) if sanitised_key(key) not in shapes]
+    return run if len(rows) == len(run.table) else replace(run, table=rows_of((run.table, run.table), rows))
 
 
 def _shapes(told: Mapping[str, list[str]]) -> dict[str, str]:

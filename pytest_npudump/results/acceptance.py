@@ -48,7 +48,7 @@ from pytest_npudump.record.record import (
     shards_of,
 )
 from pytest_npudump.regression.calibration import fed_words
-from pytest_npudump.regression.dataflow import same_layers
+from pytest_npudump.regression.dataflow import edges_of, same_layers
 from pytest_npudump.regression.run_record import by_layer, measured_anew, new_entries, same_values
 from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.verdicts import excess, worst
@@ -336,8 +336,9 @@ def _successor(goldens: Goldens, record: Record, before: Record | None) -> Recor
         left_out = left_out_of(before, record.facts)
         entries = before.extra[UNWRITTEN] if left_out else by_layer(new_entries(before, ()))
         known |= {UNWRITTEN: entries} if entries else {}
-        if not edges and same_layers(before.table, record.table):
-            edges = before.blocks.get(EDGES, "")
+        if same_layers(before.table, record.table):  # what only the golden knows stays
+            whole = edges_of(record).completed(edges_of(before))
+            edges = lines_of(whole, dict.fromkeys(map(layer_of, record.table.keys)))
     told = {EDGES: edges, **{name: record.blocks.get(name, "") for name in (MODELS, OUTPUTS)}}
     blocks = {name: text for name, text in told.items() if text}
     return goldens.successor(before, record.table, record.facts, known, blocks)

@@ -29,7 +29,7 @@ from pytest_npudump.regression import result as status
 from pytest_npudump.regression.case import Case, terms_of
 from pytest_npudump.regression.dataflow import named_layers
 from pytest_npudump.regression.result import NOT_COMPARED, Escalation, KeptLayers, Result, Run
-from pytest_npudump.regression.run_record import problems_of
+from pytest_npudump.regression.run_record import problems_of, without_listed
 from pytest_npudump.report.result_json import COUNTS
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.results.folder import TEST, VERSION, record_name
@@ -239,9 +239,9 @@ def record_text(
         left: what its run left.
         name_tensors: returns the record with the tensors that are kept with it; None where none are.
     """
-    run = left.record
-    if run is None:
+    if left.record is None:
         return None, ()
+    run = without_listed(left.record)
     extra = {key: run.extra[key] for key in (EMPTY, SHARDS) if key in run.extra}
     golden = Record(run.test, run.facts, run.table, run.path, extra, run.blocks)
     golden = golden if name_tensors is None else name_tensors(golden)

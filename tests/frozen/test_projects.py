@@ -80,6 +80,26 @@ def model(
     return write
 
 
+def cut(rows: int) -> Callable[[Path], None]:
+    """A model whose Slice and Abs return so many rows: without elements where these are none."""
+
+    def write(folder: Path) -> None:
+        nodes = [
+            helper.make_node("Slice", ["image", "begin", "end"], ["b"], name="cut"),
+            helper.make_node("Abs", ["b"], ["few"], name="abs"),
+            helper.make_node("Neg", ["image"], ["out"], name="neg"),
+        ]
+        ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("out", "few")]
+        image = helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 1, 8, 8])
+        places = {"begin": [0, 0, 0, 0], "end": [1, 1, rows, 8]}
+        ends = [numpy_helper.from_array(np.array(place), name) for name, place in places.items()]
+        graph = helper.make_graph(nodes, "cut", [image], ports, ends)
+        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        onnx.save(made, str(folder / "small.onnx"))
+
+    return write
+
+
 def source(text: str, name: str = "test_small.py", head: str = "") -> Callable[[Path], None]:
     def write(folder: Path) -> None:
         ini = folder / "pytest.ini"
@@ -105,12 +125,12 @@ def written(name: str, text: str) -> Callable[[Path], None]:
     return write
 
 
-def edited(name: str, old: str, new: str) -> Callable[[Path], None]:
+def edited(name: str, old: str, new: str, count: int = 1) -> Callable[[Path], None]:
     def edit(folder: Path) -> None:
         (path,) = folder.glob(name)
         text = path.read_text(encoding="utf-8")
         assert old in text, text
-        path.write_text(text.replace(old, new, 1), encoding="utf-8")
+        path.write_text(text.replace(old, new, count), encoding="utf-8")
 
     return edit
 
@@ -123,6 +143,14 @@ def elsewhere(folder: Path) -> None:
     """Tests and goldens in another checkout, on a machine without the model."""
     shutil.copytree(folder / "golden", folder / "elsewhere" / "golden")
     shutil.copy(folder / "test_small.py", folder / "elsewhere")
+
+
+def kept_as(name: str) -> Callable[[Path], object]:
+    return lambda folder: shutil.copytree(folder / "golden", folder / name)
+
+
+def put_back(name: str) -> Callable[[Path], object]:
+    return lambda folder: shutil.copytree(folder / name, folder / "golden", dirs_exist_ok=True)
 
 
 def copied(*names: str) -> Callable[[Path], None]:
@@ -263,6 +291,11 @@ EMULATOR: dict[str, Sequence[Step]] = {
                      CHECK, "pytest -o npudump_escalate=off",
                      edited("golden/**/*.yaml", "relu.1 float32", "relu.1 float16"), CHECK,
                      "pytest -o npudump_escalate=off"],
+    "kept-other-golden": [model(change=1), marked(), RECORD, kept_as("other"), model(), RECORD, FAIL, put_back("other"),
+                          edited("golden/**/*.yaml", "block/conv.2", "block/conv.9", -1), CHECK,
+                          "pytest -o npudump_escalate=off"],
+    "kept-empty": [cut(2), marked(), RECORD, kept_as("other"), cut(0), FAIL, RECORD, CHECK, "pytest", FAIL,
+                   put_back("other"), CHECK, "pytest -o npudump_escalate=off"],
     "kept-accepted": [model(), marked(), RECORD, model(change=1), FAIL, "npudump golden accept --results results",
                       CHECK, "pytest"],
     "kept-elsewhere": [model(), marked(), RECORD, model(change=1), FAIL, elsewhere, removed("golden/**/*.yaml"),
