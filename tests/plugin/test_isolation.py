@@ -237,9 +237,9 @@ subprocess.Popen.wait = waits
 
 def running(name: str) -> bool:
     """Whether a program of this test, with ``name`` in its command line, is alive."""
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            if f"npudump-test-{name}\0".encode() in path.read_bytes():
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):  # it has ended, or is none
+            if f"npudump-test-{name}\0".encode() in process.joinpath("cmdline").read_bytes():
                 return True
     return False
 
