@@ -143,6 +143,7 @@ def isolated_lines(
     models: ModelChange | None = None,
     matched: Collection[str] = (),
     ended: str = "",
+    headed: bool = False,
 ) -> list[str]:
     """Return a line for each operator that is convicted, then one for all that match, then the undecided.
 
@@ -156,6 +157,7 @@ def isolated_lines(
         models: how the models differ from the golden's; None where that is not known.
         matched: keys of those the statistics of whose inputs match.
         ended: where the search for a cause ended.
+        headed: whether the headline has the error of the first convicted, but for those that have changed.
     """
     ranked = sorted(isolated, key=lambda one: (one.upstream, one.key not in begins))
     convicted, matching = _judged(isolated, CONVICTED), _judged(ranked, ACQUITTED)
@@ -175,7 +177,8 @@ def isolated_lines(
         alike = bool(convicted) and convicted[0].certainty == POSSIBLE  # of all, which may have one reason
         others, most = others[: not convicted], most or (1 if alike else _SHOWN)
     shown = convicted[:most]
-    lines = [_convicted(one, models) for one in shown]
+    known = next((one for one in convicted if not altered(one, models)), None) if headed else None
+    lines = [_convicted(one, models, told=one is known) for one in shown]
     if any(one.inputs == FED and not altered(one, models) for one in shown):
         lines[-1] += _("; whether an input was overwritten is known with {option}").format(option=_INPUTS)
     if len(convicted) > len(shown) > 0:
@@ -268,8 +271,8 @@ def altered(one: JudgedOperator, models: ModelChange | None) -> bool:
     return models is not None and not one.own and models.names(one.key)
 
 
-def _convicted(one: JudgedOperator, models: ModelChange | None) -> str:
-    """Describe an operator whose recomputation differs, and possible causes."""
+def _convicted(one: JudgedOperator, models: ModelChange | None, *, told: bool) -> str:
+    """Describe an operator whose recomputation differs, by how much if that is not told, and causes."""
     if altered(one, models):
         words = _("recomputed: {key} differs from {by} ({off}): the model has changed there")
         return words.format(key=one.key, by=_by(one), off=_off(one))
@@ -282,15 +285,16 @@ def _convicted(one: JudgedOperator, models: ModelChange | None) -> str:
         wrong = _("a fusion or another order of sums may explain it, or {wrong}").format(wrong=wrong)
     if one.inputs == FED:
         words = _(
-            "recomputed: {key} differs from {by} on the upstream outputs ({off}): {wrong} must be wrong, or "
+            "recomputed: {key} differs from {by} on the upstream outputs{off}: {wrong} must be wrong, or "
             "something wrote to its input or output"
         )
     else:
         words = _(
-            "recomputed: {key} differs from {by} on the same inputs ({off}): {wrong} must be wrong, or "
+            "recomputed: {key} differs from {by} on the same inputs{off}: {wrong} must be wrong, or "
             "something wrote to its output"
         )
-    return words.format(key=one.key, by=_by(one), off=_off(one), wrong=wrong)
+    off = "" if told else _(" ({off})").format(off=_off(one))
+    return words.format(key=one.key, by=_by(one), off=off, wrong=wrong)
 
 
 def _off(one: JudgedOperator) -> str:

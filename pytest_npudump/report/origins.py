@@ -333,7 +333,7 @@ def one_sided(result: Result) -> str:
             return _("an input of the graph: the test feeds it the values of another input")
     if first is not None and given and result.models is not None:
         fed = first.key.model in result.models.fed or (result.models.fed and not first.key.model)
-        return _("an input of the graph: the test feeds it other values") if fed else ""
+        return _("an input of the graph") if fed else ""
     if first is None or result.comparison is None or first.status not in {MISSING, EXTRA}:
         return ""
     layer, asked = first.key.layer, result.origin.layers

@@ -134,6 +134,12 @@ def _cause(result: Result, *, brief: bool = False) -> str:
     return cause
 
 
+def _in_headline(result: Result) -> bool:
+    """Return whether operators with an error are in the first line."""
+    compared = result.comparison is not None and result.comparison.first is not None
+    return compared or not (result.findings or result.problems)
+
+
 def _convicted(result: Result) -> list[JudgedOperator]:
     """Return the operators with an error, but for those where the model has changed since the reference."""
     isolated = result.escalation.isolated if result.escalation is not None else ()
@@ -216,6 +222,7 @@ def _reasons(result: Result) -> Iterator[str]:
         models=result.models,
         matched=with_matching_inputs(result),
         ended=escalation.ended,
+        headed=_in_headline(result),
     )
     for finding in telling[:ROWS]:
         yield from finding_lines(finding, brief=True)
@@ -437,6 +444,7 @@ def _escalation_lines(
         models=result.models,
         matched=with_matching_inputs(result),
         ended=escalation.ended,
+        headed=_in_headline(result),
     )
     elements = [line for _finding, lines in found for line in lines]
     ordered = [*elements, *alone] if brief else [*alone, *elements]

@@ -66,6 +66,8 @@ def test_a_conviction_names_all_that_may_have_done_it(given: dict[str, Any], kin
     assert conviction(found[:1]) == conviction([]) == ""
     (line,) = isolated_lines(found[:2], brief=True)
     assert words.format(off=OFF) in line
+    (told,) = isolated_lines(found[:2], brief=True, headed=True)
+    assert told == line.replace(f" ({OFF})", "")
     assert line.startswith("recomputed: b:output.0 differs from ")
     fed = given.get("inputs") == "upstream"
     wrote = (
