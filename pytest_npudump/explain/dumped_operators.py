@@ -62,6 +62,10 @@ if TYPE_CHECKING:
 
 _MATRIX = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 """Operators of the matrix unit."""
+_ARITHMETIC = frozenset({"Add", "Div", "Mul", "Pow", "Sqrt"})
+"""Operators that round each element by itself, of the inputs' magnitudes or of its own."""
+_ROUNDINGS = 8
+"""Roundings of such an element, at most."""
 _MAGNITUDES = "magnitudes"
 _STEPS = {"float32": 0.0, "float16": 2.0**-9, "bfloat16": 2.0**-6, "float32 on a device": 2.0**-9}
 """Relative rounding of operands and results by the type, where that is known; a device may take HF32."""
@@ -178,7 +182,7 @@ class DumpedOperator:
         return all(bool(np.isfinite(array).all()) for array in floats)
 
     def beyond(self, actual: Array, expected: Array) -> int | None:
-        """Count elements that are farther off than any order of sums explains; None where that is not known.
+        """Count elements that are farther off than rounding explains; None where that is not known.
 
         A sum of n products is off by n roundings of the sum of their magnitudes, at most, and by the products
         of what is below normal numbers, which may be taken as 0. Nothing is known of how a device sums in
@@ -189,8 +193,8 @@ class DumpedOperator:
             return None
         session, least = self._session(_MAGNITUDES), smallest_of(self.dtype)
         sizes = {name: np.abs(one) for name, one in self.feeds.items()}
-        limit = (2.0**-22 * products + step) * self._run(session, sizes)[self.tensor].astype(np.float64)
-        limit += least
+        of = np.maximum(self._run(session, sizes)[self.tensor], np.abs(expected), dtype=np.float64)
+        limit = (2.0**-22 * products + step) * of + least
         for name in sizes.keys() & {*self.model.written(self.node).input[:2]}:
             small = np.where(sizes[name] < least, sizes[name], 0).astype(sizes[name].dtype)
             if small.any():
@@ -201,8 +205,10 @@ class DumpedOperator:
 
     @property
     def _products(self) -> int:
-        """Number of products in each sum of an operator of the matrix unit; 0 of others, or where unknown."""
+        """Number of products in each sum, or of roundings; 0 where unknown."""
         kind, names = self.node.operator.op_type, self.model.written(self.node).input
+        if kind in _ARITHMETIC and self.node.types == {kind}:
+            return _ROUNDINGS
         given = {name: array.shape for name, array in self.feeds.items()}
         held = ((name, self.model.held.get(name)) for name in names)
         given |= {name: tuple(one[2].dims) for name, one in held if one and hasattr(one[2], "dims")}

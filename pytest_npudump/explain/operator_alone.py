@@ -129,7 +129,7 @@ class Alone:
         apart: relative L2 distance of the output from what its inputs give; NaN where it was not measured.
         allowed: the distance beyond which it is convicted; NaN where none applies.
         why: why it is unknown, or what decides it other than the distance; "" for none.
-        bounded: whether each element is known to be as exact as sums are.
+        bounded: whether each element is known to be as exact as rounding leaves it.
     """
 
     verdict: str
@@ -192,7 +192,7 @@ class Recomputable(Protocol):
         """Return whether its inputs are finite: devices treat NaN and infinities differently."""
 
     def beyond(self, actual: Array, expected: Array) -> int | None:
-        """Count elements farther off than any order of sums explains; None where that is not known."""
+        """Count elements farther off than rounding explains; None where that is not known."""
 
     def excuse(self, actual: Array, expected: Array, apart: float) -> str:
         """Return why a healthy operator may give a wrong output; "" where none may."""
@@ -247,7 +247,7 @@ def judge_alone(
                     why = f"{wrong_ones} of {actual.size} values differ from the recomputed ones"
                     alone = Alone(CONVICTED, why=why)
             elif beyond:
-                why = f"{beyond} of {actual.size} values are farther off than any order of sums explains"
+                why = f"{beyond} of {actual.size} values are farther off than rounding explains"
                 alone = Alone(CONVICTED, why=why)
             elif changes is not None and alone.verdict != CONVICTED and 0 < apart < math.inf:
                 alone = _by_golden(alone, operator, expected, changes)

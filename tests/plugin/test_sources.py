@@ -140,7 +140,7 @@ def test_operators_of_several_models_are_judged_by_their_own(forked: Project) ->
     plant = 'faults.distort("{0}", "{1}right/b", factor=1.1)'
     both = f"{plant.format('small', '')}; {plant.format('other', 'other/')}"
     again = 'Path("small.onnx").write_bytes(Path("small.onnx").read_bytes()); run(npu_dump)'
-    one = "recomputed: right/b:output.0 differs from small.onnx on the upstream outputs (*"
+    one = "recomputed: right/b:output.0 differs from small.onnx on the upstream outputs: *"
     two = [
         "sources:    2: right/b#model=small:output.0 *, other/right/b#model=other:output.0 *",
         "recomputed: right/b#model=small:output.0 differs from small.onnx *: the kernel must be wrong, *",
