@@ -18,6 +18,7 @@ from pytest_npudump.language import mark
 from pytest_npudump.plugin.marker import parse_marker
 from pytest_npudump.record.record import Record
 from pytest_npudump.report.verdicts import number, row as row_of, sentence, table, times
+from pytest_npudump.runtime.modules import unwrapped
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.correspondence import Correspondence
@@ -42,7 +43,7 @@ def watch(test: CaseSession, model: object, *, golden: bool, **asked: Any) -> An
             f"npu_dump.modules(): with the runtime {case.runtime.name} it needs the marker's scene='modules'"
         )
     for capture in [*attempt.captures]:
-        if capture.model is getattr(model, "_orig_mod", model) and not capture.stopped:
+        if capture.model is unwrapped(model) and not capture.stopped:
             capture.stop()
             if not capture.steps:
                 attempt.captures.remove(capture)
