@@ -424,7 +424,7 @@ class Capture:
 
     def _note_unseen(self) -> None:
         unseen = []
-        for at in sorted(self._wanted - self._seen):
+        for at in sorted(self._wanted - self._seen) if not self.problems else ():
             beside = (one for one in self._seen if self.modules[one] is self.modules[at])
             parent = self._parent(at)  # containers are not called: those they hold go by the first place
             held = bool(parent) and not self._is_called(self.modules[parent])

@@ -665,6 +665,7 @@ def test_what_cannot_be_trusted_is_one_clear_problem(tmp_path: Path) -> None:
             call()
         assert len(capture.problems) == 1
         assert words in capture.problems[0]
+        assert not capture.notes
     for watched, layers, words in (
         (given, [], "takes a torch.nn.Module or mindspore.nn.Cell, not Tensor"),
         (model, ["heads"], "Transformer has no module 'heads'; did you mean 'head'"),
