@@ -59,9 +59,11 @@ def same(
 
     Raises:
         ModuleMismatchError: a tensor is not the same; it names the first, and up to 20.
-        RequestError: the bounds, or the names, are none.
+        RequestError: the bounds, or the names, are none, or the captures are one.
     """
     __tracebackhide__ = True
+    if one is other:
+        raise RequestError("npu_dump.same(): takes two captures, not one twice")
     if test.attempt.layers:  # of a second run, which dumps a part
         return
     for capture in (one, other):

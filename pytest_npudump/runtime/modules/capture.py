@@ -611,6 +611,10 @@ class Capture:
             self._note_odd(module, "torch.jit.trace" if self._is_tracing() else "torch.func")
             return
         self._seen.add(module)
+        of, plain = type(tensor), self._plain[0]
+        if of not in self._plain and of.__torch_dispatch__ is plain.__torch_dispatch__:  # with elements
+            with self._torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 - as torch's own subclasses do
+                tensor = tensor.as_subclass(plain)
         if type(tensor) not in self._plain or tensor.is_nested:  # one that is nested need not have a shape
             self._note_odd(module, "NestedTensor" if tensor.is_nested else type(tensor).__name__)
             return

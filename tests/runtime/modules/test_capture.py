@@ -387,6 +387,24 @@ class Nested(nn.Module):
         return torch.nested.nested_tensor([x, x[:1]])
 
 
+def test_tensors_of_a_class_made_of_torchs_are_recorded_with_their_elements(tmp_path: Path) -> None:
+    class Image(torch.Tensor):  # type: ignore[misc, name-defined, unused-ignore]
+        """As those of torchvision."""
+
+    model, given, found = (
+        nn.Sequential(nn.Linear(3, 3), nn.ReLU()),
+        torch.linspace(-1, 1, 6).reshape(2, 3),
+        [],
+    )
+    for number, one in enumerate((given, given.as_subclass(Image))):
+        with Capture(model, tmp_path / str(number), inputs=True) as capture:
+            assert type(model(one)) is type(one)
+        assert (capture.problems, capture.notes) == ([], ())
+        found.append({key: record.stats for key, record in records(capture).items()})
+    assert len(found[0]) == 6
+    assert found[0] == found[1]
+
+
 @pytest.mark.filterwarnings("ignore:.*nested tensors is in prototype")
 @pytest.mark.parametrize("tensors", [False, True])
 def test_nested_tensors_are_noted(tmp_path: Path, tensors: Any) -> None:
