@@ -9,8 +9,10 @@ already decode. Bounds are those that a test has where it names none.
 The engine is eager and in this process; ``compiled``; in a ``process`` of its own; or with ``tp`` spread over
 two ranks, against the golden of one, or its ``own``. Faults are wrong weights of a module, in one run: all of
 them by a factor, by chance, or those of one row, or in a single step of the engine; with ``tp`` on one rank
-alone. Against the golden of one rank, where bounds are those of other numerics, weights are compared exactly,
-too, and some ranks hold the wrong half of a module's rows. ``tensors`` compares elements.
+alone. A module is named where a failure's first line does: as its first mismatch, or, in the golden's own
+numerics, as the first change, within tolerance, before that. Against the golden of one rank, where bounds are
+those of other numerics, weights are compared exactly, too, and some ranks hold the wrong half of a module's
+rows. ``tensors`` compares elements.
 """
 
 from __future__ import annotations
@@ -260,6 +262,9 @@ def main(runs: int = 200, faults: int = 20, *ways: str) -> None:
             comparison, weights = engine.judged(drawn)
             engine.llm.collective_rpc("bench_mend")
             first = comparison.failing[0].key.layer if comparison.failing else None
+            change = None if engine.terms.option else comparison.first_change
+            if first is not None and change is not None and change.layer == name:
+                first = name
             if weights:
                 layers, (ranks, *_) = {one.rpartition(".")[0] for one in weights}, weights.values()
                 first = name if (layers, ranks) == ({name}, [str(rank)]) else str(weights)

@@ -94,7 +94,8 @@ def ratio_of(key: TensorKey, op_type: str, device: Array, rounded: Array, exact:
         of_device.norm > (of_type.factor("l2norm") if of_type.count <= FEW else FURTHER) * norm
         or of_device.largest > of_type.factor("max") * largest
     )
-    whose = DTYPE if of_type.relative >= USELESS else DEVICE if beyond else ""
+    spoilt = of_type.special > USELESS * (of_type.count + of_type.special)
+    whose = DTYPE if spoilt or of_type.relative >= USELESS else DEVICE if beyond else ""
     return ModuleRatio(key, op_type, ratio, of_device.relative, norm / scale, whose)
 
 

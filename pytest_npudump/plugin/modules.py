@@ -18,6 +18,7 @@ from pytest_npudump.language import mark
 from pytest_npudump.plugin.marker import parse_marker
 from pytest_npudump.record.record import Record
 from pytest_npudump.report.verdicts import number, row as row_of, sentence, table, times
+from pytest_npudump.runtime.modules import unwrapped
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.correspondence import Correspondence
@@ -42,7 +43,7 @@ def watch(test: CaseSession, model: object, *, golden: bool, **asked: Any) -> An
             f"npu_dump.modules(): with the runtime {case.runtime.name} it needs the marker's scene='modules'"
         )
     for capture in [*attempt.captures]:
-        if capture.model is getattr(model, "_orig_mod", model) and not capture.stopped:
+        if capture.model is unwrapped(model) and not capture.stopped:
             capture.stop()
             if not capture.steps:
                 attempt.captures.remove(capture)
@@ -58,9 +59,11 @@ def same(
 
     Raises:
         ModuleMismatchError: a tensor is not the same; it names the first, and up to 20.
-        RequestError: the bounds, or the names, are none.
+        RequestError: the bounds, or the names, are none, or the captures are one.
     """
     __tracebackhide__ = True
+    if one is other:
+        raise RequestError("npu_dump.same(): takes two captures, not one twice")
     if test.attempt.layers:  # of a second run, which dumps a part
         return
     for capture in (one, other):

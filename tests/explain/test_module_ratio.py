@@ -32,6 +32,7 @@ def test_verdicts_of_tensors_whose_errors_are_known() -> None:
     def put(value: float) -> np.ndarray:
         return other(lambda found: found.__setitem__((3, 5), value))
 
+    nans, half = other(lambda found: found.fill(math.nan)), other(lambda found: found[32:].fill(math.inf))
     cases = [
         ("the same", ROUNDED, ROUNDED, ""),
         ("another rounding", (EXACT * (1 + noise)).astype(ml_dtypes.bfloat16), ROUNDED, ""),
@@ -42,6 +43,8 @@ def test_verdicts_of_tensors_whose_errors_are_known() -> None:
         ("one NaN", put(math.nan), ROUNDED, "device"),
         ("nothing rounds on the CPU", ROUNDED, EXACT.astype(ml_dtypes.bfloat16).astype(np.float32), ""),
         ("the type leaves nothing", other(lambda found: found[7].fill(0)), lost, "dtype"),
+        ("the type has no numbers", nans, nans, "dtype"),
+        ("the type has few numbers", half, half, "dtype"),
     ]
     for name, device, rounded, whose in cases:
         exact = EXACT if rounded.dtype != np.float32 else rounded

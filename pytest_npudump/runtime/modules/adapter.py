@@ -15,7 +15,7 @@ from pytest_npudump.golden.origin import processor
 from pytest_npudump.graph.model_digests import parameter_block
 from pytest_npudump.record.model_lines import fed_line
 from pytest_npudump.runtime.base import RunActivity, Runtime
-from pytest_npudump.runtime.modules import worker
+from pytest_npudump.runtime.modules import plain_path, worker
 from pytest_npudump.runtime.modules.statistics import bytes_of, versions_of
 from pytest_npudump.runtime.modules.worker import WORKERS
 
@@ -196,8 +196,8 @@ def parameter_lines(
         held = chain(model.named_parameters(), buffers)
         # But of lazy modules that were not called.
         named = [one for one in held if not hasattr(one[1], "materialize")]
-        # A rank has a part of torch's DTensor, and quantised modules have weights that are no parameters.
-        if any(hasattr(one, "to_local") for _, one in named) or any(
+        # A rank has a part of what torch shards, and quantised modules have weights that are no parameters.
+        if any(hasattr(one, "to_local") or hasattr(one, "_fsdp_flattened") for _, one in named) or any(
             hasattr(one, "_packed_params") for one in model.modules()
         ):
             return given
@@ -210,5 +210,5 @@ def parameter_lines(
 def _arrays(named: list[tuple[str, Any]]) -> Iterator[tuple[str, str, tuple[int, ...], bytes]]:
     """Yield of each parameter the path of its module, its name and type, its shape, and its bytes."""
     for path, one in named:
-        module, _, leaf = path.replace("_orig_mod.", "").rpartition(".")
+        module, _, leaf = plain_path(path).rpartition(".")
         yield module, f"{leaf} {one.dtype}", tuple(one.shape), bytes_of(one)

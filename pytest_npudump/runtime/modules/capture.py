@@ -47,6 +47,7 @@ from pytest_npudump.errors import RequestError, nearest, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.record import COMPILED
 from pytest_npudump.request import KnownNames
+from pytest_npudump.runtime.modules import kind_of, paths_of, unwrapped
 from pytest_npudump.runtime.modules.shards import shard
 from pytest_npudump.runtime.modules.statistics import (
     INPUT,
@@ -108,7 +109,7 @@ class Capture:
     Attributes:
         folder: where the files go.
         began: when, in the name of a rank's folder.
-        model: without what ``torch.compile`` made of it.
+        model: without torch's wrappers around it.
         name: of the model.
         modules: of the model, when it was given.
         number: of the captures of this model there.
@@ -163,12 +164,12 @@ class Capture:
         Raises:
             RequestError: it is no module, or has none of a name.
         """
-        self.model: Any = getattr(model, "_orig_mod", model)
+        self.model: Any = unwrapped(model)
         found = self._parts(model)
-        self.name = name or type(self.model).__name__
+        self.name = name or kind_of(self.model)
         self._paths = [path or self.name for path, _ in found]
         self.modules = [module for _, module in found]
-        self._kinds = [f"{type(module).__name__}{shard(module)}" for module in self.modules]
+        self._kinds = [f"{kind_of(module)}{shard(module)}" for module in self.modules]
         self._still = {at for at, module in enumerate(self.modules) if _is_dropout(module)}
         for at in self._still:
             self._kinds[at] += STILL
@@ -240,14 +241,12 @@ class Capture:
         self._without_modes = torch.utils._python_dispatch._disable_current_modes  # noqa: SLF001 - nothing public
         self._is_tracing, self._graph_task = torch._C._is_tracing, torch._C._current_graph_task_id  # noqa: SLF001
         self._is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001 - nothing public tells
-        every = [*self.model.named_modules(remove_duplicate=False)]
-        found = [(path, module) for path, module in every if not hasattr(module, "_orig_mod")]
-        wrapped = (getattr(one, "_orig_mod", None) for one in (model, *(module for _, module in every)))
+        wrapped = (getattr(one, "_orig_mod", None) for one in model.modules())
         self._optimised = {id(one) for one in wrapped if one is not None}
         self._compiled = bool(self._optimised)
         of_model = next(chain(self.model.parameters(), self.model.buffers()), None)
         self._anchor = torch.zeros(1, dtype=torch.int32, device=None if of_model is None else of_model.device)
-        return [(path.replace("._orig_mod", ""), module) for path, module in found]
+        return [*paths_of(self.model)]
 
     def _is_called(self, module: Any) -> bool:
         """Return whether a module computes; containers such as ModuleList do not."""
@@ -425,7 +424,7 @@ class Capture:
 
     def _note_unseen(self) -> None:
         unseen = []
-        for at in sorted(self._wanted - self._seen):
+        for at in sorted(self._wanted - self._seen) if not self.problems else ():
             beside = (one for one in self._seen if self.modules[one] is self.modules[at])
             parent = self._parent(at)  # containers are not called: those they hold go by the first place
             held = bool(parent) and not self._is_called(self.modules[parent])
@@ -612,6 +611,10 @@ class Capture:
             self._note_odd(module, "torch.jit.trace" if self._is_tracing() else "torch.func")
             return
         self._seen.add(module)
+        of, plain = type(tensor), self._plain[0]
+        if of not in self._plain and of.__torch_dispatch__ is plain.__torch_dispatch__:  # with elements
+            with self._torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 - as torch's own subclasses do
+                tensor = tensor.as_subclass(plain)
         if type(tensor) not in self._plain or tensor.is_nested:  # one that is nested need not have a shape
             self._note_odd(module, "NestedTensor" if tensor.is_nested else type(tensor).__name__)
             return

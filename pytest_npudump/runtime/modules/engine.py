@@ -266,8 +266,10 @@ def _whole(parts: Sequence[Seen], *, elements: bool) -> Seen:
         return Seen(value, torch.cat(found))
     if not isinstance(found[0], Stats):
         found = [decoded(one.tolist(), part.value) for one, part in zip(found, parts, strict=True)]
-    # Batches cut tokens otherwise each time, so that no sum over all elements is known.
-    return Seen(value, Stats.of_parts(found) if len(found) > 1 else replace(found[0], projections=None))
+    if len(found) > 1:
+        return Seen(value, Stats.of_parts(found))
+    # Batches cut tokens otherwise each time, so that a sum over all elements is known of one token alone.
+    return Seen(value, found[0] if value.shape[0] == 1 else replace(found[0], projections=None))
 
 
 def prompt_hash(tokens: Sequence[int]) -> str:

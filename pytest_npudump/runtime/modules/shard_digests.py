@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.errors import said
+from pytest_npudump.runtime.modules import plain_path
 from pytest_npudump.runtime.modules.statistics import bytes_of
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def shard_digests(model: Any) -> tuple[dict[str, dict[str, str]], list[str]]:
             dtype = str(one.dtype).removeprefix("torch.")
             for at, part in enumerate(parts if array.size else ()):
                 words = (dtype, "x".join(map(str, part.shape)), *map(_word, _hashes(part)))
-                held = found.setdefault(layer.replace("_orig_mod.", ""), {})
+                held = found.setdefault(plain_path(layer), {})
                 held[leaf + f"[{at}]" * cut] = " ".join(words)
     return found, []
 

@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 from pytest_npudump.errors import said
 from pytest_npudump.language.text import first_of
-from pytest_npudump.runtime.modules import parts_of
+from pytest_npudump.runtime.modules import kind_of, parts_of, unwrapped
 from pytest_npudump.runtime.modules.capture import captures
 
 _KEY: Any = "npudump"
@@ -57,7 +57,7 @@ class Strangers:
         self._seen.update(seen)
         if parts and not seen:
             again = not self._seen.isdisjoint(parts.values()) and not _in_backward()
-            name = type(getattr(module, "_orig_mod", module)).__name__
+            name = kind_of(unwrapped(module))
             self._found.append((name, WeakSet(parts.values()), again))
         # Other parts of what is watched in part may still be strangers.
         self._known.update([module, *(seen or parts.values())])

@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 from collections import UserDict, deque
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,6 +28,7 @@ from pytest_npudump.errors import FormatError, RequestError
 from pytest_npudump.graph.model_files import read_module_edges
 from pytest_npudump.onnxmodels.graph import draws_random
 from pytest_npudump.record.edges import UNKNOWN, Port
+from pytest_npudump.runtime.modules.adapter import parameter_lines
 from pytest_npudump.runtime.modules.capture import Capture
 from pytest_npudump.runtime.modules.statistics import (
     Batch,
@@ -385,6 +387,24 @@ class Nested(nn.Module):
         return torch.nested.nested_tensor([x, x[:1]])
 
 
+def test_tensors_of_a_class_made_of_torchs_are_recorded_with_their_elements(tmp_path: Path) -> None:
+    class Image(torch.Tensor):  # type: ignore[misc, name-defined, unused-ignore]
+        """As those of torchvision."""
+
+    model, given, found = (
+        nn.Sequential(nn.Linear(3, 3), nn.ReLU()),
+        torch.linspace(-1, 1, 6).reshape(2, 3),
+        [],
+    )
+    for number, one in enumerate((given, given.as_subclass(Image))):
+        with Capture(model, tmp_path / str(number), inputs=True) as capture:
+            assert type(model(one)) is type(one)
+        assert (capture.problems, capture.notes) == ([], ())
+        found.append({key: record.stats for key, record in records(capture).items()})
+    assert len(found[0]) == 6
+    assert found[0] == found[1]
+
+
 @pytest.mark.filterwarnings("ignore:.*nested tensors is in prototype")
 @pytest.mark.parametrize("tensors", [False, True])
 def test_nested_tensors_are_noted(tmp_path: Path, tensors: Any) -> None:
@@ -663,6 +683,7 @@ def test_what_cannot_be_trusted_is_one_clear_problem(tmp_path: Path) -> None:
             call()
         assert len(capture.problems) == 1
         assert words in capture.problems[0]
+        assert not capture.notes
     for watched, layers, words in (
         (given, [], "takes a torch.nn.Module or mindspore.nn.Cell, not Tensor"),
         (model, ["heads"], "Transformer has no module 'heads'; did you mean 'head'"),
@@ -926,6 +947,42 @@ def test_a_compiled_model_is_seen_with_its_layers(tmp_path: Path, way: str) -> N
     for key, record in one.items():
         assert math.isclose(record.stats.l2norm, other[key].stats.l2norm, rel_tol=1e-5), key
     run(given)
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch, within itself
+def test_what_torch_wraps_around_modules_renames_none(tmp_path: Path) -> None:
+    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+    from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+
+    def first(wrap: Any) -> Any:
+        return lambda model: nn.Sequential(wrap(model[0]), model[1])
+
+    def sharded(model: Any) -> Any:
+        return fully_shard(model, mesh=torch.distributed.init_device_mesh("cpu", (1,)))
+
+    def fsdp(model: Any) -> Any:
+        return FullyShardedDataParallel(model, device_id=torch.device("cpu"), use_orig_params=True)
+
+    ddp, compiled = nn.parallel.DistributedDataParallel, partial(torch.compile, backend="eager")
+    wraps = [nn.DataParallel, ddp, first(ddp), lambda one: ddp(compiled(one)), lambda one: compiled(ddp(one))]
+    wraps += [fsdp, lambda one: fsdp(first(fsdp)(one)), sharded, first(checkpoint_wrapper)]
+    store = torch.distributed.FileStore(str(tmp_path / "store"), 1)
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        for number, wrap in enumerate([lambda one: one, *wraps]):
+            torch.manual_seed(0)
+            model = wrap(nn.Sequential(nn.Sequential(nn.Linear(3, 3), nn.ReLU()), nn.Linear(3, 2)))
+            with Capture(model, tmp_path / str(number)) as capture:
+                model(torch.linspace(-1, 1, 6).reshape(2, 3))
+            assert (capture.problems, capture.notes) == ([], ()), number
+            found = {key: (one.op_type, one.stats) for key, one in records(capture).items()}
+            lines = parameter_lines(capture.name, capture.model)
+            if not number:
+                plain, parameters = found, lines
+            assert found == plain, number
+            assert lines.replace("module.", "") in {parameters, ""}, number
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 @pytest.mark.filterwarnings("ignore")  # of torch, within itself

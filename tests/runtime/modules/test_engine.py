@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from pytest_npudump.dump.reader import read_dump
+from pytest_npudump.dump.stats.projections import distance, project
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.errors import RuntimeUnavailableError
 from pytest_npudump.runtime.modules import engine
@@ -174,6 +175,10 @@ def test_rows_are_those_of_each_request_alone(tmp_path: Path, way: str, *, tenso
                     key,
                     one,
                 )
+            # Of one token alone it is known in which order its elements are: no batch cuts it.
+            assert (told.projections is not None) == (len(array) == 1), key
+            if told.projections is not None:
+                assert distance(told.projections, project(array)) <= 1e-3 * stats.l2norm, key
 
 
 def test_later_tokens_are_those_that_a_test_gives(tmp_path: Path) -> None:
