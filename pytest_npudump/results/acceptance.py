@@ -167,7 +167,7 @@ def _pending(folder: ResultsFolder, entry: Entry, terms: Overrides) -> Pending:
         broken = [goldens.unrecordable] if goldens.unrecordable else []
         record = read_record(folder, entry) if entry.record_file else None
         if record is not None and golden is not None:
-            record, _ = seen_by(golden, run_of(record, entry), terms.judging(entry))
+            record, _ = seen_by(golden, run_of(record, entry), terms.judging(entry, goldens))
     except (ResultsError, GoldenError, NpudumpError) as error:
         broken.append(str(error))
     refusals = (*broken, *_refusals(entry, terms, golden, record, path))
