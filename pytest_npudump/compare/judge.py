@@ -20,7 +20,7 @@ from pytest_npudump.compare.stats.alignment import ABSENT, Alignment, align, num
 from pytest_npudump.compare.stats.fingerprints import distances
 from pytest_npudump.compare.stats.numbers import Pairs
 from pytest_npudump.compare.stats.tables import compare_tables
-from pytest_npudump.compare.stats.verdict import FAIL, Comparison, aligned_keys, type_at
+from pytest_npudump.compare.stats.verdict import FAIL, Comparison, type_at
 from pytest_npudump.compare.tensors.element_verdict import with_elements
 from pytest_npudump.compare.tolerances.presets import AUTO, Numerics, numerics_of
 from pytest_npudump.compare.tolerances.tolerance import BOUNDED, DEFAULT, Tolerances
@@ -204,8 +204,7 @@ def judge(
         from pytest_npudump.compare.correspondence import notes_on_ranks  # noqa: PLC0415 - where ranks hold parts
 
         failing = {verdict.key for verdict in comparison.failing}
-        aligned = enumerate(aligned_keys(comparison.golden, comparison.actual, comparison.alignment))
-        joined = ((key, pairs[at]) for at, (key, _) in aligned if at in pairs and key in failing)
+        joined = ((key, pair) for at, pair in pairs.items() if (key := comparison.key(at)) in failing)
         paired = (*notes_on_ranks(joined), *paired)
     return replace(
         comparison,

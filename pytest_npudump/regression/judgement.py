@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.compare.judge import Terms, judge, judge_tables
 from pytest_npudump.compare.stats.allowances import bounds_by_measurement, told_by_both
 from pytest_npudump.compare.stats.tables import describe_not_finite
-from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING, Comparison, Verdict, key_at
+from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING, Comparison, Verdict
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import GOLDEN as AGAINST_GOLDEN, Tolerances
 from pytest_npudump.compare.tolerances.upstream import CHOOSING
@@ -124,11 +124,10 @@ def judge_run(
             golden, sides = with_names(golden, renamed), (with_names(sides[0], renamed), sides[1])
             comparison = judge(*sides, terms)
     for at, (unread, *_) in comparison.unreadable.items():
-        here, there = comparison.alignment.golden[at], comparison.alignment.actual[at]
-        key = key_at(comparison.golden, comparison.actual, int(here), int(there))
-        lacking = lacking or (
-            said("the elements of {key} cannot be compared: {reason}", key=key, reason=unread.reason),
+        words = said(
+            "the elements of {key} cannot be compared: {reason}", key=comparison.key(at), reason=unread.reason
         )
+        lacking = lacking or (words,)
     comparison = replace(comparison, elements={}, alone={}, pairs={})  # which would travel with the result
     judged = replace(run, table=comparison.actual)
     known = {sanitise(verdict.key.layer) for verdict in comparison.failing if verdict.status == "missing"}
