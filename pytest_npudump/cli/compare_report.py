@@ -19,7 +19,7 @@ from pytest_npudump.language import mark
 from pytest_npudump.language.translation import counted, gettext as _, spoken
 from pytest_npudump.report import verdicts
 from pytest_npudump.report.layer_names import LayerNames
-from pytest_npudump.report.verdicts import COLUMNS, excess, number, row, table, times as ratio, worst
+from pytest_npudump.report.verdicts import COLUMNS, number, row, table, times as ratio, worst
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -306,5 +306,5 @@ def _outside(difference: TensorDifference) -> str:
 
 
 def _times(reason: Reason) -> str:
-    times = excess(reason)
+    times = reason.excess
     return _(" ({times}x tolerance)").format(times=ratio(times)) if math.isfinite(times) else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -205,16 +206,12 @@ def _outside_layers(terms: Terms, golden: Record, run: Record) -> tuple[str, ...
 
 def _how_far(verdict: Verdict) -> str:
     """Return how far a tensor is out of tolerance, or what else differs."""
-    ratios = [
-        abs(reason.difference) / reason.allowed
-        for reason in verdict.reasons
-        if reason.difference is not None and reason.allowed
-    ]
+    ratio = max([reason.excess for reason in verdict.reasons], default=math.inf)
     first = verdict.reasons[0] if verdict.reasons else None
     if first is not None and first.statistic == "shape":
         return f"shape {first.actual}, expected {first.golden}"
     other = first.statistic if first is not None else verdict.status
-    return f"{float(f'{max(ratios):.3g}'):.6g}x" if len(ratios) == len(verdict.reasons) > 0 else other
+    return f"{float(f'{ratio:.3g}'):.6g}x" if math.isfinite(ratio) else other
 
 
 _REWIRED = said("the model's graph changed: connections, types or versions of operators")

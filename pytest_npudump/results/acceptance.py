@@ -52,7 +52,7 @@ from pytest_npudump.regression.calibration import fed_words
 from pytest_npudump.regression.dataflow import edges_of, same_layers
 from pytest_npudump.regression.run_record import by_layer, measured_anew, new_entries, same_values
 from pytest_npudump.report.layer_names import LayerNames
-from pytest_npudump.report.verdicts import excess, worst
+from pytest_npudump.report.verdicts import worst
 from pytest_npudump.results.folder import (
     ACCEPTED,
     REJECTED,
@@ -147,7 +147,7 @@ class Pending:
     def _excesses(self) -> list[float]:
         failing = self.comparison.failing if self.comparison is not None else ()
         reasons = [worst(verdict) for verdict in failing]
-        return [excess(reason) if reason else math.inf for reason in reasons]
+        return [reason.excess if reason else math.inf for reason in reasons]
 
 
 def pending_of(folder: ResultsFolder, results: Results, terms: Overrides) -> list[Pending]:

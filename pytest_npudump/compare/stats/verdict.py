@@ -56,6 +56,12 @@ class Reason:
             return None
         return actual - golden if math.isfinite(golden) and math.isfinite(actual) else None
 
+    @property
+    def excess(self) -> float:
+        """The difference in units of the tolerance; infinite without a tolerance or a number."""
+        difference = self.difference
+        return float(abs(difference) / self.allowed) if self.allowed and difference is not None else math.inf
+
     def __str__(self) -> str:
         """``max: 5.03125 -> 5.5, difference 0.46875, tolerance 0.005 [rtol=0.001 ... (preset default)]``."""
         return self.words()
