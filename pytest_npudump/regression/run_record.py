@@ -204,12 +204,7 @@ def record_of_run(case: Case, golden: Record | None, dump: Dump, table: StatsTab
     elements = bool(case.request.golden_tensors)
     raw = raw_names(case, golden, dump)
     single = {name: names[0] for name, names in raw.items() if len(names) == 1 and names[0] != name}
-    if single:
-        renamed = (single.get(layer_of(key)) for key in table.keys)
-        keys = zip(table.keys, renamed, strict=True)
-        table = replace(
-            table, keys=tuple([str(replace(TensorKey.parse(k), layer=n)) if n else k for k, n in keys])
-        )
+    table = table.under_names(single) if single else table
     empty = empty_operators(case, dump)
     models = models_to_keep(case, golden, dump) if golden is None or not evidence.parameters else {}
     return Record(
