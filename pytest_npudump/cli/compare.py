@@ -17,7 +17,7 @@ from pytest_npudump.cli.compare_report import SidesComparison, as_json, lines
 from pytest_npudump.compare.judge import AS_GIVEN, GOLDEN, RUN, Terms, judge
 from pytest_npudump.compare.stats.alignment import ABSENT
 from pytest_npudump.compare.stats.allowances import told_by_both
-from pytest_npudump.compare.stats.verdict import EXTRA, MISSING, Comparison, aligned_keys
+from pytest_npudump.compare.stats.verdict import EXTRA, MISSING, Comparison
 from pytest_npudump.dump.arrays.layouts import has_axes
 from pytest_npudump.dump.columns import TensorTable
 from pytest_npudump.dump.files.operator_csv import NOT_READ
@@ -295,8 +295,7 @@ def _failing_rows(comparison: Comparison) -> list[int]:
     if not comparison.elements or not comparison.failing:
         return []
     failing = {verdict.key for verdict in comparison.failing}
-    keys = aligned_keys(comparison.golden, comparison.actual, comparison.alignment)
-    return [at for at, (key, _type) in enumerate(keys) if at in comparison.elements and key in failing]
+    return [at for at in sorted(comparison.elements) if comparison.key(at) in failing]
 
 
 def _pictures(comparison: Comparison, rows: Sequence[int], most: int) -> Mapping[int, Picture]:

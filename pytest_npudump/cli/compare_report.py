@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_npudump.cli.common.output import columns, screen
-from pytest_npudump.compare.stats.verdict import Comparison, Reason, Verdict, aligned_keys
 from pytest_npudump.compare.tensors.element_verdict import (
     BYTES,
     ELEMENTS,
@@ -20,13 +19,14 @@ from pytest_npudump.language import mark
 from pytest_npudump.language.translation import counted, gettext as _, spoken
 from pytest_npudump.report import verdicts
 from pytest_npudump.report.layer_names import LayerNames
-from pytest_npudump.report.verdicts import COLUMNS, excess, number, row, table, times as ratio, worst
+from pytest_npudump.report.verdicts import COLUMNS, number, row, table, times as ratio, worst
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_npudump.compare.name_suggestions import Suggestion
     from pytest_npudump.compare.patterns.pattern_search import Pattern
+    from pytest_npudump.compare.stats.verdict import Comparison, Reason, Verdict
     from pytest_npudump.compare.tensors.difference import TensorDifference
     from pytest_npudump.compare.tensors.picture import Picture
     from pytest_npudump.compare.tensors.tensor_pair import PairElements
@@ -71,11 +71,7 @@ class SidesComparison:
 
     def by_key(self, found: Mapping[int, Found]) -> dict[TensorKey, Found]:
         """Replace positions of tensors by their keys."""
-        if not found:
-            return {}
-        one = self.comparison
-        keys = [key for key, _type in aligned_keys(one.golden, one.actual, one.alignment)]
-        return {keys[position]: value for position, value in found.items()}
+        return {self.comparison.key(position): value for position, value in found.items()}
 
 
 def as_json(result: SidesComparison) -> dict[str, Any]:
@@ -310,5 +306,5 @@ def _outside(difference: TensorDifference) -> str:
 
 
 def _times(reason: Reason) -> str:
-    times = excess(reason)
+    times = reason.excess
     return _(" ({times}x tolerance)").format(times=ratio(times)) if math.isfinite(times) else ""

@@ -214,7 +214,7 @@ def _pair(
     if lacking := [*_lacking(*one), *_lacking(*other)]:
         return ResultPair(name, origins, problems=tuple(lacking))
     try:
-        tolerances = overrides.judging(other[1]).tolerances
+        tolerances = overrides.tolerances_of(other[1])
         before, now = read_record(*one), run_of(read_record(*other), other[1])
         check_types(other[1], tolerances, before, now)
         terms = Terms(tolerances.extended(rules), option=overrides.numerics or AUTO, against=RUN, names=names)

@@ -7,7 +7,6 @@ which bounds.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -20,7 +19,7 @@ from pytest_npudump.compare.stats.alignment import ABSENT, Alignment, align, num
 from pytest_npudump.compare.stats.fingerprints import distances
 from pytest_npudump.compare.stats.numbers import Pairs
 from pytest_npudump.compare.stats.tables import compare_tables
-from pytest_npudump.compare.stats.verdict import FAIL, Comparison, aligned_keys, type_at
+from pytest_npudump.compare.stats.verdict import FAIL, Comparison, type_at
 from pytest_npudump.compare.tensors.element_verdict import with_elements
 from pytest_npudump.compare.tolerances.presets import AUTO, Numerics, numerics_of
 from pytest_npudump.compare.tolerances.tolerance import BOUNDED, DEFAULT, Tolerances
@@ -28,6 +27,7 @@ from pytest_npudump.compare.tolerances.upstream import WIDENED, Upstream
 from pytest_npudump.dump.columns import TensorTable
 from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
+from pytest_npudump.dump.selection import by_file_names
 from pytest_npudump.dump.table import PROJECTIONS, STATISTICS, StatsTable, layer_of, sanitised_key, shape_of
 from pytest_npudump.errors import said
 from pytest_npudump.language.text import first_of
@@ -204,8 +204,7 @@ def judge(
         from pytest_npudump.compare.correspondence import notes_on_ranks  # noqa: PLC0415 - where ranks hold parts
 
         failing = {verdict.key for verdict in comparison.failing}
-        aligned = enumerate(aligned_keys(comparison.golden, comparison.actual, comparison.alignment))
-        joined = ((key, pairs[at]) for at, (key, _) in aligned if at in pairs and key in failing)
+        joined = ((key, pair) for at, pair in pairs.items() if (key := comparison.key(at)) in failing)
         paired = (*notes_on_ranks(joined), *paired)
     return replace(
         comparison,
@@ -440,26 +439,13 @@ def _under_names_of(golden: StatsTable, run: StatsTable, *, guessed: bool) -> St
     known = set(golden.keys)
     if golden.keys == run.keys or known.issuperset(run.keys):
         return run
-    theirs, ours = _by_file_name(golden), _by_file_name(run)
+    theirs, ours = (by_file_names(map(layer_of, side.keys)) for side in (golden, run))
     names: dict[str, str] = {}
     for plain, layers in ours.items():
         found = theirs.get(plain, ())
         if len(found) == len(layers) == 1 and layers != found and (guessed or layers[0] == plain):
             names[layers[0]] = found[0]
-    if not names:
-        return run
-    told = [names.get(layer_of(key)) for key in run.keys]
-    pairs = zip(run.keys, told, strict=True)
-    keys = [key if name is None else str(replace(TensorKey.parse(key), layer=name)) for key, name in pairs]
-    return replace(run, keys=tuple(keys))
-
-
-def _by_file_name(table: StatsTable) -> Mapping[str, list[str]]:
-    """Return the layers of a table by their names in files, which several may share."""
-    found: defaultdict[str, list[str]] = defaultdict(list)
-    for layer in dict.fromkeys(map(layer_of, table.keys)):
-        found[sanitise(layer)].append(layer)
-    return found
+    return run.under_names(names) if names else run
 
 
 def judge_tables(

@@ -188,6 +188,12 @@ class StatsTable:
         projected = self.projected & np.array([key not in keys for key in self.keys], np.bool_)
         return replace(self, projected=projected)
 
+    def under_names(self, names: Mapping[str, str]) -> StatsTable:
+        """The same with other names of some layers."""
+        told = [(key, names.get(layer_of(key))) for key in self.keys]
+        keys = [str(replace(TensorKey.parse(key), layer=name)) if name else key for key, name in told]
+        return replace(self, keys=tuple(keys))
+
     def with_projections(self, sums: Mapping[int, Sequence[float]]) -> StatsTable:
         """The same, with the projections of some rows in place of any there are."""
         return replace(self, **_projection_columns(sums, len(self)))

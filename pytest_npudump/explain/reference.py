@@ -12,7 +12,7 @@ import numpy as np
 
 from pytest_npudump.compare.stats.alignment import ABSENT
 from pytest_npudump.compare.stats.allowances import deviations, told_by_both
-from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, Comparison, aligned_keys
+from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, Comparison
 from pytest_npudump.compare.tensors.element_verdict import ELEMENTS
 from pytest_npudump.compare.tolerances.presets import AUTO
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES, ReferenceTolerances, reference_tolerances
@@ -98,11 +98,11 @@ class ReferenceResult:
         measured = deviations(found, found.tolerances)
         largest = np.where(measured.uncountable, np.inf, measured.largest.max(axis=1)).tolist()
         beyond = []
-        keys = aligned_keys(found.golden, found.actual, found.alignment)
-        for at, (here, (key, _op_type)) in enumerate(zip(found.alignment.golden.tolist(), keys, strict=True)):
+        for at, (key, _op_type) in enumerate(found.aligned_keys()):
             if key.layer not in needed:
                 continue
             elements = found.elements[at].difference if at in found.elements else None
+            here = int(found.alignment.golden[at])
             share = max(
                 largest[here] if here != ABSENT else np.inf, elements.relative_l2 if elements else 0.0
             )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_npudump.config.cann import installed_cann, installed_driver
 from pytest_npudump.errors import GoldenError, NpudumpError, said
@@ -426,21 +426,6 @@ class Goldens:
             return stage_stored(replace(golden, base=None), tensors.tensors, *layers)
         told = (tensors.metadata(golden), tensors.left_out, tensors.sources)
         return stage_pair(replace(golden, base=None), tensors.tensors, *told)
-
-    def calibrate(self, golden: Record, cells: tuple[str, ...], head: Mapping[str, Any]) -> Recording:
-        """Write a golden that only gains its noise: all else of it stays.
-
-        Args:
-            golden: as it was read.
-            cells: its column ``noise``; empty for none.
-            head: its keys ``repeats`` and ``calibration``.
-
-        Raises:
-            GoldenError: it cannot be written; the old file is as it was.
-        """
-        table = replace(golden.table, noise=cells)
-        calibrated = replace(golden, table=table, extra={**golden.extra, **head})
-        return stage_golden(golden.path, calibrated)
 
     def successor(
         self,

@@ -19,7 +19,7 @@ from pytest_npudump.compare.stats.alignment import ABSENT
 from pytest_npudump.compare.stats.allowances import shares_of_allowed
 from pytest_npudump.compare.stats.fingerprints import apart, norms
 from pytest_npudump.compare.stats.numbers import Pairs, scales
-from pytest_npudump.compare.stats.verdict import FAIL, GRAPH_INPUT, Comparison, aligned_keys, is_new_input
+from pytest_npudump.compare.stats.verdict import FAIL, GRAPH_INPUT, Comparison, is_new_input
 from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.stats.compact_projections import steps
@@ -490,7 +490,7 @@ class TensorGraph:
     @classmethod
     def of(cls, comparison: Comparison, edges: Edges) -> TensorGraph:
         """Join the tensors of both sides of a comparison by edges."""
-        rows = aligned_keys(comparison.golden, comparison.actual, comparison.alignment)
+        rows = comparison.aligned_keys()
         keys, op_types = zip(*rows, strict=True) if len(comparison.alignment.golden) else ((), ())
         found = edges.parents_of(keys)
         for position, first in _dumped_again(keys, op_types, comparison):

@@ -387,7 +387,9 @@ def _calibrated(case: Case, first: Result, measured: Measured) -> Result:
     try:
         golden = golden_to_start_from(case)
         assert golden is not None  # noqa: S101 - the first run was compared with it
-        recording = case.goldens.calibrate(golden, measured.cells, measured.head)
+        table = replace(golden.table, noise=measured.cells)
+        calibrated = replace(golden, table=table, extra={**golden.extra, **measured.head})
+        recording = case.goldens.stage(calibrated, None)
     except GoldenError as error:
         return unrecorded(first, f"not calibrated: {error}")
     notes, comparison = measured.notes, first.comparison

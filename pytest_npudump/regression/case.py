@@ -134,17 +134,24 @@ def names_of(name: str | None, folder: Path) -> Correspondence | None:
 
 def terms_of(case: Case) -> Terms:
     """Return the terms of a test."""
-    request, settings = case.request, case.settings
+    return terms_from(case.request, case.settings, case.tolerances, case.names, case.goldens.why)
+
+
+def terms_from(
+    request: DumpRequest, settings: Settings, tolerances: Tolerances, names: Correspondence | None, why: str
+) -> Terms:
+    """Return the terms of a test that asks for this, under these options."""
+    kept = tuple(request.golden_tensors)
     return Terms(
-        case.tolerances,
+        tolerances,
         settings.bounds if request.preset in {None, DEFAULT} else AUTO,
-        tensors=EVERY if AUTO_LAYERS in request.golden_tensors else request.golden_tensors,
-        layers=request.layers,
-        kept=request.golden_tensors,
+        tensors=EVERY if AUTO_LAYERS in kept else kept,
+        layers=tuple(request.layers),
+        kept=kept,
         fail_on=settings.fail_on,
         unasked=() if request.dump_stats else BY_DEFAULT,
-        why=case.goldens.why,
-        names=case.names,
+        why=why,
+        names=names,
     )
 
 

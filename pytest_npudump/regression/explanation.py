@@ -25,7 +25,7 @@ from pytest_npudump.compare.patterns.pattern_search import (
 )
 from pytest_npudump.compare.patterns.possible_changes import PLACE
 from pytest_npudump.compare.stats.alignment import ABSENT, Alignment
-from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, GRAPH_INPUT, aligned_keys
+from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, GRAPH_INPUT
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tensors.element_verdict import BYTES, ELEMENTS, SPECIAL
 from pytest_npudump.compare.tensors.picture import describe_tensor, draw, draw_alone
@@ -504,8 +504,7 @@ def _changes(first: Result, records: Sequence[TensorRecord]) -> Changes | None:
 
     @cache
     def places() -> Mapping[str, int]:
-        rows = aligned_keys(before.golden, before.actual, alignment)
-        return {str(key.sanitised): at for at, (key, _) in enumerate(rows)}
+        return {str(key.sanitised): at for at, (key, _) in enumerate(before.aligned_keys())}
 
     def off(table: StatsTable, at: int, row: int) -> float:
         here = Alignment(alignment.golden[[at]], np.array([row]))
@@ -605,6 +604,5 @@ def _changed(first: Result) -> frozenset[str]:
         return frozenset()
     if not numerics.same or numerics.differs:
         return frozenset()
-    rows = aligned_keys(comparison.golden, comparison.actual, comparison.alignment)
     differing = comparison.differing - comparison.unsteady
-    return frozenset(str(key.sanitised) for at, (key, _) in enumerate(rows) if at in differing)
+    return frozenset(str(comparison.key(at).sanitised) for at in differing)

@@ -53,6 +53,7 @@ from pytest_npudump.regression.run_record import (
     drawing_alike,
     golden_to_start_from,
     problems_of,
+    problems_of_dump,
     record,
     record_of_run,
     told_by_raw_names,
@@ -215,16 +216,15 @@ def _judge_parts(case: Case, golden: Record | None, parts: Mapping[str, Dump]) -
 
 
 def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> Result:
-    run = record_of_run(case, golden, dump, table)
+    run, terms, rewired = record_of_run(case, golden, dump, table), terms_of(case), False
     if golden is None and case.reference is not None:
-        problems = problems_of(terms_of(case), run)
+        problems = problems_of(terms, run)
         path, notes = case.goldens.path, dump.notes
         outcome = by_reference_alone(path, tensors=len(table), problems=problems, notes=notes)
     elif golden is None:
-        outcome = without_golden(run, *problems_of(terms_of(case), run))
+        outcome = without_golden(run, *problems_of(terms, run))
     else:
         at_hand = partial(known_edges, case, dump.root)
-        terms = terms_of(case)
         store, of_rank = case.goldens.store, case.exchange is not None
         outcome = judge_run(
             terms, golden, run, store=store, at_hand=at_hand, of_rank=of_rank, dumped=dump.records
@@ -233,11 +233,15 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
         same = outcome.numerics is not None and outcome.numerics.same
         moved = same and outcome.comparison is not None and outcome.comparison.changed
         asked = (outcome.failing_keys or moved) and terms.names is None and MODELS in golden.blocks
-        if asked and case.runtime.activity.evidence.parameters:
+        if (asked or not outcome.good) and MODELS not in run.blocks:
             run = replace(run, blocks={**run.blocks, **models_to_keep(case, golden, dump)})
-            outcome = replace(outcome, models=models_between(terms, golden, run))
-        rewired = outcome.models is not None and outcome.models.reconnected
-        run = run if outcome.good and not rewired else _acceptable(case, golden, dump, run)
+            outcome = replace(outcome, models=models_between(terms, golden, run)) if asked else outcome
+        rewired = outcome.models is not None and bool(outcome.models.reconnected)
+    if golden is not None and outcome.good and not rewired and same_layers(golden.table, run.table):
+        edges: Mapping[str, str] = {EDGES: golden.blocks[EDGES]} if EDGES in golden.blocks else {}
+    else:  # of a run that may take the golden's place
+        edges, _ = edges_to_keep(case, None, dump, run.table)
+    run = replace(run, blocks={**run.blocks, **edges})
     comparison, dump = outcome.comparison, without_unwritten(case, dump, golden)
     if comparison is not None and (comparison.count(EXTRA) or comparison.own_keys):
         dump = told_by_raw_names(case, golden, dump)  # the golden knows no raw names for what is new
@@ -246,20 +250,10 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
     return replace(outcome, run=Run(dump, run, golden, to_measure=further))
 
 
-def _acceptable(case: Case, golden: Record, dump: Dump, run: Record) -> Record:
-    """Return a run with its own edges, and with what its golden lacks: it may take the golden's place."""
-    blocks = dict(run.blocks)
-    if same_layers(golden.table, run.table):  # it has the golden's edges
-        blocks.pop(EDGES, None)
-        blocks |= edges_to_keep(case, None, dump, run.table)[0]
-    if MODELS not in golden.blocks and MODELS not in blocks:
-        blocks |= models_to_keep(case, golden, dump)
-    return replace(run, blocks=blocks)
-
-
 def _record(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> Result:
     path, count = case.goldens.path, len(table)
-    if problems := problems_of(terms_of(case), record_of_run(case, golden, dump, table)):
+    run = replace(Record.of(table), problems=problems_of_dump(case, dump))
+    if problems := problems_of(terms_of(case), run):
         return Result(status.ERROR, path, problems=problems, tensors=count, run=Run(dump))
     if (outcome := _shared(case, table)) is not None:
         return outcome.with_run(dump=dump)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.compare.judge import Terms, judge, judge_tables
 from pytest_npudump.compare.stats.allowances import bounds_by_measurement, told_by_both
 from pytest_npudump.compare.stats.tables import describe_not_finite
-from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING, Comparison, Verdict, key_at
+from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING, Comparison, Verdict
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import GOLDEN as AGAINST_GOLDEN, Tolerances
 from pytest_npudump.compare.tolerances.upstream import CHOOSING
@@ -124,11 +125,10 @@ def judge_run(
             golden, sides = with_names(golden, renamed), (with_names(sides[0], renamed), sides[1])
             comparison = judge(*sides, terms)
     for at, (unread, *_) in comparison.unreadable.items():
-        here, there = comparison.alignment.golden[at], comparison.alignment.actual[at]
-        key = key_at(comparison.golden, comparison.actual, int(here), int(there))
-        lacking = lacking or (
-            said("the elements of {key} cannot be compared: {reason}", key=key, reason=unread.reason),
+        words = said(
+            "the elements of {key} cannot be compared: {reason}", key=comparison.key(at), reason=unread.reason
         )
+        lacking = lacking or (words,)
     comparison = replace(comparison, elements={}, alone={}, pairs={})  # which would travel with the result
     judged = replace(run, table=comparison.actual)
     known = {sanitise(verdict.key.layer) for verdict in comparison.failing if verdict.status == "missing"}
@@ -206,16 +206,12 @@ def _outside_layers(terms: Terms, golden: Record, run: Record) -> tuple[str, ...
 
 def _how_far(verdict: Verdict) -> str:
     """Return how far a tensor is out of tolerance, or what else differs."""
-    ratios = [
-        abs(reason.difference) / reason.allowed
-        for reason in verdict.reasons
-        if reason.difference is not None and reason.allowed
-    ]
+    ratio = max([reason.excess for reason in verdict.reasons], default=math.inf)
     first = verdict.reasons[0] if verdict.reasons else None
     if first is not None and first.statistic == "shape":
         return f"shape {first.actual}, expected {first.golden}"
     other = first.statistic if first is not None else verdict.status
-    return f"{float(f'{max(ratios):.3g}'):.6g}x" if len(ratios) == len(verdict.reasons) > 0 else other
+    return f"{float(f'{ratio:.3g}'):.6g}x" if math.isfinite(ratio) else other
 
 
 _REWIRED = said("the model's graph changed: connections, types or versions of operators")

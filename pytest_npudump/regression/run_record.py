@@ -40,7 +40,6 @@ from pytest_npudump.language.text import first_of, number_of
 from pytest_npudump.onnxmodels.graph import EAGER, drawing_words
 from pytest_npudump.record.noise import CALIBRATION
 from pytest_npudump.record.record import (
-    EDGES,
     EMPTY,
     JUDGED,
     LEFT_OUT,
@@ -54,10 +53,9 @@ from pytest_npudump.record.record import (
     left_out_of,
     rows_of,
 )
-from pytest_npudump.record.rows import by_name
 from pytest_npudump.record.run_folder import capture_of
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.dataflow import edges_to_keep, models_to_keep, same_layers
+from pytest_npudump.regression.dataflow import edges_to_keep, models_to_keep
 from pytest_npudump.regression.diagnose import explain_empty
 from pytest_npudump.regression.result import Result, recorded
 from pytest_npudump.request import AUTO_LAYERS
@@ -194,7 +192,7 @@ def unreadable(dump: Dump) -> tuple[str, ...]:
 
 
 def record_of_run(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> Record:
-    """Return the record of a run.
+    """Return the record of a run, but for edges, and for digests of parameters: to know these takes time.
 
     Args:
         case: the test.
@@ -203,44 +201,33 @@ def record_of_run(case: Case, golden: Record | None, dump: Dump, table: StatsTab
         table: the statistics of that.
     """
     evidence = case.runtime.activity.evidence
-    threads = (
-        *loads_without_order(dump.records, evidence.loaders),
-        *runs_without_order(dump.records, evidence.runners),
-    )
     elements = bool(case.request.golden_tensors)
     raw = raw_names(case, golden, dump)
     single = {name: names[0] for name, names in raw.items() if len(names) == 1 and names[0] != name}
-    if single:
-        renamed = (single.get(layer_of(key)) for key in table.keys)
-        keys = zip(table.keys, renamed, strict=True)
-        table = replace(
-            table, keys=tuple([str(replace(TensorKey.parse(k), layer=n)) if n else k for k, n in keys])
-        )
+    table = table.under_names(single) if single else table
     empty = empty_operators(case, dump)
-    if golden is not None and same_layers(golden.table, table):  # and edges of a run take time
-        blocks: Mapping[str, str] = {name: text for name, text in golden.blocks.items() if name == EDGES}
-    else:
-        blocks = edges_to_keep(case, golden, dump, table)[0]
-    # What parameters are takes time, and only a failure asks for it.
-    if golden is None or (MODELS in golden.blocks and not case.runtime.activity.evidence.parameters):
-        blocks = {**blocks, **models_to_keep(case, golden, dump)}
-    if golden is None:
-        blocks = {**blocks, **outputs_to_keep(case, dump)}
-    elif OUTPUTS in golden.blocks and dump.outputs:
-        steady = by_name(golden.blocks[OUTPUTS])
-        lines = (line for name, line in by_name(dump.outputs).items() if name in steady)
-        blocks = {**blocks, OUTPUTS: "".join(f"{line}\n" for line in lines)}
+    models = models_to_keep(case, golden, dump) if golden is None or not evidence.parameters else {}
     return Record(
         case.goldens.test,
         case.goldens.facts(case.runtime.producer()),
         table,
         case.goldens.path,
         {key: told for key, told in ((EMPTY, empty), (SHARDS, evidence.shards or None)) if told is not None},
-        blocks,
+        {**models, **outputs_to_keep(case, dump)},
         tensors=dump.records if elements and any(one.payload is not None for one in dump.records) else (),
         file_names=not dump.raw_names,
-        problems=unreadable(dump) + threads,
+        problems=problems_of_dump(case, dump),
         notes=dump.notes,
+    )
+
+
+def problems_of_dump(case: Case, dump: Dump) -> tuple[str, ...]:
+    """Return what could not be read of a dump, and whether threads make its order unknown."""
+    evidence = case.runtime.activity.evidence
+    return (
+        *unreadable(dump),
+        *loads_without_order(dump.records, evidence.loaders),
+        *runs_without_order(dump.records, evidence.runners),
     )
 
 

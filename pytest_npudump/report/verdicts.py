@@ -53,20 +53,9 @@ def numbers(one: object, other: object) -> tuple[str, str]:
     return texts
 
 
-def excess(reason: Reason) -> float:
-    """Return the difference in units of the tolerance; infinite without a tolerance or a number."""
-    if not reason.allowed or not _is_number(reason.golden) or not _is_number(reason.actual):
-        return math.inf
-    return float(abs(reason.actual - reason.golden) / reason.allowed)  # type: ignore[operator]
-
-
 def times(ratio: float) -> str:
     """Return a ratio with 3 digits: ``1.07``, ``4450``, ``1.2e+09``; ``inf`` where it is infinite."""
     return f"{float(f'{ratio:.3g}'):.6g}"
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def worst(verdict: Verdict) -> Reason | None:
@@ -78,7 +67,7 @@ def worst(verdict: Verdict) -> Reason | None:
         if reason.statistic in _STRUCTURE:
             return reason
     read = [reason for reason in verdict.reasons if reason.statistic != PROJECTIONS]
-    return max(read or verdict.reasons, key=excess, default=None)
+    return max(read or verdict.reasons, key=lambda one: one.excess, default=None)
 
 
 def deciding_rule(verdict: Verdict | None) -> str:
@@ -118,8 +107,7 @@ def row(verdict: Verdict, sides: tuple[str, str] = SIDES) -> tuple[str, ...]:
     allowed, ratio = "", ""
     if reason.allowed is not None:
         allowed = f"{float(reason.allowed):.3g}"
-        comparable = _is_number(reason.golden) and _is_number(reason.actual)
-        ratio = times(excess(reason)) if comparable else ""
+        ratio = times(reason.excess) if reason.difference is not None else ""
     values = numbers(reason.golden, reason.actual)
     name = statistic(reason)
     if reason.statistic == PROJECTIONS and reason.golden == 0:  # how far off the elements are, estimated
@@ -141,7 +129,7 @@ def sentence(verdict: Verdict, *, sides: tuple[str, str] = SIDES, short: bool = 
     reason = worst(verdict)
     if reason is None:
         return _("{key} is out of tolerance").format(key=key)
-    ratio = excess(reason)
+    ratio = reason.excess
     far = _(" ({times}x tolerance)").format(times=times(ratio)) if math.isfinite(ratio) else ""
     if short and far:
         return f"{key}{far}"

@@ -20,7 +20,7 @@ from pytest_npudump.graph.sources import TensorGraph
 from pytest_npudump.language import mark
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.record.run_folder import read_report
-from pytest_npudump.report.verdicts import deciding_rule, excess, numbers, row, worst
+from pytest_npudump.report.verdicts import deciding_rule, numbers, row, worst
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -93,7 +93,7 @@ def tensor_views(
         both = _values(golden, here), _values(actual, there)
         decided, pair, allowed = _decision(verdict, *both)
         reason, share = worst(verdict), shares[at]
-        if reason is not None and math.isfinite(told := excess(reason)):
+        if reason is not None and math.isfinite(told := reason.excess):
             share = told  # of the statistic that is shown: projections may be off by more
         found.append(
             TensorView(

@@ -47,11 +47,12 @@ from pytest_npudump.record.record import (
     rows_of,
     shards_of,
 )
+from pytest_npudump.record.rows import by_name
 from pytest_npudump.regression.calibration import fed_words
 from pytest_npudump.regression.dataflow import edges_of, same_layers
 from pytest_npudump.regression.run_record import by_layer, measured_anew, new_entries, same_values
 from pytest_npudump.report.layer_names import LayerNames
-from pytest_npudump.report.verdicts import excess, worst
+from pytest_npudump.report.verdicts import worst
 from pytest_npudump.results.folder import (
     ACCEPTED,
     REJECTED,
@@ -146,7 +147,7 @@ class Pending:
     def _excesses(self) -> list[float]:
         failing = self.comparison.failing if self.comparison is not None else ()
         reasons = [worst(verdict) for verdict in failing]
-        return [excess(reason) if reason else math.inf for reason in reasons]
+        return [reason.excess if reason else math.inf for reason in reasons]
 
 
 def pending_of(folder: ResultsFolder, results: Results, terms: Overrides) -> list[Pending]:
@@ -167,7 +168,7 @@ def _pending(folder: ResultsFolder, entry: Entry, terms: Overrides) -> Pending:
         broken = [goldens.unrecordable] if goldens.unrecordable else []
         record = read_record(folder, entry) if entry.record_file else None
         if record is not None and golden is not None:
-            record, _ = seen_by(golden, run_of(record, entry), terms.judging(entry))
+            record, _ = seen_by(golden, run_of(record, entry), terms.judging(entry, goldens))
     except (ResultsError, GoldenError, NpudumpError) as error:
         broken.append(str(error))
     refusals = (*broken, *_refusals(entry, terms, golden, record, path))
@@ -331,15 +332,17 @@ def _successor(goldens: Goldens, record: Record, before: Record | None) -> Recor
     known = {EMPTY: record.extra[EMPTY]} if EMPTY in record.extra else {}
     weights = _weights(before, record)
     known |= {SHARDS: weights} if weights else {}
-    edges = record.blocks.get(EDGES, "")
+    edges, outputs = record.blocks.get(EDGES, ""), record.blocks.get(OUTPUTS, "")
     if before is not None:
+        steady = by_name(before.blocks.get(OUTPUTS, ""))
+        outputs = "".join(f"{line}\n" for name, line in by_name(outputs).items() if name in steady)
         left_out = left_out_of(before, record.facts)
         entries = before.extra[UNWRITTEN] if left_out else by_layer(new_entries(before, ()))
         known |= {UNWRITTEN: entries} if entries else {}
         if same_layers(before.table, record.table):  # what only the golden knows stays
             whole = edges_of(record).completed(edges_of(before))
             edges = lines_of(whole, dict.fromkeys(map(layer_of, record.table.keys)))
-    told = {EDGES: edges, **{name: record.blocks.get(name, "") for name in (MODELS, OUTPUTS)}}
+    told = {EDGES: edges, MODELS: record.blocks.get(MODELS, ""), OUTPUTS: outputs}
     blocks = {name: text for name, text in told.items() if text}
     return goldens.successor(before, record.table, record.facts, known, blocks)
 

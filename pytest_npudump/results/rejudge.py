@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.judge import BY_DEFAULT, EVERY, Terms
-from pytest_npudump.compare.tolerances.presets import AUTO
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import DEFAULT, Rule, Tolerances
 from pytest_npudump.errors import GoldenError, NpudumpError, said
 from pytest_npudump.golden.stored_tensors import TensorStore, store_of
-from pytest_npudump.golden.variants import ASKED, Goldens
+from pytest_npudump.golden.variants import Goldens
 from pytest_npudump.language import mark
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import ngettext
 from pytest_npudump.record.record import OP_TYPES, UNTOLD, Record
 from pytest_npudump.record.text import parse
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.case import STARTED, arguments_of, names_of
+from pytest_npudump.regression.case import STARTED, arguments_of, names_of, terms_from
 from pytest_npudump.regression.judgement import judge_run, without_golden
 from pytest_npudump.regression.result import Origin, Result
 from pytest_npudump.report.result_json import result_json
-from pytest_npudump.request import AUTO_LAYERS, DumpRequest
+from pytest_npudump.request import DumpRequest
 from pytest_npudump.results.folder import SKIPPED, XFAILED, Entry, ResultsError, ResultsFolder
 from pytest_npudump.settings import BOUNDS, default_settings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
+
+    from pytest_npudump.compare.judge import Terms
+    from pytest_npudump.settings import Settings
 
 
 _MARKER = ("marker", MARKER_RULES)
@@ -62,38 +63,23 @@ class Overrides:
         """Return the folder of a test's golden file."""
         return self.golden_dir or self.root / str(entry.data["golden"]["folder"])
 
-    def judging(self, entry: Entry) -> Terms:
+    def judging(self, entry: Entry, goldens: Goldens) -> Terms:
         """Return the terms of a run, with these in place of its own.
 
         Raises:
             RequestError: a tolerance of the entry is none.
             ResultsError: what the entry says of the test makes no sense.
-            GoldenError: the golden does not tell rightly which of its variants applies.
         """
-        data = entry.data
+        request, settings = _asked(entry)
+        folder = (self.root / entry.test.partition("::")[0]).parent
         try:
-            request, options = data["request"], data["options"]
-            kept = tuple(request.get("golden_tensors", ()))
-            facts = {name: str(value) for name, value in data["producer"].items()}
-            terms = Terms(
-                self._tolerances(data).for_run(facts),
-                self.numerics
-                or request.get("numerics")
-                or options.get("numerics")
-                or _bounds(request, options),
-                tensors=EVERY if AUTO_LAYERS in kept else kept,
-                layers=tuple(request.get("layers", ())),
-                kept=kept,
-                fail_on=str(options.get("fail_on", "")),
-                unasked=() if request.get("dump_stats") else BY_DEFAULT,
-                names=names_of(
-                    request.get("reference_map") if request.get("reference") is None else None,
-                    (self.root / entry.test.partition("::")[0]).parent,
-                ),
-            )
-        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            names = names_of(request.reference_map if request.reference is None else None, folder)
+            terms = terms_from(request, settings, self.tolerances_of(entry), names, goldens.why)
+            given = entry.data["request"].get("numerics") or entry.data["options"].get("numerics")
+        except (TypeError, AttributeError) as error:
             raise _senseless(entry, error) from error
-        return replace(terms, why=self.goldens(entry).why)
+        option = self.numerics or given  # of results by 0.1.0
+        return replace(terms, option=option) if option else terms
 
     def goldens(self, entry: Entry) -> Goldens:
         """Return the golden files of a test, with the variant that applies to its run.
@@ -107,12 +93,7 @@ class Overrides:
         named = data["golden"].get("variant")
         variant = named or data["golden"].get("chosen")
         common = path.with_name(f"{path.name.rpartition('@')[0]}.yaml") if variant else path
-        try:
-            request = DumpRequest(**_known(data["request"], ASKED))
-            settings = default_settings()
-            settings = settings._replace(**_known(data["options"], settings._fields))
-        except (TypeError, ValueError, AttributeError) as error:
-            raise _senseless(entry, error) from error
+        request, settings = _asked(entry)
         store = store_of(settings, self.root)
         goldens = Goldens(entry.test, request, common, path if named else None, store=store)
         return goldens.for_run(data["producer"])
@@ -132,26 +113,45 @@ class Overrides:
             producer={name: str(value) for name, value in data["producer"].items()},
         )
 
-    def _tolerances(self, data: Mapping[str, Any]) -> Tolerances:
-        given, others = data["tolerances"], (None, "", DEFAULT, *BOUNDS)
-        rules = [
-            Rule(**{**rule, "producer": tuple((str(n), str(g)) for n, g in rule.get("producer", ()))})
-            for rule in given["rules"]
-        ]
-        preset = str(given["preset"])
-        of_file = data["request"].get("preset") is None and data["options"].get("preset") in others
+    def tolerances_of(self, entry: Entry) -> Tolerances:
+        """Return the tolerances of a run, with these in place of its own.
+
+        Raises:
+            RequestError: a tolerance of the entry is none.
+            ResultsError: what the entry says of the test makes no sense.
+        """
+        data, others = entry.data, (None, "", DEFAULT, *BOUNDS)
+        try:
+            given = data["tolerances"]
+            rules = [
+                Rule(**{**rule, "producer": tuple((str(n), str(g)) for n, g in rule.get("producer", ()))})
+                for rule in given["rules"]
+            ]
+            preset = str(given["preset"])
+            of_file = data["request"].get("preset") is None and data["options"].get("preset") in others
+            facts = {name: str(value) for name, value in data["producer"].items()}
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            raise _senseless(entry, error) from error
         if self.tolerances is not None:
             rules = [*self.tolerances.rules, *(rule for rule in rules if rule.source in _MARKER)]
             preset, of_file = self.tolerances.preset, True
-        if of_file and preset != DEFAULT and self.preset in BOUNDS:  # they say what "default" stands for
-            return Tolerances(preset, tuple(rules))
-        return Tolerances(self.preset or preset, tuple(rules))
+        # Bounds say what "default" stands for.
+        bounds = of_file and preset != DEFAULT and self.preset in BOUNDS
+        return Tolerances(preset if bounds else self.preset or preset, tuple(rules)).for_run(facts)
 
 
-def _bounds(request: Mapping[str, Any], options: Mapping[str, Any]) -> str:
-    """Return the numerics for which a run's bounds were to be; a preset of the marker goes before them."""
-    preset = options.get("preset")
-    return str(preset) if preset in BOUNDS and request.get("preset") in {None, DEFAULT} else AUTO
+def _asked(entry: Entry) -> tuple[DumpRequest, Settings]:
+    """Return what a saved test's marker asked for, and the options of its session.
+
+    Raises:
+        ResultsError: they make no sense.
+    """
+    try:
+        request = DumpRequest(**_known(entry.data["request"], {one.name for one in fields(DumpRequest)}))
+        settings = default_settings()
+        return request, settings._replace(**_known(entry.data["options"], settings._fields))
+    except (TypeError, ValueError, AttributeError) as error:
+        raise _senseless(entry, error) from error
 
 
 def terms_at(entries: Iterable[Entry], root: Path | None, golden_dir: Path | None) -> Overrides:
@@ -254,7 +254,8 @@ def rejudge(folder: ResultsFolder, entry: Entry, terms: Overrides) -> Rejudged:
     if not entry.record_file:
         return _standing(entry)
     try:
-        judging, goldens = terms.judging(entry), terms.goldens(entry)
+        goldens = terms.goldens(entry)
+        judging = terms.judging(entry, goldens)
         record = read_record(folder, entry)
         check_types(entry, judging.tolerances, record)
         golden = goldens.read_if_any()

@@ -144,8 +144,8 @@ def provider_of(name: str) -> Provider:
         ) from error
     if not isinstance(provider, Provider):
         raise RuntimeUnavailableError(
-            f"--npudump-runtime={name}: {found[0].value} is no provider: expected the functions find, load, "
-            f"require and needs_process (see pytest_npudump.runtime.registry)"
+            f"--npudump-runtime={name}: {found[0].value} is no provider: expected the functions find, load "
+            f"and needs_process (see pytest_npudump.runtime.registry)"
         )
     return provider
 

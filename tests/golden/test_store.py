@@ -346,7 +346,7 @@ def test_no_kill_tears_or_loses_a_golden(tmp_path: Path, warm: Any) -> None:
 
 
 @pytest.mark.e2e
-def test_writers_in_parallel_each_leave_a_whole_file(tmp_path: Path, golden: Callable[..., Record]) -> None:
+def test_writers_in_parallel_each_leave_a_whole_file(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     command = [sys.executable, "-c", WRITER, str(path)]
     children = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
@@ -357,7 +357,8 @@ def test_writers_in_parallel_each_leave_a_whole_file(tmp_path: Path, golden: Cal
         for _ in range(50):
             lines = path.read_bytes().splitlines()
             assert (len(lines), len(set(lines))) == (20001, 2)
-        assert write_golden(path, golden())
+        with atomic.locked(path) as real:
+            atomic.replace_file(real, [b"last"])
     finally:
         for child in children:
             child.kill()

@@ -14,7 +14,7 @@ import pytest
 from pytest_npudump.dump.table import PROJECTIONS
 from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.record.record import EDGES, Record
-from pytest_npudump.regression import result as status, run_record
+from pytest_npudump.regression import first_run, result as status
 from pytest_npudump.regression.first_run import _why, judge_settled
 from pytest_npudump.regression.result import Result
 from tests.regression.conftest import BOTH, HEALTHY, PRINTED, REGRESSED, Flow, float16_at_end, run
@@ -78,10 +78,10 @@ def test_what_is_saved_of_a_run_has_edges_that_no_golden_has_and_raw_names(
         return found
 
     with monkeypatch.context() as patched:
-        patched.setattr(run_record, "edges_to_keep", lambda *_: ({EDGES: "a <- b\n"}, ()))
+        patched.setattr(first_run, "edges_to_keep", lambda *_: ({EDGES: "a <- b\n"}, ()))
         assert saved(HEALTHY).blocks == {EDGES: "a <- b\n"}
     flow.record(layers=())
-    monkeypatch.setattr(run_record, "edges_to_keep", lambda *_: ({EDGES: "a <- b\n"}, ()))
+    monkeypatch.setattr(first_run, "edges_to_keep", lambda *_: ({EDGES: "a <- b\n"}, ()))
     assert saved(HEALTHY, layers=()).blocks == {}
     assert saved(REGRESSED, layers=()).blocks == {EDGES: "a <- b\n"}
     keys = saved(PRINTED, layers=("net/Add@0",), dump_data="stats").table.keys

@@ -17,17 +17,7 @@ from pytest_npudump.language.text import inert
 from pytest_npudump.regression.result import Finding
 from pytest_npudump.report.explanations import finding_lines
 from pytest_npudump.report.layer_names import LayerNames
-from pytest_npudump.report.verdicts import (
-    COLUMNS,
-    deciding_rule,
-    excess,
-    number,
-    plain,
-    row,
-    sentence,
-    table,
-    worst,
-)
+from pytest_npudump.report.verdicts import COLUMNS, deciding_rule, number, plain, row, sentence, table, worst
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,7 +91,7 @@ def test_a_distance_by_projections_is_an_estimate_and_no_value_of_either_side() 
     ],
 )
 def test_distance_is_in_tolerances_where_there_are_any(case: Reason, ratio: float, cell: str) -> None:
-    assert excess(case) == ratio
+    assert case.excess == ratio
     assert row(fail(case))[-1] == cell
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from pytest_npudump.compare.stats.fingerprints import norms, printed_distance, strayed_projections
 from pytest_npudump.compare.stats.numbers import Pairs, allowed_differences, half_unit, on_judged_side, scales
-from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING, Comparison, Reason, key_at
+from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING, Comparison
 from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.table import (
     EXTREMES,
@@ -172,19 +172,12 @@ def shares_of_allowed(comparison: Comparison, tolerances: Tolerances) -> NDArray
     failing = {verdict.key: verdict for verdict in comparison.failing if verdict.status == FAIL}
     passing = both.copy()
     for position in positions.tolist() if failing else ():
-        here, there = int(alignment.golden[position]), int(alignment.actual[position])
-        verdict = failing.get(key_at(comparison.golden, comparison.actual, here, there))
+        verdict = failing.get(comparison.key(position))
         if verdict is not None:
             passing[position] = False
-            found[position] = max(found[position], max(map(share_of, verdict.reasons), default=0.0))
+            found[position] = max(found[position], max([one.excess for one in verdict.reasons], default=0.0))
     found[passing] = np.minimum(found[passing], 1.0)
     return found
-
-
-def share_of(reason: Reason) -> float:
-    """Return the ratio of a reason's difference to its tolerance; infinite without one, or for no number."""
-    difference = reason.difference
-    return abs(difference) / reason.allowed if reason.allowed and difference is not None else np.inf
 
 
 def _of_pairs(pairs: Pairs, tolerances: Tolerances) -> NDArray[np.float64]:

@@ -56,6 +56,12 @@ class Reason:
             return None
         return actual - golden if math.isfinite(golden) and math.isfinite(actual) else None
 
+    @property
+    def excess(self) -> float:
+        """The difference in units of the tolerance; infinite without a tolerance or a number."""
+        difference = self.difference
+        return float(abs(difference) / self.allowed) if self.allowed and difference is not None else math.inf
+
     def __str__(self) -> str:
         """``max: 5.03125 -> 5.5, difference 0.46875, tolerance 0.005 [rtol=0.001 ... (preset default)]``."""
         return self.words()
@@ -227,16 +233,14 @@ class Comparison:
         at = min(self.differing - self.unsteady, default=None)
         if at is None:
             return None
-        here, there = int(self.alignment.golden[at]), int(self.alignment.actual[at])
-        return key_at(self.golden, self.actual, here, there)
+        return self.key(at)
 
     @property
     def first_within(self) -> TensorKey | None:
         """The first tensor that passes and is not the golden's digit for digit."""
         failing = {verdict.key for verdict in self.failing}
         for at in sorted(self.differing):
-            here, there = int(self.alignment.golden[at]), int(self.alignment.actual[at])
-            if (key := key_at(self.golden, self.actual, here, there)) not in failing:
+            if (key := self.key(at)) not in failing:
                 return key
         return None
 
@@ -258,11 +262,22 @@ class Comparison:
         """Number of mismatches with that status."""
         return sum(verdict.status == status for verdict in self.mismatches)
 
+    def key(self, at: int) -> TensorKey:
+        """The key of the tensor at a position in the alignment."""
+        here, there = int(self.alignment.golden[at]), int(self.alignment.actual[at])
+        return key_at(self.golden, self.actual, here, there)
+
+    def aligned_keys(self) -> Iterator[tuple[TensorKey, str]]:
+        """Key and operator type of each tensor in execution order."""
+        rows = zip(self.alignment.golden.tolist(), self.alignment.actual.tolist(), strict=True)
+        return (
+            (key_at(self.golden, self.actual, *row), type_at(self.golden, self.actual, *row)) for row in rows
+        )
+
     def verdicts(self) -> Iterator[Verdict]:
         """All verdicts in execution order."""
         failing = {verdict.key: verdict for verdict in self.failing}
-        rows = aligned_keys(self.golden, self.actual, self.alignment)
-        for position, (key, op_type) in enumerate(rows):
+        for position, (key, op_type) in enumerate(self.aligned_keys()):
             yield failing.get(key) or Verdict(key, op_type, PASS, changed=position in self.differing)
 
     def to_json(self) -> dict[str, Any]:
@@ -295,14 +310,6 @@ def _place(key: TensorKey) -> dict[str, Any]:
 def is_new_input(verdict: Verdict) -> bool:
     """Return whether a mismatch is an input that the golden has not, as with another ``dump_mode``."""
     return verdict.status == EXTRA and verdict.key.io == "input"
-
-
-def aligned_keys(
-    golden: StatsTable, actual: StatsTable, alignment: Alignment
-) -> Iterator[tuple[TensorKey, str]]:
-    """Key and operator type of each tensor in execution order."""
-    for here, there in zip(alignment.golden.tolist(), alignment.actual.tolist(), strict=True):
-        yield key_at(golden, actual, here, there), type_at(golden, actual, here, there)
 
 
 def key_at(golden: StatsTable, actual: StatsTable, here: int, there: int) -> TensorKey:

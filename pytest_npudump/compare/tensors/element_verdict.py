@@ -33,7 +33,6 @@ from pytest_npudump.compare.stats.verdict import (
     Doubt,
     Reason,
     Verdict,
-    aligned_keys,
     first_divergence,
     origin_of,
 )
@@ -87,8 +86,7 @@ def with_elements(
     before = comparison.golden
     lesser = np.abs(before.values[:, :EXTREMES]).min(axis=1).tolist()
     of_golden = comparison.alignment.golden.tolist()
-    rows = aligned_keys(comparison.golden, comparison.actual, comparison.alignment)
-    for position, (key, op_type) in enumerate(rows):
+    for position, (key, op_type) in enumerate(comparison.aligned_keys()):
         found, verdict = elements.get(position), known.get(key)
         reasons: tuple[Reason, ...] = ()
         if found is not None and (found.difference is not None or found.unequal_bytes is not None):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.stats.verdict import FAIL, Comparison, Verdict, aligned_keys
+from pytest_npudump.compare.stats.verdict import FAIL, Comparison, Verdict
 from pytest_npudump.compare.tensors.element_verdict import with_failing
 from pytest_npudump.compare.tolerances.presets import SAME
 from pytest_npudump.compare.tolerances.upstream import CHOOSING, WIDENED
@@ -57,7 +57,7 @@ def without_ties(
         return comparison
     table, alignment = comparison.golden, comparison.alignment
     rows = alignment.golden.tolist(), alignment.actual.tolist()
-    named = [*aligned_keys(table, comparison.actual, alignment)]
+    named = [*comparison.aligned_keys()]
     places = {key: at for at, (key, _) in enumerate(named)}
     of_row = {row: at for at, row in enumerate(rows[0]) if row >= 0}
     edges = edges_of_lines(golden.blocks[EDGES], golden.path.name)
