@@ -17,12 +17,18 @@ from safetensors.numpy import load_file, save_file
 
 from pytest_npudump.cli import convert as command
 from pytest_npudump.dump.names import read_mapping
+from tests.cli.conftest import dump_file
 
 Run = Callable[..., Any]
 DATA = Path(__file__).parents[1] / "data"
 TENSORS = DATA / "trees" / "acl-tensor"
 FORMATS = DATA / "dump" / "formats"
 DTYPES = DATA / "dump" / "dtypes"
+
+
+def null_file(folder: Path) -> None:
+    """Write a dump file whose one tensor lay at a null address: its size is told, and there are no bytes."""
+    dump_file(folder, "a", np.zeros(0, np.int8), shape=(16,), size=16, address=0)
 
 
 def _written(out: Path) -> dict[str, np.ndarray]:
@@ -77,7 +83,7 @@ def test_what_cannot_be_converted_is_named_after_converting_the_rest(run: Run, t
     assert len(_written(tmp_path)) == 8
 
 
-def test_raw_keeps_the_devices_layout_and_bits(run: Run, tmp_path: Path, dump_file: Run) -> None:
+def test_raw_keeps_the_devices_layout_and_bits(run: Run, tmp_path: Path) -> None:
     values = np.linspace(-3, 3, 2 * 16).astype(ml_dtypes.bfloat16).reshape(1, 2, 1, 1, 16)
     path = dump_file(tmp_path / "dump", "a", values, layout="NC1HWC0", original=(1, 20, 1, 1))
     assert run("convert", path, "-o", tmp_path / "out", "--raw").code == 0
@@ -85,7 +91,7 @@ def test_raw_keeps_the_devices_layout_and_bits(run: Run, tmp_path: Path, dump_fi
     np.testing.assert_array_equal(array, values.view(np.uint16))
 
 
-def test_raw_converts_even_types_without_values(run: Run, tmp_path: Path, dump_file: Run) -> None:
+def test_raw_converts_even_types_without_values(run: Run, tmp_path: Path) -> None:
     values = np.arange(24, dtype=np.uint8)
     path = dump_file(tmp_path / "dump", "a", values, dtype="qint8")
     assert run("convert", path, "-o", tmp_path / "out").code == 2
@@ -95,9 +101,7 @@ def test_raw_converts_even_types_without_values(run: Run, tmp_path: Path, dump_f
 
 
 @pytest.mark.parametrize("name", ["bfloat16", "float8_e5m2", "float8_e4m3fn"])
-def test_types_numpy_lacks_become_float32_without_loss(
-    run: Run, tmp_path: Path, dump_file: Run, name: str
-) -> None:
+def test_types_numpy_lacks_become_float32_without_loss(run: Run, tmp_path: Path, name: str) -> None:
     values = np.arange(256, dtype=np.uint8).astype(f"u{np.dtype(getattr(ml_dtypes, name)).itemsize}")
     values = (values * np.asarray(257 if values.itemsize == 2 else 1, values.dtype)).view(name)
     path = dump_file(tmp_path / "dump", "a", values, dtype=name)
@@ -108,9 +112,7 @@ def test_types_numpy_lacks_become_float32_without_loss(
 
 
 @pytest.mark.parametrize("count", [5, 1 << 20, (1 << 20) + 3])
-def test_packed_types_are_unpacked_piece_by_piece(
-    run: Run, tmp_path: Path, dump_file: Run, count: int
-) -> None:
+def test_packed_types_are_unpacked_piece_by_piece(run: Run, tmp_path: Path, count: int) -> None:
     packed = np.random.default_rng(0).integers(0, 256, (count + 1) // 2, dtype=np.uint8)
     path = dump_file(tmp_path / "dump", "a", packed, dtype="int4", shape=(count,))
     assert run("convert", path, "-o", tmp_path / "out").code == 0
@@ -119,7 +121,7 @@ def test_packed_types_are_unpacked_piece_by_piece(
     np.testing.assert_array_equal(array, np.where(nibbles > 7, nibbles - 16, nibbles))
 
 
-def test_safetensors_keeps_types_and_keys(run: Run, tmp_path: Path, dump_file: Run) -> None:
+def test_safetensors_keeps_types_and_keys(run: Run, tmp_path: Path) -> None:
     bf16 = np.linspace(-3, 3, 64).astype(ml_dtypes.bfloat16)
     halves = np.linspace(-1, 1, 64).astype(np.float16).reshape(8, 8)
     path = dump_file(tmp_path / "dump", "net/a", bf16, halves)
@@ -170,9 +172,7 @@ def test_an_output_that_cannot_be_written_is_named(run: Run, tmp_path: Path) -> 
     assert "cannot be written" in done.err
 
 
-def test_appended_executions_of_one_file_get_files_of_their_own(
-    run: Run, tmp_path: Path, dump_file: Run
-) -> None:
+def test_appended_executions_of_one_file_get_files_of_their_own(run: Run, tmp_path: Path) -> None:
     one, other = np.arange(4, dtype=np.float32), np.arange(4, 8, dtype=np.float32)
     path = dump_file(tmp_path / "dump", "a", one)
     path.write_bytes(path.read_bytes() + dump_file(tmp_path / "more", "a", other).read_bytes())
@@ -181,9 +181,7 @@ def test_appended_executions_of_one_file_get_files_of_their_own(
     assert arrays == [one.tolist(), other.tolist()]
 
 
-def test_names_longer_than_a_file_system_takes_are_shortened(
-    run: Run, tmp_path: Path, dump_file: Run
-) -> None:
+def test_names_longer_than_a_file_system_takes_are_shortened(run: Run, tmp_path: Path) -> None:
     for end in "ab":
         dump_file(tmp_path / "dump", "n" * 213 + end, np.arange(4, dtype=np.float32))
     assert run("convert", tmp_path / "dump", "-o", tmp_path / "out").code == 0
@@ -200,7 +198,7 @@ def test_real_files_of_every_type_convert_or_say_why(run: Run, tmp_path: Path) -
 
 @pytest.mark.parametrize("options", [(), ("--raw",)], ids=["host", "raw"])
 def test_a_tensor_larger_than_the_buffer_is_copied_whole(
-    run: Run, tmp_path: Path, dump_file: Run, options: tuple[str, ...]
+    run: Run, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     values = np.random.default_rng(4).standard_normal(700_001)
     path = dump_file(tmp_path / "dump", "a", np.zeros(3, np.int8), values, dtype="float64")
@@ -212,7 +210,7 @@ def test_a_tensor_larger_than_the_buffer_is_copied_whole(
 
 
 def test_a_file_that_becomes_shorter_is_named_and_leaves_nothing_behind(
-    run: Run, tmp_path: Path, dump_file: Run, monkeypatch: pytest.MonkeyPatch
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = dump_file(tmp_path / "dump", "a", np.arange(4096, dtype=np.float32))
 
@@ -229,9 +227,7 @@ def test_a_file_that_becomes_shorter_is_named_and_leaves_nothing_behind(
     assert list((tmp_path / "out").rglob("*.tmp")) == []
 
 
-def test_packed_types_are_converted_to_the_layout_that_is_asked_for(
-    run: Run, tmp_path: Path, dump_file: Run
-) -> None:
+def test_packed_types_are_converted_to_the_layout_that_is_asked_for(run: Run, tmp_path: Path) -> None:
     values = np.random.default_rng(0).integers(0, 8, 32, np.uint8)
     packed = values[::2] | values[1::2] << 4
     path = dump_file(tmp_path / "dump", "a", packed, dtype="int4", shape=(1, 2, 4, 4), layout="NCHW")
@@ -252,18 +248,16 @@ def test_a_dump_of_statistics_has_nothing_to_convert(run: Run, tmp_path: Path, k
     assert not (tmp_path / "out").exists()
 
 
-def test_tensors_at_null_addresses_are_nothing_to_convert(run: Run, tmp_path: Path, null_file: Run) -> None:
-    null_file(tmp_path / "dump", "a")
+def test_tensors_at_null_addresses_are_nothing_to_convert(run: Run, tmp_path: Path) -> None:
+    null_file(tmp_path / "dump")
     done = run("convert", tmp_path / "dump", "-o", tmp_path / "out")
     assert (done.code, done.out) == (2, "")
     assert "nothing to convert: no tensor of" in done.err
     assert "address" in done.err
 
 
-def test_tensors_without_data_beside_others_are_a_note(
-    run: Run, tmp_path: Path, dump_file: Run, null_file: Run
-) -> None:
-    null_file(tmp_path / "dump", "a")
+def test_tensors_without_data_beside_others_are_a_note(run: Run, tmp_path: Path) -> None:
+    null_file(tmp_path / "dump")
     dump_file(tmp_path / "dump", "b", np.arange(3.0), number=2)
     done = run("convert", tmp_path / "dump", "-o", tmp_path / "out")
     assert (done.code, done.err) == (0, "")
@@ -273,7 +267,7 @@ def test_tensors_without_data_beside_others_are_a_note(
 
 @pytest.mark.parametrize(("options", "within"), [((), 4), (("--to", "safetensors"), 1)])
 def test_progress_is_told_in_bytes_and_within_files(
-    run: Run, dump_file: Run, steps: list[tuple[int, int]], options: tuple[str, ...], within: int
+    run: Run, steps: list[tuple[int, int]], options: tuple[str, ...], within: int
 ) -> None:
     values = np.arange(1 << 22, dtype=np.uint8)
     root = dump_file(Path("dump"), "a", values, values, dtype="hifloat8").parent
@@ -289,7 +283,7 @@ def test_progress_is_told_in_bytes_and_within_files(
 
 
 def test_progress_reaches_its_end_where_tensors_cannot_be_converted(
-    run: Run, tmp_path: Path, dump_file: Run, steps: list[tuple[int, int]]
+    run: Run, tmp_path: Path, steps: list[tuple[int, int]]
 ) -> None:
     dump_file(tmp_path / "dump", "a", np.zeros(64, np.uint8), dtype="resource", shape=(8,))
     assert run("convert", tmp_path / "dump", "-o", tmp_path / "out").code == 2
@@ -297,7 +291,7 @@ def test_progress_reaches_its_end_where_tensors_cannot_be_converted(
 
 
 def test_progress_of_other_processes_is_told_in_files(
-    run: Run, tmp_path: Path, dump_file: Run, steps: list[tuple[int, int]]
+    run: Run, tmp_path: Path, steps: list[tuple[int, int]]
 ) -> None:
     dump_file(tmp_path / "dump", "a", np.zeros(64, np.uint8), np.zeros(64, np.uint8))
     assert run("convert", tmp_path / "dump", "-o", tmp_path / "out", "--executor", "processes:1").code == 0
@@ -320,7 +314,7 @@ def steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[int, in
 
 @pytest.mark.parametrize("kind", ["long-name", "mindspore-long"])
 def test_names_too_long_for_a_file_are_told_in_a_mapping_and_read_back(
-    run: Run, tmp_path: Path, dump_file: Run, kind: str
+    run: Run, tmp_path: Path, kind: str
 ) -> None:
     values = np.arange(6, dtype=np.float32)
     layer = "net/" + "n" * 260
@@ -353,9 +347,7 @@ OUTSIDE = ["/{root}/outside", "../outside", "../../outside", "a/../../outside", 
 
 @pytest.mark.parametrize("long", OUTSIDE)
 @pytest.mark.parametrize("kind", ["npy", "safetensors"])
-def test_a_mapping_takes_nothing_out_of_the_output(
-    run: Run, tmp_path: Path, dump_file: Run, long: str, kind: str
-) -> None:
+def test_a_mapping_takes_nothing_out_of_the_output(run: Run, tmp_path: Path, long: str, kind: str) -> None:
     path = dump_file(tmp_path / "dump", "a", np.arange(4.0))
     path.rename(path.with_name("1234567"))
     path.with_name("mapping.csv").write_text(f"1234567,{long.format(root=tmp_path)}\n")
@@ -368,7 +360,7 @@ def test_a_mapping_takes_nothing_out_of_the_output(
 
 
 @pytest.mark.parametrize("kind", ["npy", "safetensors"])
-def test_links_in_the_output_lead_nowhere_else(run: Run, tmp_path: Path, dump_file: Run, kind: str) -> None:
+def test_links_in_the_output_lead_nowhere_else(run: Run, tmp_path: Path, kind: str) -> None:
     for folder in ("dump/in", "dump/by-link", "out", "elsewhere"):
         (tmp_path / folder).mkdir(parents=True)
     dump_file(tmp_path / "dump" / "by-link", "a", np.arange(4.0))
@@ -425,7 +417,7 @@ def test_two_tensors_never_become_one_file(run: Run, tmp_path: Path) -> None:
     assert len(values) == len(set(values)) == 2
 
 
-def test_control_characters_in_names_are_encoded(run: Run, tmp_path: Path, dump_file: Run) -> None:
+def test_control_characters_in_names_are_encoded(run: Run, tmp_path: Path) -> None:
     path = dump_file(tmp_path / "dump" / "a\x1b[31m", "a", np.arange(4.0))
     path.rename(path.with_name(path.name.replace("a", "a\n\x9b", 1)))
     assert run("convert", tmp_path / "dump", "-o", tmp_path / "out").code == 0
@@ -435,7 +427,7 @@ def test_control_characters_in_names_are_encoded(run: Run, tmp_path: Path, dump_
 
 
 @pytest.fixture
-def long_and_short(dump_file: Run, tmp_path: Path) -> Path:
+def long_and_short(tmp_path: Path) -> Path:
     """A dump with a layer whose tensor has a name too long for a file, and one whose tensor has not."""
     for layer in ("n" * 220, "short"):
         dump_file(tmp_path / "dump" / "d", layer, np.arange(4.0))
@@ -475,9 +467,7 @@ def test_names_are_told_where_the_mapping_cannot_be_written(
     assert f"is Type.{'n' * 220}" in done.err
 
 
-def test_names_that_are_shortened_may_hold_commas_and_quotes(
-    run: Run, tmp_path: Path, dump_file: Run
-) -> None:
+def test_names_that_are_shortened_may_hold_commas_and_quotes(run: Run, tmp_path: Path) -> None:
     path = dump_file(tmp_path / "dump", "a", np.arange(4.0))
     head, _, tail = path.name.partition(".")
     whole = path.rename(path.with_name(f'"{head}.{"," * (248 - len(path.name))}{tail}'))
@@ -489,7 +479,7 @@ def test_names_that_are_shortened_may_hold_commas_and_quotes(
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("kind", ["npy", "safetensors"])
-def test_a_full_disk_leaves_what_was_converted_before(tmp_path: Path, dump_file: Run, kind: str) -> None:
+def test_a_full_disk_leaves_what_was_converted_before(tmp_path: Path, kind: str) -> None:
     path = dump_file(tmp_path / "dump", "a", np.arange(1 << 16, dtype=np.float32))
     out = tmp_path / "out"
     command = ["-c", LIMITED, "convert", str(path), "-o", str(out), "--to", kind]

@@ -25,6 +25,7 @@ from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable, layer_of
 from pytest_npudump.record.noise import Calibrated
+from tests.conftest import table_of
 
 Make = Callable[..., StatsTable]
 LOOSE = Tolerances("exact", (Rule(rtol=0.0, atol=0.5, source="test"),))
@@ -94,15 +95,15 @@ def stats(array: np.ndarray) -> dict[str, Any]:
     }
 
 
-def of_arrays(make_table: Make, **arrays: np.ndarray) -> StatsTable:
-    return make_table(*[(f"{n}:output.0", a.dtype.name, a.shape, stats(a)) for n, a in arrays.items()])
+def of_arrays(**arrays: np.ndarray) -> StatsTable:
+    return table_of(*[(f"{n}:output.0", a.dtype.name, a.shape, stats(a)) for n, a in arrays.items()])
 
 
-def test_each_statistic_strays_in_its_own_scale(make_table: Make) -> None:
+def test_each_statistic_strays_in_its_own_scale() -> None:
     rng = np.random.default_rng(1)
     before = rng.normal(size=(3, 5)).astype(np.float32)
     after = (before + rng.normal(scale=1e-4, size=(3, 5))).astype(np.float32)
-    one, other = (of_arrays(make_table, a=before, b=before), of_arrays(make_table, a=after, b=before))
+    one, other = (of_arrays(a=before, b=before), of_arrays(a=after, b=before))
     found = deviations(compare_tables(one, other, Tolerances()), Tolerances())
     a, b = before.astype(np.float64), after.astype(np.float64)
     magnitude, norm = np.abs(a).max(), np.linalg.norm(a)
@@ -180,30 +181,25 @@ def test_unmeasured_projections_make_no_change_of_what_does_not_repeat(
     assert (found.ok, found.changed, found.wavering) == (True, changed, 1 - changed)
 
 
-def test_tensors_of_zeros_stray_by_what_their_absolute_tolerance_does_not_forgive(make_table: Make) -> None:
+def test_tensors_of_zeros_stray_by_what_their_absolute_tolerance_does_not_forgive() -> None:
     zeros = np.zeros(4, np.float32)
-    one = of_arrays(make_table, a=zeros, b=zeros)
-    other = of_arrays(make_table, a=zeros + np.float32(1e-12), b=zeros + 1)
+    one = of_arrays(a=zeros, b=zeros)
+    other = of_arrays(a=zeros + np.float32(1e-12), b=zeros + 1)
     found = deviations(compare_tables(one, other, Tolerances()), Tolerances())
     assert not found.largest[0].any()
     assert np.isinf(found.largest[1]).any()
 
 
-def test_runs_of_other_tensors_are_told_by_what_differs(make_table: Make) -> None:
+def test_runs_of_other_tensors_are_told_by_what_differs() -> None:
     a, b = np.ones(4, np.float32), np.ones(5, np.float32)
-    assert (
-        structural_difference(
-            compare_tables(of_arrays(make_table, x=a), of_arrays(make_table, x=a), Tolerances())
-        )
-        == ""
-    )
+    assert structural_difference(compare_tables(of_arrays(x=a), of_arrays(x=a), Tolerances())) == ""
     for other, words in [
-        (of_arrays(make_table, x=a, y=a), "y:output.0 is in the later run only"),
-        (of_arrays(make_table, y=a), "is in the"),
-        (of_arrays(make_table, x=b), "x:output.0 has another shape: 4 and 5"),
-        (of_arrays(make_table, x=a.astype(np.float16)), "x:output.0 has another dtype: float32 and float16"),
+        (of_arrays(x=a, y=a), "y:output.0 is in the later run only"),
+        (of_arrays(y=a), "is in the"),
+        (of_arrays(x=b), "x:output.0 has another shape: 4 and 5"),
+        (of_arrays(x=a.astype(np.float16)), "x:output.0 has another dtype: float32 and float16"),
     ]:
-        found = structural_difference(compare_tables(of_arrays(make_table, x=a), other, Tolerances()))
+        found = structural_difference(compare_tables(of_arrays(x=a), other, Tolerances()))
         assert words in found
 
 
@@ -223,7 +219,7 @@ def measured_by(keys: tuple[str, ...], cells: tuple[str, ...], *, widens: bool =
 
 
 @given(data=st.data())
-def test_as_many_are_counted_as_an_explanation_names(make_table: Make, data: st.DataObject) -> None:
+def test_as_many_are_counted_as_an_explanation_names(data: st.DataObject) -> None:
     averages = st.sampled_from(({}, {"avg": np.nan}, {"avg": None}))
     layers = [f"block/{n}" for n in range(data.draw(st.integers(1, 6)))]
     rows = [
@@ -235,7 +231,7 @@ def test_as_many_are_counted_as_an_explanation_names(make_table: Make, data: st.
         for _ in layers
     )
     types = tuple(data.draw(st.sampled_from(("Conv2D", "Add"))) for _ in layers)
-    golden = make_table(*rows)
+    golden = table_of(*rows)
     actual = replace(golden, op_types=types)
     measured = measured_by(golden.keys, cells, widens=data.draw(st.booleans()))
     rules = tuple(data.draw(st.lists(st.sampled_from(RULES), max_size=2)))
@@ -262,17 +258,17 @@ def test_as_many_are_counted_as_an_explanation_names(make_table: Make, data: st.
         ("inf,-,-,-", 0),  # a scale of 0 gets no bound
     ],
 )
-def test_noise_within_the_preset_s_bound_is_none(make_table: Make, cell: str, count: int) -> None:
-    table = make_table(("conv:output.0", "float32", (4,), BASE), ("fc:output.0", "float32", (4,), BASE))
+def test_noise_within_the_preset_s_bound_is_none(cell: str, count: int) -> None:
+    table = table_of(("conv:output.0", "float32", (4,), BASE), ("fc:output.0", "float32", (4,), BASE))
     tolerances = Tolerances("same").with_measured(measured_by(table.keys, (cell, "-")))
     assert bounds_by_measurement(compare_tables(table, table, tolerances), tolerances) == count
 
 
-def test_a_tensor_that_only_the_golden_has_is_not_counted(make_table: Make) -> None:
+def test_a_tensor_that_only_the_golden_has_is_not_counted() -> None:
     rows = [(f"{name}:output.0", "float32", (4,), BASE) for name in ("conv", "fc")]
-    golden = make_table(*rows)
+    golden = table_of(*rows)
     tolerances = Tolerances("same").with_measured(measured_by(golden.keys, ("1e-3,-,-,-", "1e-3,-,-,-")))
-    found = compare_tables(golden, make_table(rows[0]), tolerances)
+    found = compare_tables(golden, table_of(rows[0]), tolerances)
     assert bounds_by_measurement(found, tolerances) == 1
 
 
@@ -295,14 +291,14 @@ def told(table: StatsTable, statistic: str) -> dict[str, bool]:
     return dict(zip(table.keys, table.tells(statistic).tolist(), strict=True))
 
 
-def test_what_one_side_lacks_of_a_shared_tensor_is_left_out(make_table: Callable[..., StatsTable]) -> None:
+def test_what_one_side_lacks_of_a_shared_tensor_is_left_out() -> None:
     norm = {"max": 1.0, "l2norm": 1.0}
-    golden = make_table(
+    golden = table_of(
         ("gone:output.0", "float32", (1,), norm),
         ("a:output.0", "float32", (1,), norm),
         ("b:output.0", "float32", (1,), {"max": 1.0}),
     ).with_projections({0: SUMS, 1: SUMS})
-    actual = make_table(
+    actual = table_of(
         ("b:output.0", "float32", (1,), norm),
         ("a:output.0", "float32", (1,), norm),
         ("new:output.0", "float32", (1,), norm),
@@ -316,14 +312,14 @@ def test_what_one_side_lacks_of_a_shared_tensor_is_left_out(make_table: Callable
     assert told(actual, "projections")["b:output.0"]
 
 
-def test_projections_of_one_side_alone_are_left_out(make_table: Callable[..., StatsTable]) -> None:
-    plain = make_table(("a:output.0", "float32", (1,), {"max": 1.0}))
+def test_projections_of_one_side_alone_are_left_out() -> None:
+    plain = table_of(("a:output.0", "float32", (1,), {"max": 1.0}))
     projected = plain.with_projections({0: SUMS})
     here, there = told_by_both(compare_tables(projected, plain, Tolerances()))
     assert not here.tells("projections").any()
     assert not there.tells("projections").any()
 
 
-def test_a_tensor_of_the_smallest_numbers_has_no_steps(make_table: Make) -> None:
-    [found] = allowances(make_table(("a:output.0", "float32", (1,), {"max": 5e-324})), Tolerances(), {"a"})
+def test_a_tensor_of_the_smallest_numbers_has_no_steps() -> None:
+    [found] = allowances(table_of(("a:output.0", "float32", (1,), {"max": 5e-324})), Tolerances(), {"a"})
     assert (found.magnitude, found.steps) == (5e-324, None)

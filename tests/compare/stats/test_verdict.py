@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from pytest_npudump.compare.stats.verdict import Reason, Verdict, explain_first,
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
+from tests.conftest import real_table, table_of
 
 
 def verdict(text: str, status: str = "fail") -> Any:
@@ -51,8 +51,8 @@ def test_json_of_a_verdict_names_the_key_only_where_layer_io_and_slot_do_not() -
     assert (qualified["key"], qualified["op_type"]) == ("a%20b#turn=2:input.1", "Add")
 
 
-def test_json_of_a_comparison_is_strict_and_complete(ppocr_cls: Callable[[str], StatsTable]) -> None:
-    comparison = compare_tables(ppocr_cls("golden"), ppocr_cls("nan"), Tolerances())
+def test_json_of_a_comparison_is_strict_and_complete() -> None:
+    comparison = compare_tables(real_table("golden"), real_table("nan"), Tolerances())
     data = json.loads(json.dumps(comparison.to_json(), allow_nan=False))
     assert data["first_divergence"] == {"layer": "net_Conv@21", "io": "output", "slot": 0}
     assert data["summary"]["expected"] == len(data["verdicts"]) == 551
@@ -61,12 +61,10 @@ def test_json_of_a_comparison_is_strict_and_complete(ppocr_cls: Callable[[str], 
     assert {v["op_type"] for v in data["verdicts"]} >= {"Conv", "BatchNormalization"}
 
 
-def test_verdicts_come_in_execution_order_with_failures_in_place(
-    ppocr_cls: Callable[[str], StatsTable],
-) -> None:
-    comparison = compare_tables(ppocr_cls("golden"), ppocr_cls("regressed"), Tolerances())
+def test_verdicts_come_in_execution_order_with_failures_in_place() -> None:
+    comparison = compare_tables(real_table("golden"), real_table("regressed"), Tolerances())
     verdicts = list(comparison.verdicts())
-    assert tuple(str(v.key) for v in verdicts) == ppocr_cls("golden").keys
+    assert tuple(str(v.key) for v in verdicts) == real_table("golden").keys
     assert tuple(v for v in verdicts if v.status != "pass") == comparison.failing
 
 
@@ -138,21 +136,17 @@ BEFORE = "all statistics before it match"
         ),
     ],
 )  # fmt: skip
-def test_the_first_divergence_in_words(
-    make_table: Callable[..., StatsTable], golden: Any, actual: Any, words: str
-) -> None:
-    comparison = compare_tables(*(make_table(*rows_of(side)) for side in (golden, actual)), Tolerances())
+def test_the_first_divergence_in_words(golden: Any, actual: Any, words: str) -> None:
+    comparison = compare_tables(*(table_of(*rows_of(side)) for side in (golden, actual)), Tolerances())
     sentence = explain_first(comparison)
     assert sentence.endswith(words)
     assert bool(sentence) is bool(words)
 
 
 @pytest.mark.each("actual", [[("x:output.0", 2)], [("x:input.0", 2), ("x:output.0", 2)]])
-def test_a_graphs_input_that_differs_is_what_the_test_fed_in(
-    make_table: Callable[..., StatsTable], actual: Any
-) -> None:
-    golden = make_table(*rows_of([(key, 1) for key, _ in actual]))
-    table = replace(make_table(*rows_of(actual)), op_types=("Data",) * len(actual))
+def test_a_graphs_input_that_differs_is_what_the_test_fed_in(actual: Any) -> None:
+    golden = table_of(*rows_of([(key, 1) for key, _ in actual]))
+    table = replace(table_of(*rows_of(actual)), op_types=("Data",) * len(actual))
     sentence = explain_first(compare_tables(golden, table, Tolerances()))
     assert sentence.endswith("an input of the graph: other values are fed, or something wrote to them")
 

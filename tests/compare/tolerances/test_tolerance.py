@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import RequestError
 from pytest_npudump.record.noise import Calibrated
+from tests.conftest import real_table, table_of
 
 EXACT = "exact"
 
@@ -189,20 +189,18 @@ def test_layers_are_reached_raw_or_sanitised(pattern: str, layer: str, reached: 
     assert rule(layer=pattern).reaches(layer) is reached
 
 
-def test_rules_that_match_nothing_are_told(make_table: Callable[..., StatsTable]) -> None:
-    table = make_table(("conv1:output.0", "float16", (1,), {"max": 1.0, "avg": 1.0, "nan": 0}))
+def test_rules_that_match_nothing_are_told() -> None:
+    table = table_of(("conv1:output.0", "float16", (1,), {"max": 1.0, "avg": 1.0, "nan": 0}))
     wrong = rule(layer="cnov*"), rule(dtype="int8"), rule(layer="conv1", dtype="float32")
     right = rule(layer="con*"), rule(statistic="nan"), rule(layer="conv1", dtype="float16", statistic="avg")
     assert Tolerances(rules=(*wrong, *right)).unmatched(table) == wrong
-    other = make_table(("x:output.0", "int8", (1,), {"max": 1}))
+    other = table_of(("x:output.0", "int8", (1,), {"max": 1}))
     assert Tolerances(rules=(*wrong, *right)).unmatched(table, other) == (wrong[0], wrong[2])
 
 
-def test_a_rule_for_a_statistic_is_about_the_tensors_that_have_it(
-    make_table: Callable[..., StatsTable],
-) -> None:
-    three = make_table(("a:output.0", "float32", (1,), {"max": 1.0, "min": 1.0, "avg": 1.0}))
-    four = make_table(
+def test_a_rule_for_a_statistic_is_about_the_tensors_that_have_it() -> None:
+    three = table_of(("a:output.0", "float32", (1,), {"max": 1.0, "min": 1.0, "avg": 1.0}))
+    four = table_of(
         ("a:output.0", "float32", (1,), {"max": 1.0}),
         ("b:output.0", "float32", (1,), {"max": 1.0, "l2norm": 1.0}),
     )
@@ -215,7 +213,7 @@ def test_a_rule_for_a_statistic_is_about_the_tensors_that_have_it(
     assert Tolerances(rules=(*right, *wrong)).unmatched(three, four) == wrong[1:]
     projected = three.with_projections({0: [1.0] * 8})
     assert Tolerances(rules=wrong).unmatched(projected, four) == wrong[2:]
-    mean = make_table(("a:output.0", "float32", (1,), {"avg": 1.0}))
+    mean = table_of(("a:output.0", "float32", (1,), {"avg": 1.0}))
     assert Tolerances(rules=right).unmatched(mean) == right[:1]
 
 
@@ -282,8 +280,8 @@ def test_types_of_operators_are_asked_for_only_where_a_rule_names_them() -> None
     assert Tolerances(rules=(rule(), rule(op_type="Conv2D"))).names_op_types
 
 
-def test_a_rule_for_an_operator_that_nothing_is_matches_nothing(ppocr_cls: Callable[[str], Any]) -> None:
-    table = ppocr_cls("golden")
+def test_a_rule_for_an_operator_that_nothing_is_matches_nothing() -> None:
+    table = real_table("golden")
     known = table.op_types[0]
     rules = rule(op_type=known), rule(op_type=known.lower()), rule(op_type="*"), rule(op_type="Cnov2D")
     assert Tolerances(rules=rules).unmatched(table) == (rules[1], rules[3])
