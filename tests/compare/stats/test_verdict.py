@@ -20,33 +20,22 @@ def verdict(text: str, status: str = "fail") -> Any:
     return Verdict(TensorKey.parse(text), "", status)
 
 
-@pytest.mark.each(
-    ("golden", "actual", "difference"),
-    [
+def test_a_reason_tells_the_difference_of_finite_numbers() -> None:
+    for golden, actual, difference in (
         (1.0, 1.5, 0.5),
         (2**63, 2**63 + 1, 1),
         (1.0, math.nan, None),
         ("float16", "int8", None),
         (1, None, None),
-    ],
-)
-def test_a_reason_tells_the_difference_of_finite_numbers(golden: Any, actual: Any, difference: Any) -> None:
-    assert Reason("max", golden, actual, 0.0, "r").difference == difference
-
-
-def test_a_reason_of_an_unknown_value_reads_so() -> None:
+    ):
+        assert Reason("max", golden, actual, 0.0, "r").difference == difference
     assert str(Reason("avg", 1.5, None, None, "the rule")) == "avg: 1.5 -> unknown [the rule]"
 
 
 def test_json_of_a_verdict_names_the_key_only_where_layer_io_and_slot_do_not() -> None:
-    assert Verdict(TensorKey("a", "output", 0), "", "pass").to_json() == {
-        "layer": "a",
-        "op_type": None,
-        "io": "output",
-        "slot": 0,
-        "status": "pass",
-        "reasons": [],
-    }
+    told = Verdict(TensorKey("a", "output", 0), "", "pass").to_json()
+    place = {"layer": "a", "op_type": None, "io": "output", "slot": 0}
+    assert told == place | {"status": "pass", "reasons": []}
     qualified = Verdict(TensorKey("a b", "input", 1, turn=2), "Add", "missing").to_json()
     assert (qualified["key"], qualified["op_type"]) == ("a%20b#turn=2:input.1", "Add")
 
@@ -151,28 +140,18 @@ def test_a_graphs_input_that_differs_is_what_the_test_fed_in(actual: Any) -> Non
     assert sentence.endswith("an input of the graph: other values are fed, or something wrote to them")
 
 
-@pytest.mark.each(
-    ("counts", "told", "nothing"),
-    [
-        ((3, 3), (False, False), True),
-        ((3, 0), (False, False), True),
-        ((3, 3), (False, True), False),
-        ((0,), (False,), False),
-    ],
-)
-def test_nothing_is_judged_where_no_tensor_with_elements_has_a_statistic(
-    counts: tuple[int, ...], told: tuple[bool, ...], *, nothing: bool
-) -> None:
-    records = [
-        TensorRecord(
-            TensorKey(f"l{number}", "output", 0),
-            "",
-            "float32",
-            (count,),
-            Path("x.csv"),
-            stats=Stats(max=1.0, min=0.0, avg=0.5) if tells else None,
-        )
-        for number, (count, tells) in enumerate(zip(counts, told, strict=True))
-    ]
-    tables = [StatsTable.from_records(records) for _ in range(2)]
-    assert compare_tables(*tables, Tolerances()).nothing_judged is nothing
+def test_nothing_is_judged_where_no_tensor_with_elements_has_a_statistic() -> None:
+    stats = Stats(max=1.0, min=0.0, avg=0.5)
+    for tensors, nothing in (
+        (((3, None), (3, None)), True),  # how many elements each has, and its statistics
+        (((3, None), (0, None)), True),
+        (((3, None), (3, stats)), False),
+        (((0, None),), False),
+    ):
+        keys = (TensorKey(f"l{number}", "output", 0) for number in range(len(tensors)))
+        records = [
+            TensorRecord(key, "", "float32", (count,), Path("x.csv"), stats=told)
+            for key, (count, told) in zip(keys, tensors, strict=True)
+        ]
+        tables = [StatsTable.from_records(records) for _ in range(2)]
+        assert compare_tables(*tables, Tolerances()).nothing_judged is nothing
