@@ -253,29 +253,31 @@ def _record(row: dict[str, str], path: Path) -> TensorRecord:
     return TensorRecord(key, row["Op Type"], dtype.name, shape, path, stats=stats)
 
 
+def real_table(name: str) -> StatsTable:
+    """Table of a real model that CANN's dump code wrote: golden, regressed (one layer's weights), nan."""
+    path = DATA / f"ppocr_cls_{name}.csv"
+    with path.open(newline="") as file:
+        return StatsTable.from_records(_record(row, path) for row in csv.DictReader(file))
+
+
+def table_of(*rows: tuple[str, str, tuple[int, ...] | None, dict[str, Any]]) -> StatsTable:
+    """Table of ``(key, dtype, shape, {statistic: value})`` rows."""
+    return StatsTable.from_records(
+        TensorRecord(TensorKey.parse(key), "", dtype, shape, Path("d"), stats=Stats(**stats))
+        for key, dtype, shape, stats in rows
+    )
+
+
 @pytest.fixture(scope="session")
 def ppocr_cls() -> Callable[[str], StatsTable]:
-    """Tables of a real model that CANN's dump code wrote: golden, regressed (one layer's weights), nan."""
-
-    def load(name: str) -> StatsTable:
-        path = DATA / f"ppocr_cls_{name}.csv"
-        with path.open(newline="") as file:
-            return StatsTable.from_records(_record(row, path) for row in csv.DictReader(file))
-
-    return load
+    """:func:`real_table`."""
+    return real_table
 
 
 @pytest.fixture(scope="session")
 def make_table() -> Callable[..., StatsTable]:
-    """Table of ``(key, dtype, shape, {statistic: value})`` rows."""
-
-    def make(*rows: tuple[str, str, tuple[int, ...] | None, dict[str, float | None]]) -> StatsTable:
-        return StatsTable.from_records(
-            TensorRecord(TensorKey.parse(key), "", dtype, shape, Path("d"), stats=Stats(**stats))
-            for key, dtype, shape, stats in rows
-        )
-
-    return make
+    """:func:`table_of`."""
+    return table_of
 
 
 @pytest.fixture(scope="session")

@@ -52,51 +52,31 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
     return call
 
 
-@pytest.fixture
-def dump_file() -> Callable[..., Path]:
-    """Write a dump file by the format's own definition: ``dump_file(root, layer, array, ...)``."""
-
-    def write(
-        root: Path, layer: str, *arrays: np.ndarray, number: int = 1, layout: str = "ND", **options: Any
-    ) -> Path:
-        message = dump_data_class()(version="2.0", dump_time=STAMP + number, op_name=layer)
-        for array in arrays:
-            name = options.get("dtype") or _NAMES.get(array.dtype, array.dtype.name)
-            tensor = message.output.add()
-            tensor.data_type, tensor.format = BY_NAME[name].proto, _NUMBERS[layout]
-            tensor.size = options.get("size", array.nbytes)
-            tensor.address = options.get("address", 4096)
-            tensor.shape.dim.extend(options.get("shape", array.shape))
-            tensor.original_shape.dim.extend(options.get("original", ()))
-        header = message.SerializeToString()
-        path = root / f"Type.{layer.replace('/', '_')}.{number}.3.{STAMP + number}"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(struct.pack("<Q", len(header)) + header + b"".join(a.tobytes() for a in arrays))
-        return path
-
-    return write
+def dump_file(
+    root: Path, layer: str, *arrays: np.ndarray, number: int = 1, layout: str = "ND", **options: Any
+) -> Path:
+    """Write a dump file by the format's own definition."""
+    message = dump_data_class()(version="2.0", dump_time=STAMP + number, op_name=layer)
+    for array in arrays:
+        name = options.get("dtype") or _NAMES.get(array.dtype, array.dtype.name)
+        tensor = message.output.add()
+        tensor.data_type, tensor.format = BY_NAME[name].proto, _NUMBERS[layout]
+        tensor.size = options.get("size", array.nbytes)
+        tensor.address = options.get("address", 4096)
+        tensor.shape.dim.extend(options.get("shape", array.shape))
+        tensor.original_shape.dim.extend(options.get("original", ()))
+    header = message.SerializeToString()
+    path = root / f"Type.{layer.replace('/', '_')}.{number}.3.{STAMP + number}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(struct.pack("<Q", len(header)) + header + b"".join(a.tobytes() for a in arrays))
+    return path
 
 
-@pytest.fixture
-def long_file(dump_file: Callable[..., Path]) -> Callable[..., Path]:
+def long_file(root: Path, layer: str, nbytes: int, dtype: str) -> Path:
     """Write a dump file whose one tensor of bytes, all zero, takes no room on the disk."""
-
-    def write(root: Path, layer: str, nbytes: int, dtype: str) -> Path:
-        path = dump_file(root, layer, np.zeros(0, np.uint8), dtype=dtype, shape=(nbytes,), size=nbytes)
-        os.truncate(path, path.stat().st_size + nbytes)
-        return path
-
-    return write
-
-
-@pytest.fixture
-def null_file(dump_file: Callable[..., Path]) -> Callable[..., Path]:
-    """Write a dump file whose one tensor lay at a null address: its size is told, and there are no bytes."""
-
-    def write(root: Path, layer: str) -> Path:
-        return dump_file(root, layer, np.zeros(0, np.int8), shape=(16,), size=16, address=0)
-
-    return write
+    path = dump_file(root, layer, np.zeros(0, np.uint8), dtype=dtype, shape=(nbytes,), size=nbytes)
+    os.truncate(path, path.stat().st_size + nbytes)
+    return path
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import pytest_npudump
 from pytest_npudump.language.catalogue import catalogue
 from pytest_npudump.language.translation import speaking
 from pytest_npudump.report.summary import PAGE, summary_line
+from tests.cli.conftest import dump_file
 
 Run = Callable[..., Any]
 TWO_WORDS = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z]{2,}")
@@ -26,9 +27,7 @@ FACTS = re.compile(
 
 
 @pytest.fixture
-def folder(
-    tmp_path: Path, dump_file: Callable[..., Path], kept: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> Path:
+def folder(tmp_path: Path, kept: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     """Dumps ``a`` and ``b``, kept results ``one`` and ``two``, and the golden of their test."""
     for root, last in (("a", 1.0), ("b", 9.0)):
         dump_file(tmp_path / root, "conv", np.array([1.0, 2.0], np.float32), number=1)

@@ -16,9 +16,10 @@ from safetensors.numpy import save_file
 
 from pytest_npudump.compare.patterns import pattern_search
 from pytest_npudump.dump.files.container import dump_data_class
-from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.golden.store import stage_pair
 from pytest_npudump.record.record import Record
+from tests.cli.conftest import dump_file
+from tests.conftest import table_of
 from tests.dump.conftest import HEADER as CSV, STAMP
 
 Run = Any
@@ -32,7 +33,7 @@ COLUMNS = "columns: tensor dtype shape max min avg l2norm nan -inf +inf\ntensors
 
 
 @pytest.fixture
-def pair(tmp_path: Path, dump_file: Run) -> Callable[..., tuple[Path, Path]]:
+def pair(tmp_path: Path) -> Callable[..., tuple[Path, Path]]:
     """Write two dumps of a tensor each: ``pair(golden, actual, **options)``."""
     written = iter(range(100))
 
@@ -181,7 +182,7 @@ def test_padding_of_a_device_layout_does_not_count(verdict: Run) -> None:
     assert (code, told["elements"]["shape"]) == (0, [1, 3, 2, 2])
 
 
-def test_layouts_are_brought_into_the_golden_s(run: Run, tmp_path: Path, dump_file: Run) -> None:
+def test_layouts_are_brought_into_the_golden_s(run: Run, tmp_path: Path) -> None:
     host = np.random.default_rng(3).standard_normal((1, 3, 2, 2)).astype(np.float16)
     device = np.zeros((1, 1, 2, 2, 16), np.float16)
     device[..., :3] = host.transpose(0, 2, 3, 1)[:, None]
@@ -218,7 +219,7 @@ def test_statistics_alone_name_the_first_layer(run: Run, tmp_path: Path) -> None
 
 @pytest.mark.each("verbose", [(), ("-v",)])
 def test_a_comparison_that_fails_says_what_changed_within_tolerance_as_one_that_passes(
-    run: Run, tmp_path: Path, dump_file: Run, verbose: tuple[str, ...]
+    run: Run, tmp_path: Path, verbose: tuple[str, ...]
 ) -> None:
     near, far = VALUES * np.float32(1 + 1e-6), VALUES * np.float32(2)
     tensors = {"same": VALUES, "near": near, "nearer": near}
@@ -259,9 +260,7 @@ def test_what_is_neither_a_golden_nor_a_dump_is_refused_without_advice_on_updati
     assert path.is_dir() or "neither a golden file nor a dump directory" in done.err
 
 
-def test_what_cannot_be_read_is_named_and_never_passes(
-    run: Run, tmp_path: Path, dump_file: Run, make_table: Callable[..., StatsTable], pair: Run
-) -> None:
+def test_what_cannot_be_read_is_named_and_never_passes(run: Run, tmp_path: Path, pair: Run) -> None:
     golden = tmp_path / "g.yaml"
     golden.write_text("npudump-golden: 1\ntest: t\n")
     done = run("compare", golden, STATISTICS)
@@ -284,7 +283,7 @@ def test_what_cannot_be_read_is_named_and_never_passes(
         done = run("compare", one.parent, other.parent)
         assert (done.code, str(other) in done.err) == (2, True)
     # Tensors of another recording than the golden file.
-    record = Record("t", {}, make_table(("net/relu:output.0", "float32", (4096,), {"max": 5.0})), golden)
+    record = Record("t", {}, table_of(("net/relu:output.0", "float32", (4096,), {"max": 5.0})), golden)
     stage_pair(record, {"net/relu:output.0": (VALUES, "float32")}, {}).commit()
     before = golden.with_suffix(".safetensors").read_bytes()
     stage_pair(record, {"net/relu:output.0": (VALUES + 1, "float32")}, {}).commit()
@@ -293,7 +292,7 @@ def test_what_cannot_be_read_is_named_and_never_passes(
     assert (done.code, "recorded with other statistics than g.yaml" in done.err) == (2, True)
 
 
-def test_a_layer_on_one_side_only_is_a_difference(run: Run, dump_file: Run, pair: Run) -> None:
+def test_a_layer_on_one_side_only_is_a_difference(run: Run, pair: Run) -> None:
     golden, actual = pair(VALUES, VALUES)
     dump_file(actual, "new", VALUES, number=2)
     done = run("compare", golden, actual, "--json", "-")
@@ -301,7 +300,7 @@ def test_a_layer_on_one_side_only_is_a_difference(run: Run, dump_file: Run, pair
     assert [verdict["status"] for verdict in done.json["verdicts"]] == ["pass", "extra"]
 
 
-def test_a_verbose_report_lists_every_failing_tensor(run: Run, dump_file: Run, tmp_path: Path) -> None:
+def test_a_verbose_report_lists_every_failing_tensor(run: Run, tmp_path: Path) -> None:
     for number in range(25):
         dump_file(tmp_path / "golden", f"layer_{number:02d}", VALUES, number=number)
         dump_file(tmp_path / "actual", f"layer_{number:02d}", VALUES[::-1].copy(), number=number)
@@ -323,9 +322,7 @@ def test_a_golden_with_tensors_beside_it_is_compared_element_by_element(
     assert run("compare", tmp_path / "g.yaml", same).code == 0
 
 
-def test_an_escape_sequence_in_a_layers_name_does_not_reach_the_terminal(
-    run: Run, dump_file: Run, tmp_path: Path
-) -> None:
+def test_an_escape_sequence_in_a_layers_name_does_not_reach_the_terminal(run: Run, tmp_path: Path) -> None:
     for side, values in (("golden", VALUES), ("actual", -VALUES)):
         path = dump_file(tmp_path / side, "evil\x1b[31m", values)
         path.rename(path.with_name(f"T.e.1.3.{STAMP}"))
@@ -354,7 +351,7 @@ def test_tensors_without_a_shape_are_compared_byte_by_byte(run: Run, tmp_path: P
 
 
 def test_statistics_of_a_host_tensor_are_compared_with_those_of_the_tensor_in_its_device_layout(
-    run: Run, tmp_path: Path, dump_file: Run
+    run: Run, tmp_path: Path
 ) -> None:
     host = np.random.default_rng(3).standard_normal((1, 20, 2, 2)).astype(np.float32)
     padded = np.zeros((1, 32, 2, 2), np.float32)
@@ -395,7 +392,7 @@ def test_values_below_atol_and_small_ones_beside_a_large_one_pass_with_a_note(ru
 
 
 def test_where_inside_a_tensor_it_differs_is_told(
-    run: Run, tmp_path: Path, dump_file: Run, monkeypatch: pytest.MonkeyPatch
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = np.random.default_rng(1).standard_normal((8, 512)).astype(np.float16)
     tail = np.where(np.arange(512) < 500, values, np.float16(0))

@@ -13,6 +13,7 @@ from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.golden.store import write_golden
 from pytest_npudump.record.record import Record
+from tests.cli.conftest import dump_file
 
 Run = Callable[..., Any]
 VALUES = np.random.default_rng(0).standard_normal((50, 60), np.float32)
@@ -20,7 +21,7 @@ PERMUTED = VALUES[[1, 0, *range(2, 50)]]
 CSV_HEAD = "Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count,Nan Count"
 
 
-def golden_of(tmp_path: Path, dump_file: Run, *, projections: bool = True) -> Path:
+def golden_of(tmp_path: Path, *, projections: bool = True) -> Path:
     dump_file(tmp_path / "before", "net/relu", VALUES)
     table = StatsTable.from_records(read_dump(tmp_path / "before", projections=projections).records)
     path = tmp_path / "golden.yaml"
@@ -28,10 +29,8 @@ def golden_of(tmp_path: Path, dump_file: Run, *, projections: bool = True) -> Pa
     return path
 
 
-def test_projections_of_a_golden_are_compared_with_those_of_tensors(
-    run: Run, tmp_path: Path, dump_file: Run
-) -> None:
-    golden = golden_of(tmp_path, dump_file)
+def test_projections_of_a_golden_are_compared_with_those_of_tensors(run: Run, tmp_path: Path) -> None:
+    golden = golden_of(tmp_path)
     assert run("compare", golden, tmp_path / "before").code == 0
     dump_file(tmp_path / "after", "net/relu", PERMUTED)
     done = run("compare", golden, tmp_path / "after", "--json", "-")
@@ -43,17 +42,17 @@ def test_projections_of_a_golden_are_compared_with_those_of_tensors(
     assert "l2norm of the difference about" in run("compare", golden, tmp_path / "after").out
 
 
-def test_a_golden_without_projections_is_compared_without(run: Run, tmp_path: Path, dump_file: Run) -> None:
-    golden = golden_of(tmp_path, dump_file, projections=False)
+def test_a_golden_without_projections_is_compared_without(run: Run, tmp_path: Path) -> None:
+    golden = golden_of(tmp_path, projections=False)
     dump_file(tmp_path / "after", "net/relu", PERMUTED)
     assert "projections" not in run("compare", golden, tmp_path / "after", "--json", "-").out
 
 
 @pytest.mark.parametrize("values", [VALUES, PERMUTED], ids=["as it was", "permuted"])
 def test_a_table_beside_the_tensors_does_not_hide_their_projections(
-    run: Run, tmp_path: Path, dump_file: Run, values: np.ndarray
+    run: Run, tmp_path: Path, values: np.ndarray
 ) -> None:
-    golden = golden_of(tmp_path, dump_file)
+    golden = golden_of(tmp_path)
     path = dump_file(tmp_path / "after", "net/relu", values)
     told = f"{VALUES.max():.6g},{VALUES.min():.6g},{VALUES.mean():.6g},3000,0,0,0"
     rows = [f"{CSV_HEAD},Negative Inf Count,Positive Inf Count", f"Output,0,12000,DT_FLOAT,ND,50x60,{told}"]
@@ -66,8 +65,8 @@ def test_a_table_beside_the_tensors_does_not_hide_their_projections(
     assert (record.stats.digits, record.stats.projections is not None) == (6, True)
 
 
-def test_an_explanation_of_tolerances_has_projections(run: Run, tmp_path: Path, dump_file: Run) -> None:
-    golden = golden_of(tmp_path, dump_file)
+def test_an_explanation_of_tolerances_has_projections(run: Run, tmp_path: Path) -> None:
+    golden = golden_of(tmp_path)
     rows = run("golden", "show", "--tolerances=", golden, "--json", "-").json["tolerances"]
     assert [row["statistic"] for row in rows] == ["max", "min", "avg", "l2norm", "projections"]
     assert rows[-1]["rule"].startswith("rtol=1.5e-05")

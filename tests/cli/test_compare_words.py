@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.cli.conftest import dump_file
+
 Run = Callable[..., Any]
 GOLDEN = np.linspace(-3, 5, 4096, dtype=np.float32).reshape(64, 64)
 
@@ -23,7 +25,7 @@ def _changed(**values: float) -> np.ndarray:
 
 
 @pytest.fixture
-def compared(run: Run, dump_file: Run, tmp_path: Path) -> Callable[..., Any]:
+def compared(run: Run, tmp_path: Path) -> Callable[..., Any]:
     """Compare two arrays as the dumps of one layer: ``compared(golden, actual, *options)``."""
 
     def compare(golden: np.ndarray, actual: np.ndarray, *options: object, **how: Any) -> Any:

@@ -89,84 +89,69 @@ def test_the_printed_file_is_the_one_the_test_s_run_writes(show: Show, warm: Any
     assert json.loads(out) == json.loads(Path("written.json").read_text())
 
 
-def test_what_was_chosen_with_the_golden_is_shown(show: Show) -> None:
+def test_what_was_chosen_with_the_golden_is_shown_and_torchair_gets_the_acl_json(show: Show) -> None:
     golden = Path("golden/test_shown/test_one.yaml")
     golden.parent.mkdir(parents=True)
     for told, data in (("{dump_data: tensor}", "tensor"), ("{}", "stats")):
         golden.write_text(f"producer: {told}\n")
         assert dump_of(show("test_shown.py::test_one")[1])["dump_data"] == data
+    code, out, _ = show("test_shown.py::test_one", "--for", "torchair")
+    options = json.loads(out)
+    assert code == 0
+    assert options.pop("dump_config_path").endswith("-1/run1/acl.json")
+    assert options == {"enable_dump": False}
 
 
-def test_markers_of_class_and_function_are_merged(show: Show) -> None:
-    code, out, _ = show("test_shown.py::TestGroup::test_sizes[2]")
+def test_markers_of_class_and_function_are_merged_and_warnings_go_to_standard_error(show: Show) -> None:
+    code, out, err = show("test_shown.py::TestGroup::test_sizes[2]")
     dump = dump_of(out)
     assert code == 0
     assert dump["dump_level"] == "op"
     assert dump["dump_list"] == [{"model_name": "m", "opname_range": [{"begin": "a", "end": "b"}]}]
-
-
-def test_dump_path_is_the_place_it_would_be(show: Show, tmp_path: Path) -> None:
-    _, out, err = show("test_shown.py::test_one")
-    path = dump_of(out)["dump_path"]
-    assert "/pytest-N/npudump/test_shown_py_test_one-" in path
-    assert path.endswith("-1/run1/dump")
-    assert "note: N in the path" in err
-    project(SOURCE, f"addopts = --basetemp={tmp_path / 'base'}")
-    _, out, err = show("test_shown.py::test_one")
-    assert dump_of(out)["dump_path"].startswith(f"{tmp_path}/base/npudump/test_shown_py_test_one-")
-    assert "note:" not in err
-    assert not (tmp_path / "base").exists()
-
-
-def test_nothing_is_made_and_nothing_runs(
-    show: Show, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    monkeypatch.setenv("PYTEST_DEBUG_TEMPROOT", str(temporary))
-    code, out, _ = show("test_shown.py::test_one")
-    assert code == 0
-    assert dump_of(out)["dump_path"].startswith(str(temporary))
-    assert list(temporary.iterdir()) == []
-
-
-def test_warnings_go_to_standard_error(show: Show) -> None:
-    _, out, err = show("test_shown.py::TestGroup::test_sizes[1]")
     assert 'warning: dump_level: "op" switches the dump of aclnn operators' in err
     assert "warning" not in out
-
-
-def test_what_the_chip_and_the_environment_make_of_it_is_a_warning(
-    show: Show, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    marker = "@pytest.mark.npu_dump(acl_json={'dump_stats': ['Max']})"
-    project(f"import pytest\n\n{marker}\ndef test_one(): pass\n")
-    monkeypatch.setenv("NPU_COLLECT_PATH", "/d")
-    code, _, err = show()
-    assert code == 0
-    assert "warning: dump_stats: documented for Atlas A2 (Ascend910B) only, and the chip is not known" in err
-    assert "warning: NPU_COLLECT_PATH: " in err
-
-
-def test_a_glob_is_said_to_cost_a_dump_of_everything(show: Show) -> None:
     _, out, err = show("test_shown.py::test_glob")
     assert dump_of(out)["dump_list"] == [{}]
     assert "every layer is dumped, and 'conv*' selects afterwards" in err
 
 
-def test_a_dump_path_that_ge_refuses_is_an_error(show: Show, tmp_path: Path) -> None:
-    project(SOURCE, "npudump_output = with blank")
+def test_the_only_marked_test_needs_no_name_and_the_chip_and_the_environment_warn(
+    show: Show, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marker = "@pytest.mark.npu_dump(scene='op', acl_json={'dump_stats': ['Max']})"
+    project(f"import pytest\n\n{marker}\ndef test_one(): pass\n")
+    monkeypatch.setenv("NPU_COLLECT_PATH", "/d")
+    code, out, err = show("--for", "acl")
+    assert code == 0
+    assert dump_of(out)["dump_op_switch"] == "on"
+    assert "warning: dump_stats: documented for Atlas A2 (Ascend910B) only, and the chip is not known" in err
+    assert "warning: NPU_COLLECT_PATH: " in err
+
+
+def test_dump_path_is_the_place_it_would_be_and_nothing_is_made(
+    show: Show, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("PYTEST_DEBUG_TEMPROOT", str(temporary))
+    code, out, err = show("test_shown.py::test_one")
+    path = dump_of(out)["dump_path"]
+    assert code == 0
+    assert path.startswith(str(temporary))
+    assert "/pytest-N/npudump/test_shown_py_test_one-" in path
+    assert path.endswith("-1/run1/dump")
+    assert "note: N in the path" in err
+    assert list(temporary.iterdir()) == []
+    project(SOURCE, f"addopts = --basetemp={tmp_path / 'base'}")
+    _, out, err = show("test_shown.py::test_one")
+    assert dump_of(out)["dump_path"].startswith(f"{tmp_path}/base/npudump/test_shown_py_test_one-")
+    assert "note:" not in err
+    assert not (tmp_path / "base").exists()
+    project(SOURCE, "npudump_output = with blank")  # which GE refuses
     code, out, err = show("test_shown.py::test_one")
     assert code == 1
     assert dump_of(out)["dump_path"].startswith(f"{tmp_path}/project/with blank/dumps/")
     assert err.startswith("error: no model is dumped, for GE refuses silently: dump_path: ")
-
-
-def test_the_only_marked_test_needs_no_name(show: Show) -> None:
-    project("import pytest\n\n@pytest.mark.npu_dump(scene='op')\ndef test_only(): pass\n")
-    code, out, _ = show("--for", "acl")
-    assert code == 0
-    assert dump_of(out)["dump_op_switch"] == "on"
 
 
 @pytest.mark.each(
@@ -268,9 +253,12 @@ def test_mindspore_s_file_has_the_marker_s_wishes_under_mindspore_s_names(show: 
     assert code == 0
     assert json.loads(out)["common_dump_settings"]["statistic_category"] == ["max"]
     assert json.loads(out)["e2e_dump_settings"]["stat_calc_mode"] == "device"
+    code, _, err = show("test_shown.py::test_net", "--for", "acl")
+    assert code == 2
+    assert "this project's runtime is mindspore, which reads no acl.json" in err
 
 
-def test_mindspore_s_file_is_judged_for_the_device(show: Show) -> None:
+def test_mindspore_s_file_is_judged_for_the_device_and_what_it_has_not_is_an_error(show: Show) -> None:
     project(NETWORK)
     words = ("test_shown.py::test_statistics", "--for", "mindspore", "--device", "CPU")
     code, out, err = show(*words[:1])
@@ -279,25 +267,10 @@ def test_mindspore_s_file_is_judged_for_the_device(show: Show) -> None:
     code, out, err = show(*words)
     assert code == 1
     assert "error: MindSpore refuses it on CPU: common_dump_settings.saved_data" in err
-
-
-def test_what_mindspore_has_not_is_an_error_and_acl_s_file_is_not_its(show: Show) -> None:
     project(MINDSPORE)
     code, _, err = show("test_shown.py::test_model", "--for", "mindspore")
     assert code == 2
     assert "model_name: not with MindSpore: it dumps every network of the process" in err
-    project(NETWORK, runtime="mindspore")
-    code, _, err = show("test_shown.py::test_net", "--for", "acl")
-    assert code == 2
-    assert "this project's runtime is mindspore, which reads no acl.json" in err
-
-
-def test_torchair_gets_the_acl_json_of_the_run(show: Show) -> None:
-    code, out, _ = show("test_shown.py::test_one", "--for", "torchair")
-    options = json.loads(out)
-    assert code == 0
-    assert options.pop("dump_config_path").endswith("-1/run1/acl.json")
-    assert options == {"enable_dump": False}
 
 
 TORCHAIR = """
@@ -313,14 +286,7 @@ def test_operators(npu_dump):
 """
 
 
-def test_test_that_cannot_hand_its_dump_to_torchair_is_refused_as_the_fixture_refuses(show: Show) -> None:
-    project(TORCHAIR, runtime="mindspore")
-    code, out, err = show("test_shown.py::test_operators", "--for", "torchair")
-    assert (code, out) == (1, "")
-    assert "this project's runtime is mindspore, which has no acl.json to hand on" in err
-
-
-def test_torchair_in_the_process_of_other_tests_is_a_warning(show: Show) -> None:
+def test_torchair_in_the_process_of_other_tests_is_a_warning_and_without_acl_json_refused(show: Show) -> None:
     project(TORCHAIR)
     words = ("test_shown.py::test_operators", "--for", "torchair")
     code, out, err = show(*words)
@@ -329,6 +295,10 @@ def test_torchair_in_the_process_of_other_tests_is_a_warning(show: Show) -> None
     assert "first graph" not in show("test_shown.py::test_isolated", *words[1:])[2]
     Path("pytest.ini").write_text("[pytest]\nnpudump_isolation = process\n")
     assert "first graph" not in show(*words)[2]
+    project(TORCHAIR, runtime="mindspore")
+    code, out, err = show(*words)
+    assert (code, out) == (1, "")
+    assert "this project's runtime is mindspore, which has no acl.json to hand on" in err
 
 
 @pytest.mark.e2e

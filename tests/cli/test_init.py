@@ -106,7 +106,6 @@ def test_the_smallest_model_is_run_with_inputs_of_its_shapes(
     taken = "random numbers from 0 to 1 for 'image'; random integers from 0 to 1 for 'mask'"
     assert f"models/small-net.onnx: the values of its inputs: the test takes {taken}\n" in done.out
     assert "1 recorded" in run_pytest(repository, "--npudump-update-golden", "tests")
-    run_pytest(repository, "tests")
 
 
 def graph(path: Path, nodes: list[Any], inputs: list[Any], **weights: Any) -> None:
@@ -300,9 +299,10 @@ def test_a_job_installs_what_can_be_installed(
         assert "where CI installs" not in done.out
 
 
-@pytest.mark.parametrize(
-    ("testpaths", "folder"),
-    [
+def test_the_first_test_lies_where_pytest_looks(repository: Path, run: Run) -> None:
+    for name in ("checks", "pack_a/checks", "pack_b/checks", "tests"):
+        (repository / name).mkdir(parents=True)
+    for testpaths, folder in (
         ("checks", "checks"),
         ("missing checks", "checks"),
         ("pack*/checks", "pack_a/checks"),
@@ -310,21 +310,24 @@ def test_a_job_installs_what_can_be_installed(
         ("../elsewhere", "tests"),
         ("/usr", "tests"),
         ("", "tests"),
-    ],
-)
-def test_the_first_test_lies_where_pytest_looks(
-    repository: Path, run: Run, testpaths: str, folder: str
-) -> None:
-    for name in ("checks", "pack_a/checks", "pack_b/checks", "tests"):
-        (repository / name).mkdir(parents=True)
-    (repository / "pytest.ini").write_text(f"[pytest]\ntestpaths = {testpaths}\n", "utf-8")
-    assert run("init").code == 0
-    assert (repository / folder / "test_npudump_first.py").is_file()
+    ):
+        (repository / "pytest.ini").write_text(f"[pytest]\ntestpaths = {testpaths}\n", "utf-8")
+        assert run("init").code == 0, testpaths
+        (written,) = repository.rglob("test_npudump_first.py")
+        assert written.parent == repository / folder, testpaths
+        written.unlink()
 
 
-def test_what_is_left_to_do_of_plugins_and_ci_is_told(repository: Path, run: Run) -> None:
-    config = repository / "pytest.ini"
+def test_what_is_left_to_a_person_is_told(repository: Path, run: Run) -> None:
+    project, config = repository / "pyproject.toml", repository / "pytest.ini"
+    text = '[tool]\npytest.ini_options.addopts = "-q"\n'
+    project.write_text(text, "utf-8")
+    done = run("init")
+    assert "left to you: pytest's keys in pyproject.toml stand in no section of their own" in done.out
+    assert (project.read_text("utf-8"), config.exists()) == (text, False)
+    project.unlink()
     config.write_text("[pytest]\nrequired_plugins = pytest-cov\n", "utf-8")
+    (repository / ".github/workflows/npudump.yml").unlink()
     done = run("init")
     assert "left to you: add pytest-npudump to required_plugins in pytest.ini" in done.out
     assert "where CI installs pytest-npudump from" in done.out
@@ -332,15 +335,15 @@ def test_what_is_left_to_do_of_plugins_and_ci_is_told(repository: Path, run: Run
     assert "required_plugins" not in run("init").out
 
 
-def test_again_it_writes_nothing(repository: Path, run: Run) -> None:
+def test_a_dry_run_and_a_second_run_write_nothing(repository: Path, run: Run) -> None:
+    done = run("init", "--dry-run")
+    assert (files(repository), "would be written" in done.out) == ({}, True)
     run("init")
     before = files(repository)
     done = run("init")
     assert files(repository) == before
-    assert (
-        "as it is:  pytest.ini, test_npudump_first.py, .gitattributes, .github/workflows/npudump.yml"
-        in done.out
-    )
+    there = "pytest.ini, test_npudump_first.py, .gitattributes, .github/workflows/npudump.yml"
+    assert f"as it is:  {there}" in done.out
 
 
 @pytest.mark.each(("git", "configures"), [(".git", True), ("../.git", True), ("", False)])
@@ -355,12 +358,6 @@ def test_git_is_configured_where_it_can_be(
     done = run("init", "--dry-run")
     assert ("git config " in done.out) is configures
     assert ("then: npudump golden init" in done.out) is (git != ".git")
-
-
-def test_a_dry_run_writes_nothing(repository: Path, run: Run) -> None:
-    done = run("init", "--dry-run")
-    assert files(repository) == {}
-    assert "would be written" in done.out
 
 
 def test_what_is_there_stays_line_by_line(repository: Path, run: Run) -> None:
@@ -389,46 +386,46 @@ def test_what_is_there_stays_line_by_line(repository: Path, run: Run) -> None:
     assert not (repository / "pytest.ini").exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
+@pytest.mark.skipif(int(pytest.__version__.split(".")[0]) < 9, reason="read by pytest since 9")
+def test_tables_of_pytest_9_get_values_of_their_types(
+    repository: Path, run: Run, run_pytest: Callable[..., str]
+) -> None:
+    for name, text in (
         ("pyproject.toml", '[tool.pytest]  # of pytest 9\naddopts = ["-q"]\n'),
         ("pytest.toml", '[pytest]\naddopts = ["-q"]\n'),
         (".pytest.toml", ""),
-    ],
-)
-@pytest.mark.skipif(int(pytest.__version__.split(".")[0]) < 9, reason="read by pytest since 9")
-def test_tables_of_pytest_9_get_values_of_their_types(
-    repository: Path, run: Run, name: str, text: str, run_pytest: Callable[..., str]
-) -> None:
-    (repository / name).write_text(text, "utf-8")
-    assert run("init").code == 0
-    found: Any = tomllib.loads((repository / name).read_text("utf-8"))
-    found = found["tool"]["pytest"] if name == "pyproject.toml" else found["pytest"]
-    told = {"required_plugins": ["pytest-npudump"], "npudump_golden_dir": "golden"}
-    assert found == told | ({"addopts": ["-q"]} if text else {})
-    assert not (repository / "pytest.ini").exists()
-    run_pytest(repository, "--collect-only")
-
-
-def test_keys_in_no_section_of_their_own_are_left_to_a_person(repository: Path, run: Run) -> None:
-    text = '[tool]\npytest.ini_options.addopts = "-q"\n'
-    (repository / "pyproject.toml").write_text(text, "utf-8")
-    done = run("init")
-    assert "left to you: pytest's keys in pyproject.toml stand in no section of their own" in done.out
-    assert (repository / "pyproject.toml").read_text("utf-8") == text
-    assert not (repository / "pytest.ini").exists()
+    ):
+        path = repository / name
+        path.write_text(text, "utf-8")
+        assert run("init").code == 0
+        found: Any = tomllib.loads(path.read_text("utf-8"))
+        found = found["tool"]["pytest"] if name == "pyproject.toml" else found["pytest"]
+        told = {"required_plugins": ["pytest-npudump"], "npudump_golden_dir": "golden"}
+        assert found == told | ({"addopts": ["-q"]} if text else {})
+        assert not (repository / "pytest.ini").exists()
+        run_pytest(repository, "--collect-only")
+        path.unlink()
 
 
 def test_a_folder_of_goldens_that_is_named_is_the_one_that_git_and_ci_hear_of(
-    repository: Path, run: Run
+    repository: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    attributes = repository / ".gitattributes"
+    done = run("golden", "init", "--golden-dir", "../refs")
+    assert (done.code, "lies outside of" in done.err, attributes.exists()) == (2, True, False)
     (repository / "tox.ini").write_text("[pytest]\nnpudump_golden_dir = tests/refs\n", "utf-8")
-    assert run("init").code == 0
-    assert (repository / ".gitattributes").read_text("utf-8").startswith("tests/refs/**/*.yaml text ")
-    assert "npudump golden status --no-collect\n" in (repository / ".github/workflows/npudump.yml").read_text(
-        "utf-8"
-    )
+    for verb in (("golden", "init"), ("init",)):
+        assert run(*verb).code == 0
+        assert attributes.read_text("utf-8").startswith("tests/refs/**/*.yaml text ")
+        attributes.unlink()
+    job = (repository / ".github/workflows/npudump.yml").read_text("utf-8")
+    assert "npudump golden status --no-collect\n" in job
+    run("golden", "init")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-onpudump_golden_dir=other")
+    run("golden", "init")
+    assert "\nother/**/*.yaml text " in attributes.read_text("utf-8")
+    done = run("init", str(repository / "none"))
+    assert (done.code, "no such folder" in done.err) == (2, True)
 
 
 def test_a_repository_on_gitlab_gets_a_job_to_include(repository: Path, run: Run) -> None:
@@ -440,57 +437,51 @@ def test_a_repository_on_gitlab_gets_a_job_to_include(repository: Path, run: Run
     assert (repository / ".gitlab-ci.yml").read_text("utf-8") == "stages: [test]\n"
 
 
-@pytest.mark.parametrize(
-    ("package", "words"), [("torch_npu", "torch.nn.Linear"), ("mindspore", "mindspore.ops")]
-)
 def test_a_framework_without_a_model_is_run(
-    repository: Path, run: Run, monkeypatch: pytest.MonkeyPatch, package: str, words: str
+    repository: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(first_test, "find_spec", lambda name: name == package)
-    run("init")
-    text = (repository / "test_npudump_first.py").read_text("utf-8")
-    assert words in text
-    compile(text, "test_npudump_first.py", "exec")
+    for package, words in (("torch_npu", "torch.nn.Linear"), ("mindspore", "mindspore.ops")):
+        monkeypatch.setattr(first_test, "find_spec", lambda name, package=package: name == package)
+        run("init")
+        path = repository / "test_npudump_first.py"
+        assert words in path.read_text("utf-8")
+        compile(path.read_text("utf-8"), path.name, "exec")
+        path.unlink()
 
 
 @pytest.mark.parametrize("place", ["inside", "outside"])
 def test_a_model_that_is_named_is_tested_in_this_repository(
     repository: Path, run: Run, run_pytest: Callable[..., str], place: str
 ) -> None:
-    model(repository / "larger.onnx", batch=64)
-    root, outside = repository, place == "outside"
-    if outside:
-        root = repository / "project"
-        root.mkdir()
+    outside = place == "outside"
+    root = repository / "project" if outside else repository
     model(root / "small.onnx", batch=1)
-    (named := repository / "models").mkdir()
-    (repository / "larger.onnx").rename(named / "larger.onnx")
+    named = repository / "models" / "larger.onnx"
+    model(named, batch=64)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        given = Path("../models/larger.onnx") if outside else named / "larger.onnx"
-        done = run("init", str(given))
+        done = run("init", "../models/larger.onnx" if outside else str(named))
     assert (done.code, done.err) == (0, "")
-    assert f"models:   {'../' * outside}models/larger.onnx\n" in done.out
+    told = f"{'../' * outside}models/larger.onnx"
+    assert f"models:   {told}\n" in done.out
     assert "small.onnx" not in done.out
     assert ".github/workflows/npudump.yml" in files(root)
-    run_pytest(root, "--npudump-update-golden", "test_npudump_first.py")
-    assert "64" in next(root.rglob("golden/**/*.yaml")).read_text("utf-8").split("tensors", 1)[1]
+    assert told in (root / "test_npudump_first.py").read_text("utf-8")
+    if outside:
+        run_pytest(root, "--npudump-update-golden", "test_npudump_first.py")
+        assert "64" in next(root.rglob("golden/**/*.yaml")).read_text("utf-8").split("tensors", 1)[1]
 
 
-def test_a_model_that_is_named_behind_another_has_a_test_of_its_own(
-    repository: Path, run: Run, run_pytest: Callable[..., str]
-) -> None:
-    (repository / "deep").mkdir()
+def test_a_model_that_is_named_behind_another_has_a_test_of_its_own(repository: Path, run: Run) -> None:
     for name, batch in (("small", 1), ("half.2", 64), ("deep/small", 32)):
         model(repository / f"{name}.onnx", batch)
     run("init", "small.onnx")
     assert run("init", "half.2.onnx").out.count(" test_npudump_half_2.py\n") == 3  # written, and to be run
-    run_pytest(repository, "--npudump-update-golden", "test_npudump_half_2.py")
-    assert "64" in next(repository.rglob("golden/**/*.yaml")).read_text("utf-8").split("tensors", 1)[1]
     before = files(repository)
     for name, file in (("small", "first"), ("half.2", "half_2")):
         done = run("init", f"{name}.onnx")
         assert f"as it is:  pytest.ini, test_npudump_{file}.py, " in done.out
+        assert f"'{name}.onnx'" in before[f"test_npudump_{file}.py"].decode()
     assert files(repository) == before
     run("init", "deep/small.onnx")
     assert "deep/small.onnx" in (repository / "test_npudump_deep_small.py").read_text("utf-8")
@@ -520,12 +511,6 @@ def test_a_device_here_asks_for_one_in_ci(
     assert "--npudump-runtime=npu" in job
     assert yaml.safe_load(job)["jobs"]["npudump"]["runs-on"] == ["self-hosted", "npu"]
     assert "which label the runners with an NPU have" in done.out
-
-
-def test_a_folder_that_is_none_is_refused(repository: Path, run: Run) -> None:
-    done = run("init", str(repository / "none"))
-    assert done.code == 2
-    assert "no such folder" in done.err
 
 
 def test_the_commands_to_go_on_with_are_typed_as_they_are_printed(repository: Path, run: Run) -> None:
@@ -583,42 +568,16 @@ def test_git_finds_the_goldens_of_any_folder(repository: Path, run: Run, name: s
     assert (repository / ".gitattributes").read_bytes() == before
 
 
-def test_golden_init_takes_the_folder_from_pytests_configuration(
-    repository: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (repository / "pytest.ini").write_text("[pytest]\nnpudump_golden_dir = tests/refs\n", "utf-8")
-    run("golden", "init")
-    path = repository / ".gitattributes"
-    assert path.read_text("utf-8").startswith("tests/refs/**/*.yaml text ")
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-onpudump_golden_dir=other")
-    run("golden", "init")
-    assert "\nother/**/*.yaml text " in path.read_text("utf-8")
-
-
-def test_a_folder_outside_of_the_repository_is_refused(repository: Path, run: Run) -> None:
-    done = run("golden", "init", "--golden-dir", "../refs")
-    assert done.code == 2
-    assert "lies outside of" in done.err
-    assert not (repository / ".gitattributes").exists()
-
-
-@pytest.mark.each("text", ["", "[pytest]\n", "[pytest]\naddopts =\n  -q\n", "[other]\na = 1", "[pytest]"])
-def test_keys_are_those_of_their_section(text: str) -> None:
-    after, added = with_keys(text, "[pytest]")
-    parser = configparser.ConfigParser()
-    parser.read_string(after)
-    assert parser["pytest"]["npudump_golden_dir"] == "golden"
-    assert len(added) == 2
-    assert with_keys(after, "[pytest]") == (after, ())
-
-
-def test_a_key_that_is_there_keeps_its_value() -> None:
+def test_keys_are_those_of_their_section_and_what_is_there_stays() -> None:
+    for text in ("", "[pytest]\n", "[pytest]\naddopts =\n  -q\n", "[other]\na = 1", "[pytest]"):
+        after, added = with_keys(text, "[pytest]")
+        parser = configparser.ConfigParser()
+        parser.read_string(after)
+        assert (parser["pytest"]["npudump_golden_dir"], len(added)) == ("golden", 2)
+        assert with_keys(after, "[pytest]") == (after, ())
     text = "[pytest]\r\nnpudump_golden_dir: mine\r\n[other]\r\nrequired_plugins = x\r\n"
     after, added = with_keys(text, "[pytest]")
     assert added == ("required_plugins = pytest-npudump",)
     assert after == text.replace("[pytest]\r\n", "[pytest]\r\nrequired_plugins = pytest-npudump\r\n")
-
-
-def test_attributes_that_are_there_stay() -> None:
     text = "golden/**/*.yaml merge=mine\ngolden/**/*.safetensors filter=lfs\n"
     assert with_goldens(text) == (text, ())

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from tests.cli.conftest import dump_file
 from tests.onnxmodels.models import onnx_file
 
 Run = Callable[..., Any]
@@ -74,7 +75,7 @@ def test_golden_tensors_beside_a_golden(run: Run, tmp_path: Path) -> None:
     assert "not a regular file" in done.err
 
 
-def test_a_mapping_in_a_dump(run: Run, tmp_path: Path, dump_file: Run) -> None:
+def test_a_mapping_in_a_dump(run: Run, tmp_path: Path) -> None:
     path = dump_file(tmp_path, "a", np.arange(4.0))
     os.mkfifo(tmp_path / "mapping.csv")
     for words in (

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from pytest_npudump.storage.archive import pack
+from tests.cli.conftest import dump_file
 
 Run = Callable[..., Any]
 TREES = Path(__file__).parents[1] / "data" / "trees"
 
 
-def test_device_layouts_and_original_shapes_are_shown(run: Run, tmp_path: Path, dump_file: Run) -> None:
+def test_device_layouts_and_original_shapes_are_shown(run: Run, tmp_path: Path) -> None:
     array = np.zeros((1, 2, 2, 2, 16), np.float16)
     dump_file(tmp_path, "conv", array, layout="NC1HWC0", original=(1, 20, 2, 2))
     (row,) = run("ls", tmp_path, "--json", "-").json["tensors"]
@@ -22,7 +23,7 @@ def test_device_layouts_and_original_shapes_are_shown(run: Run, tmp_path: Path, 
     assert row["bytes"] == array.nbytes
 
 
-def test_long_names_stay_whole(run: Run, tmp_path: Path, dump_file: Run) -> None:
+def test_long_names_stay_whole(run: Run, tmp_path: Path) -> None:
     name = "scope/" * 30 + "relu"
     path = dump_file(tmp_path / "x", "a", np.zeros(4, np.float32))
     path.unlink()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,35 +58,28 @@ REAL = TREES / "acl-overflow" / "Opdebug.Node_OpDebug.7.2.1795229153283277"
 OPERATOR = next((TREES / "acl-tensor").rglob("MatMul*"))
 
 
+def tree_in(folder: Path, record: str, *operators: str) -> Path:
+    """Lay out a dump of copies of a real record and of a real operator, the latter under other names."""
+    copies = {f"{record}/{REAL.name}": REAL} | dict.fromkeys(operators, OPERATOR)
+    for place, source in copies.items():
+        target = folder / "dump" / place.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, target)
+    return folder / "dump"
+
+
 @pytest.fixture
 def tree(tmp_path: Path) -> Callable[..., Path]:
-    """Lay out a dump of copies of a real record and of a real operator, the latter under other names."""
-
-    def build(record: str, *operators: str) -> Path:
-        root = tmp_path / "dump"
-        for place, source, name in (
-            (record, REAL, REAL.name),
-            *((operator, OPERATOR, "") for operator in operators),
-        ):
-            target = root / place / name if name else root / place
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(source, target)
-        return root
-
-    return build
+    return partial(tree_in, tmp_path)
 
 
-def _operator(place: str, name: str, *, stamp: int = 1795229153283276) -> str:
-    return f"{place}/MatMul.{name}.3.2.{stamp}"
+def _operator(place: str, name: str) -> str:
+    return f"{place}/MatMul.{name}.3.2.1795229153283276"
 
 
 def _layers(done: Any) -> list[str]:
-    return [
-        layer
-        for record in done.json["overflows"]
-        for unit in record["overflowed"]
-        for layer in unit["layers"]
-    ]
+    units = (unit for record in done.json["overflows"] for unit in record["overflowed"])
+    return [layer for unit in units for layer in unit["layers"]]
 
 
 TIME = "20261121000000"
@@ -95,26 +89,24 @@ def test_operators_of_other_devices_and_models_are_not_blamed(run: Run, tree: Ru
     places = {"own": f"{TIME}/0/m/1/0", "device": f"{TIME}/1/m/1/0", "load": f"{TIME}/0/m/9/0"}
     places |= {"name": f"{TIME}/0/other/1/0", "run": "20261121000001/0/m/1/0"}
     root = tree(places["own"], *(_operator(place, name) for name, place in places.items()))
-    done = run("ls", root, "--json", "-")
-    assert _layers(done) == ["MatMul own"]
-    assert "layers_without" not in done.json["overflows"][0]
+    for part in (root, root / TIME, root / TIME / "0" / "m" / "1" / "0"):  # as the directories above it tell
+        done = run("ls", part, "--json", "-")
+        assert _layers(done) == ["MatMul own"]
+        assert "layers_without" not in done.json["overflows"][0]
     assert "do not tell" not in run("ls", root).out
-
-
-def test_a_layer_that_only_another_device_has_is_not_named(run: Run, tree: Run) -> None:
-    root = tree(f"{TIME}/0/m/1/0", _operator(f"{TIME}/1/m/1/0", "foreign"))
+    for path in root.rglob("MatMul.*"):
+        path.unlink()
+    root = tree(places["own"], _operator(places["device"], "foreign"))  # which another device has alone
     done = run("ls", root, "--json", "-")
     assert (done.code, _layers(done)) == (1, [])
     assert "foreign" not in "".join(_table(run("ls", root).out))
 
 
-def test_ranks_are_told_apart(run: Run, tree: Run) -> None:
+def test_ranks_are_told_apart_and_the_operator_of_the_records_step_comes_first(run: Run, tree: Run) -> None:
     places = [f"worldsize2_global_rank{rank}/{TIME}/0/m/1/0" for rank in (0, 1)]
     root = tree(places[1], *(_operator(place, f"rank{rank}") for rank, place in enumerate(places)))
     assert _layers(run("ls", root, "--json", "-")) == ["MatMul rank1"]
-
-
-def test_the_operator_of_the_records_step_comes_first(run: Run, tree: Run) -> None:
+    shutil.rmtree(root)
     steps = [f"{TIME}/0/m/1/{step}" for step in (0, 1)]
     root = tree(steps[1], *(_operator(place, f"step{step}") for step, place in enumerate(steps)))
     assert _layers(run("ls", root, "--json", "-")) == ["MatMul step1"]
@@ -130,30 +122,22 @@ def test_the_records_model_id_decides_where_its_directory_tells_none(run: Run, t
     assert "layers_without" not in done.json["overflows"][0]
 
 
-def test_it_is_said_where_the_dump_tells_no_model(run: Run, tree: Run) -> None:
-    root = tree(f"{TIME}/0", _operator(f"{TIME}/0", "single"))
+@pytest.mark.each(
+    ("place", "lacking", "told"),
+    [
+        (f"{TIME}/0", ["model"], "lack the model of records (1, first"),
+        ("", ["device", "model"], "lack the device and the model"),
+    ],
+)
+def test_it_is_said_where_the_dump_tells_no_model_or_device(
+    run: Run, tmp_path: Path, place: str, lacking: list[str], told: str
+) -> None:
+    root = tree_in(tmp_path, place, _operator(place or ".", "single"))
     done = run("ls", root, "--json", "-")
-    assert (_layers(done), done.json["overflows"][0]["layers_without"]) == (["MatMul single"], ["model"])
+    assert (_layers(done), done.json["overflows"][0]["layers_without"]) == (["MatMul single"], lacking)
     (note,) = [line for line in _table(run("ls", root).out) if line.startswith("note:")]
-    assert "lack the model of records (1, first" in note
-    assert str(root / TIME / "0" / REAL.name) in note
-
-
-def test_it_is_said_where_the_dump_tells_neither_device_nor_model(run: Run, tree: Run) -> None:
-    root = tree("", _operator(".", "flat"))
-    done = run("ls", root, "--json", "-")
-    assert (_layers(done), done.json["overflows"][0]["layers_without"]) == (
-        ["MatMul flat"],
-        ["device", "model"],
-    )
-    assert "lack the device and the model" in run("ls", root).out
-
-
-def test_a_part_of_a_dump_tells_what_the_directories_above_it_do(run: Run, tree: Run) -> None:
-    root = tree(f"{TIME}/0/m/1/0", _operator(f"{TIME}/0/m/1/0", "own"), _operator(f"{TIME}/1/m/1/0", "other"))
-    done = run("ls", root / TIME / "0" / "m" / "1" / "0", "--json", "-")
-    assert (_layers(done), "layers_without" in done.json["overflows"][0]) == (["MatMul own"], False)
-    assert _layers(run("ls", root / TIME, "--json", "-")) == ["MatMul own"]
+    assert told in note
+    assert str(root / place / REAL.name) in note
 
 
 @pytest.mark.parametrize("executor", ["serial", "threads:2", "processes:1"])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from pytest_npudump.dump.stats.projections import project
+from tests.cli.conftest import dump_file
 
 Run = Callable[..., Any]
 TREES = Path(__file__).parents[1] / "data" / "trees"
@@ -79,14 +80,14 @@ def test_an_overflow_record_is_referred_to_its_command(run: Run) -> None:
     assert f"npudump ls {path}" in done.err
 
 
-def test_a_tensor_without_statistics_says_why(run: Run, tmp_path: Path, dump_file: Run) -> None:
+def test_a_tensor_without_statistics_says_why(run: Run, tmp_path: Path) -> None:
     dump_file(tmp_path, "a", np.zeros(8, np.uint8), dtype="qint8")
     (row,) = run("ls", "--stats", tmp_path, "--json", "-").json["tensors"]
     assert row["max"] is None
     assert "QINT8" in row["note"]
 
 
-def test_zeros_are_counted_where_the_values_are_there(run: Run, tmp_path: Path, dump_file: Run) -> None:
+def test_zeros_are_counted_where_the_values_are_there(run: Run, tmp_path: Path) -> None:
     values = np.array([0.0, -0.0, 1.5, np.nan, 0.0], np.float16)
     dump_file(tmp_path, "a", values)
     dump_file(tmp_path, "b", np.zeros(4, np.uint8), dtype="resource", shape=(4,), number=2)
@@ -99,9 +100,7 @@ def test_zeros_are_counted_where_the_values_are_there(run: Run, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("executor", ["serial", "threads:2", "processes:1"])
-def test_acls_own_quirks_are_reproduced_where_asked_for(
-    run: Run, tmp_path: Path, dump_file: Run, executor: str
-) -> None:
+def test_acls_own_quirks_are_reproduced_where_asked_for(run: Run, tmp_path: Path, executor: str) -> None:
     dump_file(tmp_path, "first", np.array([np.nan, 1, 2], np.float32), number=1)
     dump_file(tmp_path, "later", np.array([1, np.nan, 2], np.float32), number=2)
     dump_file(tmp_path, "brain", np.array([1, 2], ml_dtypes.bfloat16), number=3)
@@ -118,9 +117,7 @@ def test_acls_own_quirks_are_reproduced_where_asked_for(
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "uint8", "int32", "complex64"])
-def test_projections_of_files_are_those_of_the_array(
-    run: Run, tmp_path: Path, dump_file: Run, dtype: str
-) -> None:
+def test_projections_of_files_are_those_of_the_array(run: Run, tmp_path: Path, dtype: str) -> None:
     kind = np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
     values = np.random.default_rng(1).integers(-50, 50, 20_000).astype(np.int8).astype(kind)
     dump_file(tmp_path, "net/a", values, dtype=dtype)

@@ -42,38 +42,28 @@ def write_model(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-@pytest.fixture(scope="session")
-def make_record() -> Callable[..., TensorRecord]:
+def make_record(
+    key: str, array: np.ndarray[Any, Any] | None = None, *, dtype: str = "", op_type: str = "", **fields: Any
+) -> TensorRecord:
     """Record of a tensor, with the statistics of ``array`` in float64 where one is given."""
-
-    def make(
-        key: str,
-        array: np.ndarray[Any, Any] | None = None,
-        *,
-        dtype: str = "",
-        op_type: str = "",
-        **fields: Any,
-    ) -> TensorRecord:
-        stats = None
-        shape = None
-        if array is not None:
-            exact = array.astype(np.float64)
-            finite = exact[~np.isnan(exact)]
-            shape = array.shape
-            with np.errstate(invalid="ignore"):
-                avg = float(exact.mean())
-            stats = Stats(
-                count=array.size,
-                max=float(finite.max()),
-                min=float(finite.min()),
-                avg=avg,
-                nan=int(np.isnan(exact).sum()),
-                pos_inf=int(np.isposinf(exact).sum()),
-                neg_inf=int(np.isneginf(exact).sum()),
-                digits=6,
-            )
-            dtype = dtype or array.dtype.name
-        values: dict[str, Any] = {"shape": shape, "path": Path("dump"), "stats": stats, **fields}
-        return TensorRecord(TensorKey.parse(key), op_type, dtype or "float32", **values)
-
-    return make
+    stats = None
+    shape = None
+    if array is not None:
+        exact = array.astype(np.float64)
+        finite = exact[~np.isnan(exact)]
+        shape = array.shape
+        with np.errstate(invalid="ignore"):
+            avg = float(exact.mean())
+        stats = Stats(
+            count=array.size,
+            max=float(finite.max()),
+            min=float(finite.min()),
+            avg=avg,
+            nan=int(np.isnan(exact).sum()),
+            pos_inf=int(np.isposinf(exact).sum()),
+            neg_inf=int(np.isneginf(exact).sum()),
+            digits=6,
+        )
+        dtype = dtype or array.dtype.name
+    values: dict[str, Any] = {"shape": shape, "path": Path("dump"), "stats": stats, **fields}
+    return TensorRecord(TensorKey.parse(key), op_type, dtype or "float32", **values)

@@ -12,6 +12,7 @@ import pytest
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.errors import RequestError
 from pytest_npudump.explain.feeds import Feeds, LoadedModel, RunInputs, execution_of, executions_of
+from tests.explain.conftest import make_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 ROOT = Path("/dumps/run1/dump/20260101010101/0")
 
 
-def records(make_record: Record, *places: tuple[str, str]) -> list[TensorRecord]:
+def records(*places: tuple[str, str]) -> list[TensorRecord]:
     """Records of ``(qualifiers, directories below the device)``."""
     return [
         make_record(f"conv{qualifiers}:output.0", np.ones(2), path=ROOT / directories / "Conv.conv.1.2.3")
@@ -45,7 +46,7 @@ def fed(found: list[TensorRecord], inputs: RunInputs, names: tuple[str, ...] = (
     return [int(feeds.of(execution)["x"][0]) for execution in executions]
 
 
-def test_each_execution_gets_the_arrays_of_its_run(make_record: Record) -> None:
+def test_each_execution_gets_the_arrays_of_its_run() -> None:
     """By its step from the first run on, its model's id where one was loaded twice, its name, its part."""
     captures = [loaded("net.om", 5, part="one"), loaded("net.om", 6, part="two")]
     cases: tuple[tuple[list[tuple[str, str]], list[LoadedModel], list[int]], ...] = (
@@ -58,28 +59,26 @@ def test_each_execution_gets_the_arrays_of_its_run(make_record: Record) -> None:
         ([("#capture=one", "net/1/0"), ("#capture=two", "net/1/0")], captures, [5, 6]),
     )
     for places, models, expected in cases:
-        assert fed(records(make_record, *places), RunInputs(models)) == expected, places
+        assert fed(records(*places), RunInputs(models)) == expected, places
 
 
-def test_inputs_go_by_name_where_the_session_tells_the_references_names(make_record: Record) -> None:
-    found = records(make_record, ("", "net/1/0"))
+def test_inputs_go_by_name_where_the_session_tells_the_references_names() -> None:
+    found = records(("", "net/1/0"))
     model = LoadedModel("", Path("net.om"), ("y", "x"), [(np.array([1]), np.array([2]))])
     assert fed(found, RunInputs([model]), ("x", "y")) == [2]
     other = LoadedModel("", Path("net.om"), ("in0", "in1"), [(np.array([1]), np.array([2]))])
     assert fed(found, RunInputs([other]), ("x", "y")) == [1]
 
 
-def test_what_the_test_gives_counts_before_what_was_run(make_record: Record) -> None:
-    found = records(make_record, ("", "net/1/0"), ("#step=1", "net/1/1"))
+def test_what_the_test_gives_counts_before_what_was_run() -> None:
+    found = records(("", "net/1/0"), ("#step=1", "net/1/1"))
     inputs = RunInputs([loaded("net.om", 7, 8)])
     inputs.give({"x": [3]}, "")
     inputs.give({"x": [4]}, "")
     assert fed(found, inputs) == [3, 4]
 
 
-def test_inputs_are_taken_from_the_dump_where_it_has_those_of_this_execution(
-    make_record: Record, tmp_path: Path
-) -> None:
+def test_inputs_are_taken_from_the_dump_where_it_has_those_of_this_execution(tmp_path: Path) -> None:
     (tmp_path / "data").write_bytes(np.array([12], np.int64).tobytes())
 
     def data(step: str, number: int) -> TensorRecord:
@@ -87,7 +86,7 @@ def test_inputs_are_taken_from_the_dump_where_it_has_those_of_this_execution(
         known = {"op_type": "Data", "dtype": "int64", "shape": (1,), "payload": payload, "path": path}
         return make_record(f"x{step}:output.0", None, **known)
 
-    found = records(make_record, ("", "net/1/0"))
+    found = records(("", "net/1/0"))
     assert fed([*found, data("", 0)], RunInputs()) == [12]
     with pytest.raises(RequestError, match="the inputs of the model are not known"):
         fed([*found, data("#step=1", 1)], RunInputs())
@@ -131,10 +130,10 @@ def test_inputs_are_taken_from_the_dump_where_it_has_those_of_this_execution(
     ],
 )
 def test_inputs_that_are_not_certain_are_an_error_that_names_the_way_out(
-    make_record: Record, places: list[tuple[str, str]], inputs: RunInputs, message: str
+    places: list[tuple[str, str]], inputs: RunInputs, message: str
 ) -> None:
     with pytest.raises(RequestError, match=message) as raised:
-        fed(records(make_record, *places), inputs)
+        fed(records(*places), inputs)
     assert "reference_inputs(" in str(raised.value)
 
 
@@ -165,17 +164,17 @@ class Session:
         return [arrays[0]]
 
 
-def test_run_that_was_refused_is_no_execution_and_one_that_failed_is(make_record: Record) -> None:
+def test_run_that_was_refused_is_no_execution_and_one_that_failed_is() -> None:
     inputs = RunInputs()
     session = inputs.watch(Session(), Path("net.om"), "")  # type: ignore[arg-type]
     for value, error in ((5, None), (-1, RequestError), (0, OSError), (6, None)):
         with pytest.raises(error) if error else nullcontext():
             session.run(np.array([value]))
-    found = records(make_record, ("", "net/1/0"), ("#step=1", "net/1/1"), ("#step=2", "net/1/2"))
+    found = records(("", "net/1/0"), ("#step=1", "net/1/1"), ("#step=2", "net/1/2"))
     assert fed(found, inputs) == [5, 0, 6]
 
 
-def test_arrays_are_copied_because_buffers_are_used_again(make_record: Record) -> None:
+def test_arrays_are_copied_because_buffers_are_used_again() -> None:
     inputs = RunInputs()
     session = inputs.watch(Session(), Path("net.om"), "")  # type: ignore[arg-type]
     buffer = np.array([5])
@@ -185,12 +184,12 @@ def test_arrays_are_copied_because_buffers_are_used_again(make_record: Record) -
     given = np.array([7])
     inputs.give({"x": given}, "other")
     given[:] = 8
-    found = records(make_record, ("", "net/1/0"), ("#step=1", "net/1/1"))
+    found = records(("", "net/1/0"), ("#step=1", "net/1/1"))
     assert fed(found, inputs) == [5, 6]
     assert inputs.given["other"][0]["x"][0] == 7
 
 
-def test_execution_is_what_a_key_says(make_record: Record) -> None:
+def test_execution_is_what_a_key_says() -> None:
     record = make_record("c#capture=a,rank=2,device=1,model=m,load=3,step=4:output.0", np.ones(1))
     found = execution_of(record)
     assert str(found) == "#capture=a,rank=2,device=1,model=m,load=3,step=4:.0"

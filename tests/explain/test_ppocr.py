@@ -17,6 +17,7 @@ from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.explain.reference import Reference
 from pytest_npudump.request import DumpRequest
+from tests.conftest import real_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +31,7 @@ DATA = Path(__file__).parents[1] / "data"
 
 
 @pytest.fixture(scope="module")
-def judged(classifier: Path, ppocr_cls: Any) -> Callable[..., ReferenceResult]:
+def judged(classifier: Path) -> Callable[..., ReferenceResult]:
     """Judge statistics of every operator, or tensors, by name, each once for what the marker says."""
     fed = np.load(classifier.with_suffix(".npz"))["x"]
     known: dict[str, ReferenceResult] = {}
@@ -38,7 +39,7 @@ def judged(classifier: Path, ppocr_cls: Any) -> Callable[..., ReferenceResult]:
     def judge(name: str | Sequence[TensorRecord], **marker: Any) -> ReferenceResult:
         key = repr((name, marker))
         if key not in known:
-            records = records_of(ppocr_cls(name)) if isinstance(name, str) else name
+            records = records_of(real_table(name)) if isinstance(name, str) else name
             request = DumpRequest(reference=classifier.name, **marker)
             reference = Reference.of(request, classifier.parent, None)
             assert reference is not None

@@ -33,6 +33,7 @@ from pytest_npudump.explain.rounding import (
 )
 from pytest_npudump.onnxmodels.sessions import ModelError
 from pytest_npudump.request import DumpRequest
+from tests.explain.conftest import make_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,9 +159,7 @@ def test_the_coarsest_of_the_16_bit_types_is_rounded_to() -> None:
 
 
 @pytest.fixture
-def judge(
-    write_model: Callable[..., Path], make_record: Callable[..., Any]
-) -> Callable[..., ReferenceResult]:
+def judge(write_model: Callable[..., Path]) -> Callable[..., ReferenceResult]:
     """Judge a device whose exp is ``factor`` times as large, and of a type, against the model."""
 
     def judged(factor: float, dtype: str, **marker: Any) -> ReferenceResult:

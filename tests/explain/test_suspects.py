@@ -28,6 +28,7 @@ from pytest_npudump.explain.rounding import rounded_model
 from pytest_npudump.graph.model_files import read_onnx
 from pytest_npudump.onnxmodels.tensor_types import from_array
 from pytest_npudump.record.edges import Edges
+from tests.explain.conftest import make_record
 from tests.onnxmodels.models import onnx_file
 
 if TYPE_CHECKING:
@@ -370,9 +371,7 @@ def test_a_mask_is_a_constant_that_makes_no_noise(tmp_path: Path) -> None:
     assert judged(ReferenceModel.read(model), records)["log"].alone.verdict == "convicted"
 
 
-def test_what_the_model_does_not_have_is_unknown(
-    make_record: Callable[..., TensorRecord], reference: ReferenceModel
-) -> None:
+def test_what_the_model_does_not_have_is_unknown(reference: ReferenceModel) -> None:
     record = make_record("elsewhere:output.0", np.ones(3, np.float32))
     (found,) = judged(reference, [record]).values()
     assert (found.alone.verdict, found.op_type) == ("unknown", "")

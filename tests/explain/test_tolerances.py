@@ -20,11 +20,10 @@ from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.errors import RequestError
 from pytest_npudump.explain.reference import ReferenceResult
 from pytest_npudump.request import DumpRequest
+from tests.conftest import table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytest_npudump.dump.table import StatsTable
+    pass
 
 
 RULE = {"layer": "conv*", "rtol": 0.2, "atol": 0, "reason": "winograd", "against": "reference"}
@@ -151,14 +150,11 @@ ONE: dict[str, float | None] = {"max": 4.0, "min": -2.0, "avg": 0.5, "l2norm": 8
     ids=["an extreme", "the largest of two", "a count", "a shape"],
 )
 def test_a_layer_passes_with_the_tolerance_that_it_is_said_to_need_and_with_little_less_it_does_not(
-    make_table: Callable[..., StatsTable],
-    changed: dict[str, float | None],
-    shape: tuple[int, ...],
-    needed: float | None,
+    changed: dict[str, float | None], shape: tuple[int, ...], needed: float | None
 ) -> None:
     same = ("same:output.0", "float32", (4, 4), ONE)
-    golden = make_table(same, ("other:output.0", "float32", (4, 4), ONE))
-    run = make_table(same, ("other:output.0", "float32", shape, ONE | changed))
+    golden = table_of(same, ("other:output.0", "float32", (4, 4), ONE))
+    run = table_of(same, ("other:output.0", "float32", shape, ONE | changed))
     found = compare_tables(golden, run, Tolerances())
     rtols, beyond = ReferenceResult(Path("m.onnx"), found).accepting
     assert [*rtols] == ["other"]

@@ -16,21 +16,18 @@ from pytest_npudump.record.record import EDGES, MODELS, Record
 from pytest_npudump.regression.judgement import judge_run, models_between
 from pytest_npudump.report.origins import what_changed
 from pytest_npudump.report.terminal import full_lines
+from tests.conftest import table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pytest_npudump.regression.result import Result
 
 FED = {"x": "", "conv": "x", "relu": "conv", "pool": "relu", "add": "pool conv"}
 DIGESTS = "conv AAAA wwwwww 0000\npool PPPP\n"
 
 
-def side(
-    make: Callable[..., Any], fed: dict[str, str], off: str, digests: str, graph: int = 1
-) -> tuple[Record, Edges]:
+def side(fed: dict[str, str], off: str, digests: str, graph: int = 1) -> tuple[Record, Edges]:
     """Return a record whose layers have 1 as the largest element, and those ``off`` 2."""
-    table = make(
+    table = table_of(
         *(
             (
                 f"{name}:output.0",
@@ -49,11 +46,9 @@ def side(
     return Record("t.py::t", {}, table, Path("t.yaml"), blocks=blocks), edges
 
 
-def judged(
-    make: Callable[..., Any], fed: dict[str, str], off: str, digests: str, *, live: bool = True
-) -> Result:
-    golden, _ = side(make, FED, "", DIGESTS)
-    run, edges = side(make, fed, off, digests, 2)
+def judged(fed: dict[str, str], off: str, digests: str, *, live: bool = True) -> Result:
+    golden, _ = side(FED, "", DIGESTS)
+    run, edges = side(fed, off, digests, 2)
     if live:  # a run that is kept has the edges that were dumped
         run = replace(run, blocks={MODELS: run.blocks[MODELS]})
     return judge_run(Terms(), golden, run, at_hand=(lambda _table: (edges, ())) if live else None)
@@ -100,16 +95,9 @@ OTHERWISE = {**FED, "add": "pool relu"}
     ],
 )
 def test_what_changed_in_a_graph_is_named(
-    make_table: Callable[..., Any],
-    *,
-    live: bool,
-    fed: dict[str, str],
-    off: str,
-    digests: str,
-    changed: str,
-    source: str,
+    *, live: bool, fed: dict[str, str], off: str, digests: str, changed: str, source: str
 ) -> None:
-    result = judged(make_table, fed, off, digests, live=live)
+    result = judged(fed, off, digests, live=live)
     assert what_changed(result).startswith(changed)
     assert result.models is not None
     assert result.models.changed
@@ -129,14 +117,12 @@ def test_what_changed_in_a_graph_is_named(
 )
 @pytest.mark.parametrize("named", [True, False])
 def test_another_type_is_told_from_other_attributes(
-    make_table: Callable[..., Any], lines: str, changed: str, source: str, *, named: bool
+    lines: str, changed: str, source: str, *, named: bool
 ) -> None:
     name = "Relu_1" if named else "act"
-    golden, edges = side(
-        make_table, {"x": "", name: "x", "add": f"{name} x"}, "", "" if named else "act =Relu\n"
-    )
+    golden, edges = side({"x": "", name: "x", "add": f"{name} x"}, "", "" if named else "act =Relu\n")
     lines = lines.replace("Relu_1", name) if "=" in lines or named else "act =Relu QQQQ\n"
-    run, _ = side(make_table, {"x": "", name: "x", "add": f"{name} x"}, f"{name} add", lines, 2)
+    run, _ = side({"x": "", name: "x", "add": f"{name} x"}, f"{name} add", lines, 2)
     result = judge_run(Terms(), golden, run, at_hand=lambda _table: (edges, ()))
     assert what_changed(result).startswith(changed.replace("Relu_1", name))
     assert ("type" in changed) is (";" not in what_changed(result))
@@ -144,20 +130,18 @@ def test_another_type_is_told_from_other_attributes(
     assert line.removeprefix("source:     ").startswith(source.replace("Relu_1", name))
 
 
-def test_an_attribute_upstream_that_no_statistic_shows_is_the_source(make_table: Callable[..., Any]) -> None:
-    golden, edges = side(make_table, FED, "", DIGESTS)
-    run, _ = side(make_table, FED, "add", DIGESTS.replace("PPPP", "QQQQ"))
+def test_an_attribute_upstream_that_no_statistic_shows_is_the_source() -> None:
+    golden, edges = side(FED, "", DIGESTS)
+    run, _ = side(FED, "add", DIGESTS.replace("PPPP", "QQQQ"))
     run = replace(run, blocks={MODELS: run.blocks[MODELS].replace("1111", "2222", 1)})
     result = judge_run(Terms(), golden, run, at_hand=lambda _table: (edges, ()))
     (line,) = (line for line in full_lines(result) if line.startswith("source: "))
     assert line.startswith("source:     pool (attributes changed), upstream of add:output.0; ")
 
 
-def test_a_layer_that_the_marker_no_longer_names_is_not_said_to_be_removed(
-    make_table: Callable[..., Any],
-) -> None:
-    golden, _ = side(make_table, FED, "", DIGESTS)
-    run, edges = side(make_table, WITHOUT, "pool add", DIGESTS, 2)
+def test_a_layer_that_the_marker_no_longer_names_is_not_said_to_be_removed() -> None:
+    golden, _ = side(FED, "", DIGESTS)
+    run, edges = side(WITHOUT, "pool add", DIGESTS, 2)
     for terms, known in ((Terms(layers=("x", "conv", "pool", "add")), edges), (Terms(), Edges())):
         result = judge_run(terms, golden, run, at_hand=lambda _table, known=known: (known, ()))  # type: ignore[misc]
         assert ("removed" in what_changed(result)) is not terms.layers
@@ -192,10 +176,10 @@ def named(
     ],
 )
 def test_a_layer_of_another_name_is_compared_and_fails(
-    make_table: Callable[..., Any], *, live: bool, run: tuple[Any, ...], renamed: str, failing: int
+    *, live: bool, run: tuple[Any, ...], renamed: str, failing: int
 ) -> None:
-    golden, _ = side(make_table, FED, "", WITH_TYPES)
-    record, edges = side(make_table, *run, 2)
+    golden, _ = side(FED, "", WITH_TYPES)
+    record, edges = side(*run, 2)
     result = judge_run(Terms(), golden, record, at_hand=(lambda _table: (edges, ())) if live else None)
     assert result.status == "failed"
     assert result.comparison is not None
@@ -205,11 +189,11 @@ def test_a_layer_of_another_name_is_compared_and_fails(
         assert not what_changed(result).startswith("operator")
 
 
-def test_layers_that_are_alike_are_not_told_to_be_renamed(make_table: Callable[..., Any]) -> None:
+def test_layers_that_are_alike_are_not_told_to_be_renamed() -> None:
     fed = {"x": "", "a": "x", "b": "x"}
-    golden, _ = side(make_table, fed, "", "a =Abs\nb =Abs\n")
+    golden, _ = side(fed, "", "a =Abs\nb =Abs\n")
     for names, count in (({"a": "c", "b": "d"}, 4), ({"a": "c"}, 0)):
-        run, edges = side(make_table, *named(names, "", "a =Abs\nb =Abs\n", fed), 2)
+        run, edges = side(*named(names, "", "a =Abs\nb =Abs\n", fed), 2)
         result = judge_run(Terms(), golden, run, at_hand=lambda _table, edges=edges: (edges, ()))  # type: ignore[misc]
         assert result.comparison is not None
         assert len(result.comparison.failing) == count
@@ -231,9 +215,7 @@ STATS = {"min": -1.0, "avg": 0.5, "l2norm": 1.0}
         ("0+ 1 2", None),  # in another order, which projections alone tell
     ],
 )
-def test_inputs_of_executions_that_changed_places_are_named(
-    make_table: Callable[..., Any], run: str, pair: tuple[str, str] | None
-) -> None:
+def test_inputs_of_executions_that_changed_places_are_named(run: str, pair: tuple[str, str] | None) -> None:
     def record(order: str) -> Record:
         rows = [
             (
@@ -245,7 +227,7 @@ def test_inputs_of_executions_that_changed_places_are_named(
             for step, value in zip(("", "#step=1", "#step=2"), order.split(), strict=True)
             for layer in ("x", "relu")
         ]
-        table = replace(make_table(*rows), op_types=("Data", "Relu") * 3)
+        table = replace(table_of(*rows), op_types=("Data", "Relu") * 3)
         return Record("t.py::t", {}, table, Path("t.yaml"), blocks={MODELS: f"#m.onnx {'1' * 16} graph1\n"})
 
     result = judge_run(Terms(), record("0 1 2"), record(run))
@@ -272,7 +254,7 @@ def test_inputs_of_executions_that_changed_places_are_named(
     ],
 )
 def test_inputs_of_one_execution_that_changed_places_are_named(
-    make_table: Callable[..., Any], run: str, pair: tuple[str, str] | None, graph: str
+    run: str, pair: tuple[str, str] | None, graph: str
 ) -> None:
     def record(order: str, fed: str, graph: str) -> Record:
         rows = [
@@ -286,7 +268,7 @@ def test_inputs_of_one_execution_that_changed_places_are_named(
             )
             for layer, value in zip("abc", order.split(), strict=True)
         ]
-        table = replace(make_table(*rows), op_types=("Data",) * 3)
+        table = replace(table_of(*rows), op_types=("Data",) * 3)
         lines = f"#m.onnx {graph * 2:1<16} {graph}\n#m.fed {fed * 16} -\n"
         return Record("t.py::t", {}, table, Path("t.yaml"), blocks={MODELS: lines})
 
@@ -304,12 +286,12 @@ def test_inputs_of_one_execution_that_changed_places_are_named(
     )
 
 
-def test_a_type_that_a_name_implied_stays_under_another_name(make_table: Callable[..., Any]) -> None:
+def test_a_type_that_a_name_implied_stays_under_another_name() -> None:
     fed = {"x": "", "Conv_1": "x", "Relu_2": "Conv_1", "add": "Relu_2"}
-    golden, _ = side(make_table, fed, "", "Conv_1 AAAA wwwwww\nadd =Add BBBB\n")
+    golden, _ = side(fed, "", "Conv_1 AAAA wwwwww\nadd =Add BBBB\n")
     names = {"Conv_1": "Block/Conv1", "Relu_2": "Block/Act"}
     digests = "Block/Conv1 =Conv AAAA wwwwww\nBlock/Act =Relu\nadd =Add CCCC\n"
-    run, edges = side(make_table, named(names, "", "", fed)[0], "add", digests, 2)
+    run, edges = side(named(names, "", "", fed)[0], "add", digests, 2)
     result = judge_run(Terms(), golden, run, at_hand=lambda _table: (edges, ()))
     assert what_changed(result).startswith("add: attributes changed; the model's graph changed")
     assert "Conv_1 -> Block/Conv1, Relu_2 -> Block/Act" in result.problems[0]
@@ -330,13 +312,13 @@ def test_a_type_that_a_name_implied_stays_under_another_name(make_table: Callabl
 )
 @pytest.mark.parametrize("files", ["", "#m.onnx 1111111111111111 graph1=\n"])
 def test_inputs_are_not_compared_where_a_model_ran_more_or_less_often(
-    make_table: Callable[..., Any], files: str, *, golden: str, run: str, fed: tuple[str, ...]
+    files: str, *, golden: str, run: str, fed: tuple[str, ...]
 ) -> None:
     sides = []
     for number, keys in enumerate((golden, run)):
         rows = ((f"{key}:output.0", "float32", (4,), {"max": 1.0}) for key in keys.split())
         blocks = {MODELS: files + fed_line("m", [bytes([number])])}
-        sides.append(Record("t.py::t", {}, make_table(*rows), Path("t.yaml"), blocks=blocks))
+        sides.append(Record("t.py::t", {}, table_of(*rows), Path("t.yaml"), blocks=blocks))
     found = models_between(Terms(), *sides)
     assert (found.fed if found is not None else ()) == fed
     assert (found is None) is not bool(files or fed)
@@ -351,12 +333,12 @@ def test_inputs_are_not_compared_where_a_model_ran_more_or_less_often(
     ],
 )
 def test_a_golden_that_is_accepted_in_part_has_no_graph_of_one_model(
-    make_table: Callable[..., Any], digest: str, fed: dict[str, str], changed: str
+    digest: str, fed: dict[str, str], changed: str
 ) -> None:
-    golden, _ = side(make_table, FED, "", DIGESTS)
+    golden, _ = side(FED, "", DIGESTS)
     models = golden.blocks[MODELS].replace("1" * 16, digest)
     golden = replace(golden, blocks={**golden.blocks, MODELS: models})
-    run, _ = side(make_table, fed, "pool", DIGESTS, 2)
+    run, _ = side(fed, "pool", DIGESTS, 2)
     assert what_changed(judge_run(Terms(), golden, run)) == changed
 
 
@@ -371,9 +353,9 @@ def test_a_golden_that_is_accepted_in_part_has_no_graph_of_one_model(
     ],
 )
 def test_inputs_that_are_not_dumped_are_known_where_the_model_was_given_the_same(
-    make_table: Callable[..., Any], *, given: tuple[bytes, bytes], fed: str, known: bool
+    *, given: tuple[bytes, bytes], fed: str, known: bool
 ) -> None:
-    sides = [side(make_table, {"x": "", "conv": "x"}, off, "")[0] for off in ("", "conv")]
+    sides = [side({"x": "", "conv": "x"}, off, "")[0] for off in ("", "conv")]
     edges = f"x <\nconv < {fed}\n"
     blocks = [
         {EDGES: edges, MODELS: one.blocks[MODELS] + fed_line("m", [how]) * bool(how)}
@@ -395,9 +377,9 @@ def test_inputs_that_are_not_dumped_are_known_where_the_model_was_given_the_same
     ],
 )
 def test_outputs_that_change_places_fail_where_any_change_does(
-    make_table: Callable[..., Any], *, fail_on: str, graph: str, verdict: str
+    *, fail_on: str, graph: str, verdict: str
 ) -> None:
-    golden, _ = side(make_table, FED, "", DIGESTS)
+    golden, _ = side(FED, "", DIGESTS)
     blocks = [
         {MODELS: f"#m.onnx {n * 16} {word}=\n{DIGESTS}"} for n, word in (("1", "graph1aaaaaa"), ("2", graph))
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -44,25 +43,20 @@ KEYS = ("a:output.0", "b:output.0")
 def member(*largest: float, floor: float = 0.0, uncountable: bool = False) -> Deviations:
     rows = np.zeros((2, 4))
     rows.flat[: len(largest)] = largest
-    marks = np.array([uncountable, False])
-    return Deviations(
-        KEYS,
-        rows,
-        np.full((2, 4), floor),
-        rows.any(axis=1),
-        marks,
-        np.ones(2, np.bool_),
-        np.zeros(2, np.bool_),
-    )
+    marks, floors = np.array([uncountable, False]), np.full((2, 4), floor)
+    compared, exact = np.ones(2, np.bool_), np.zeros(2, np.bool_)
+    return Deviations(KEYS, rows, floors, rows.any(axis=1), marks, compared, exact)
 
 
-def test_members_alike_need_the_smallest_factor() -> None:
+def test_the_factor_is_as_large_as_the_member_that_strays_furthest_needs() -> None:
     assert hold_out([member(1e-6)] * 3)[0] == FACTORS[0] == 5
-
-
-def test_the_factor_is_raised_as_far_as_the_member_that_strays_furthest_needs() -> None:
     assert hold_out([member(1e-6), member(2e-6), member(1.3e-5)])[0] == 7
     assert hold_out([member(1e-6), member(2e-6), member(3.9e-5)])[0] == 20
+    # What the presets allow needs no other member; without a scale or with another count of NaN is no bound.
+    assert hold_out([member(), member(), member(1e-5, floor=2e-5)])[0] == 5
+    assert hold_out([member(), member(), member(3e-5, floor=2e-5)])[0] is None
+    assert hold_out([member(math.inf)] * 3)[0] is None
+    assert hold_out([member(uncountable=True)] * 3)[0] is None
 
 
 def test_beyond_the_limit_there_is_no_factor_and_the_layer_is_named() -> None:
@@ -70,16 +64,6 @@ def test_beyond_the_limit_there_is_no_factor_and_the_layer_is_named() -> None:
     assert held[0] is None
     assert [tuple(one.split(" ")[:2]) for one in held[1]] == [(KEYS[1], "max"), (KEYS[0], "max")]
     assert held[1][0] == "b:output.0 max differs by 1e-05 of its scale, the others 1e-07 at most"
-
-
-def test_what_the_presets_allow_needs_no_other_member() -> None:
-    assert hold_out([member(), member(), member(1e-5, floor=2e-5)])[0] == 5
-    assert hold_out([member(), member(), member(3e-5, floor=2e-5)])[0] is None
-
-
-def test_what_has_no_scale_or_another_count_of_nan_cannot_be_bounded() -> None:
-    assert hold_out([member(math.inf)] * 3)[0] is None
-    assert hold_out([member(uncountable=True)] * 3)[0] is None
 
 
 @given(arrays(np.float64, (5, 8), elements=st.floats(0, 1)), st.floats(0, 1))
@@ -129,37 +113,20 @@ def table(*values: float) -> StatsTable:
     )
 
 
-def test_runs_alike_that_agree_leave_no_column() -> None:
+def test_the_largest_deviation_of_all_runs_is_kept_and_what_made_it_is_named() -> None:
     found = repeated([run({}), run({})])
     assert (found.cells, dict(found.head), found.notes) == ((), {"repeats": {"runs": 3}}, ())
-
-
-def test_the_largest_deviation_of_all_runs_is_kept_and_what_made_it_is_named() -> None:
     found = repeated([run({"b:output.0": 1e-5}), run({"b:output.0": 2e-5, "c:output.0": 1e-6})])
     assert found.cells == ("-", "-", "~2e-5,-,-,-", "~1e-6,-,-,-")
     assert found.head == {"repeats": {"runs": 3, "not_deterministic": ["b"]}}
     assert "2 of 4 tensors differ between 3 equal runs (first seen at: b)" in found.notes[0]
-
-
-def test_projections_are_kept_beside_the_statistics() -> None:
-    found = repeated([run({"c:output.0": 2e-5}, column=4)])
-    assert found.cells == ("-", "-", "-", "~-,-,-,-,2e-5")
-
-
-def test_members_that_were_varied_stray_without_being_unsteady() -> None:
-    found = repeated(
-        [run({})],
-        members=[run({}), run({"a:output.0": 3e-6})],
-        calibration=Calibration(2, 7.0, ("repeats", "inputs")),
-    )
+    assert repeated([run({"c:output.0": 2e-5}, column=4)]).cells == ("-", "-", "-", "~-,-,-,-,2e-5")
+    calibration = Calibration(2, 7.0, ("repeats", "inputs"))  # members that were varied are not unsteady
+    found = repeated([run({})], members=[run({}), run({"a:output.0": 3e-6})], calibration=calibration)
     assert found.cells == ("3e-6,-,-,-", "-", "-", "-")
     assert found.head["repeats"] == {"runs": 2}
     assert found.head["calibration"] == {"members": 2, "factor": 7, "varied": ["repeats", "inputs"]}
-
-
-def test_tensors_that_a_run_lacks_are_counted_out() -> None:
-    found = repeated([run({}, lacks=TENSORS[2:])])
-    assert found.head == {"repeats": {"runs": 2, "compared": 2}}
+    assert repeated([run({}, lacks=TENSORS[2:])]).head == {"repeats": {"runs": 2, "compared": 2}}
 
 
 @pytest.mark.each(
@@ -188,32 +155,21 @@ def test_the_first_of_some_layers_is_named_only_where_its_inputs_are_dumped_and_
 
 
 def test_what_later_runs_fail_for_is_told_with_the_options_that_measure_it() -> None:
-    note, advice = repeated([run({"c:output.0": 0.5})]).notes
+    strayed = run({"c:output.0": 0.5})
+    note, advice = repeated([strayed]).notes
     assert "1 of them by more than their tolerance" in note
     assert note.endswith("; later runs will fail")
     assert advice.endswith("with --npudump-update-golden --npudump-update-golden=calibrate")
-    *_, advice = repeated([run({"c:output.0": 0.5})], measurable=False).notes
+    *_, advice = repeated([strayed], measurable=False).notes
     assert advice.endswith(", give the test a seed, or set tolerance rules")
-
-
-def test_integers_that_differ_fail_no_later_run_for_it() -> None:
-    strayed = run({"c:output.0": 0.5})
     (note,) = repeated([replace(strayed, exact=np.ones(len(TENSORS), np.bool_))]).notes
     assert "1 of them of types that are otherwise compared exactly" in note
     assert "will fail" not in note
-
-
-def test_a_calibration_advises_no_calibration() -> None:
-    strayed = run({"c:output.0": 0.5})
     (note,) = repeated([strayed], calibration=Calibration(1, 5.0, ("repeats",))).notes
     assert "the measured tolerances allow for it" in note
     assert "will fail" not in note
-
-
-def test_a_run_of_its_own_says_why_only_where_somebody_wanted_another() -> None:
-    assert once("").notes == ()
+    assert (once("").notes, dict(once("").head)) == ((), {"repeats": {"runs": 1}})
     assert once("it died").notes == ("unknown whether the test is deterministic: it died",)
-    assert dict(once("").head) == {"repeats": {"runs": 1}}
 
 
 def test_a_calibration_stays_with_the_values_that_it_was_made_of() -> None:
@@ -287,38 +243,28 @@ class Varied(SampleRuntime):
         self.varying.begin(variation)
 
 
-@pytest.mark.each(
-    ("settings", "member", "expected"),
-    [
+def test_only_runs_of_a_calibration_are_varied_and_waited_for(tmp_path: Path, defaults: Settings) -> None:
+    for settings, member, *expected in (
         # how the run is varied, whether its inputs are looked at, and whether a device is waited for
-        ({"calibrate": 9}, 2, (False, True, True)),
-        ({"update_golden": "all", "repeats": 3}, 2, (True, True, False)),
-        ({"update_golden": "all", "repeats": 3}, None, (True, False, False)),
-        ({"update_golden": "all", "repeats": 1}, 0, (True, False, False)),
-        ({"repeats": 3}, 0, (True, False, False)),
-    ],
-)
-def test_only_runs_of_a_calibration_are_varied_and_waited_for(
-    tmp_path: Path,
-    defaults: Settings,
-    settings: dict[str, Any],
-    member: int | None,
-    expected: tuple[bool, ...],
-) -> None:
-    flow = Flow(tmp_path, defaults._replace(**settings), Varied())
-    case = flow.case()
-    vary(case, member)
-    found = case.runtime.varying.variation  # type: ignore[attr-defined]
-    assert (found.plain, found.looks, found.waits) == expected
+        ({"calibrate": 9}, 2, False, True, True),
+        ({"update_golden": "all", "repeats": 3}, 2, True, True, False),
+        ({"update_golden": "all", "repeats": 3}, None, True, False, False),
+        ({"update_golden": "all", "repeats": 1}, 0, True, False, False),
+        ({"repeats": 3}, 0, True, False, False),
+    ):
+        case = Flow(tmp_path, defaults._replace(**settings), Varied()).case()
+        vary(case, member)
+        found = case.runtime.varying.variation  # type: ignore[attr-defined]
+        assert [found.plain, found.looks, found.waits] == expected, settings
 
 
-@pytest.mark.each(
-    ("was", "now", "problem"),
-    [(status.PENDING, status.PENDING, "nothing was recorded: why"), (status.PASSED, status.ERROR, "why")],
-)
-def test_what_was_not_measured_is_not_recorded_and_fails(was: str, now: str, problem: str) -> None:
-    found = unrecorded(Result(was, None), "why")
-    assert (found.status, found.problems, found.good) == (now, (problem,), False)
+def test_what_was_not_measured_is_not_recorded_and_fails() -> None:
+    for was, now, problem in (
+        (status.PENDING, status.PENDING, "nothing was recorded: why"),
+        (status.PASSED, status.ERROR, "why"),
+    ):
+        found = unrecorded(Result(was, None), "why")
+        assert (found.status, found.problems, found.good) == (now, (problem,), False)
 
 
 def test_a_member_strays_from_what_the_numerics_of_the_first_run_allow(flow: Flow) -> None:

@@ -83,27 +83,25 @@ def test_a_second_run_dumps_what_is_to_be_explained_or_kept_and_has_room(flow: F
         assert note in " ".join(plan.notes)
 
 
-@pytest.mark.parametrize(
-    ("given", "layers"),
-    [({}, DIFFER[:1]), ({"golden_tensors": ("net/S*",)}, DIFFER), ({"layers": BOTH[:3]}, DIFFER[:1])],
-)
 def test_of_too_many_layers_the_first_are_dumped_and_those_with_golden_tensors(
-    flow: Flow, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], layers: tuple[str, ...]
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_plan, "_MOST_FAILING", 1)
-    flow.record(**given)
-    plan = _plan(flow, REGRESSED, **given)
-    assert plan is not None
-    left_out = () if layers == DIFFER or given.get("layers") else DIFFER[1:]
-    assert (plan.layers, plan.raw_layers, plan.omitted) == (layers, layers, left_out)
     note = "second run limited to 1 of 2 mismatching layers "
-    assert [one for one in plan.notes if note in one] == [*plan.notes[: len(left_out)]]
-
-
-def test_the_option_is_not_overruled(flow: Flow) -> None:
+    cases: tuple[tuple[dict[str, Any], tuple[str, ...], tuple[str, ...]], ...] = (
+        ({}, DIFFER[:1], DIFFER[1:]),
+        ({"golden_tensors": ("net/S*",)}, DIFFER, ()),
+        ({"layers": BOTH[:3]}, DIFFER[:1], ()),
+    )
+    for given, layers, left_out in cases:
+        flow.record(**given)
+        plan = _plan(flow, REGRESSED, **given)
+        assert plan is not None
+        assert (plan.layers, plan.raw_layers, plan.omitted) == (layers, layers, left_out)
+        assert [one for one in plan.notes if note in one] == [*plan.notes[: len(left_out)]]
     flow.record()
     flow.settings = flow.settings._replace(escalate="off")
-    assert _plan(flow, REGRESSED) is None
+    assert _plan(flow, REGRESSED) is None  # the option is not overruled
 
 
 def test_layers_that_only_one_side_has_are_not_dumped_and_alone_need_no_second_run(flow: Flow) -> None:
@@ -131,6 +129,18 @@ def test_a_name_that_nothing_knows_makes_the_second_run_dump_all(flow: Flow) -> 
     plan = _printed(flow)
     assert (plan.runs, plan.layers, plan.raw_layers) == (True, ("net_BatchNormalization@0",), ())
     assert "the raw operator name behind net_BatchNormalization@0 is not known" in plan.notes[0]
+    plan = _printed(flow, layers=("net/BatchNormalization@0", "net/Add@0", "net/Clip@0"))
+    assert plan.raw_layers == ("net/BatchNormalization@0",)  # the marker has them
+
+
+def test_what_feeds_a_source_is_dumped_behind_it_and_does_not_push_it_out(flow: Flow) -> None:
+    plan = _printed(flow, names="net/")  # the golden has the raw names
+    assert plan.raw_layers == ("net/BatchNormalization@0", "net/Conv@0")
+    assert plan.layers == ("net/BatchNormalization@0", "net_Conv@0")
+    assert [str(key) for key in plan.suspects] == ["net/BatchNormalization@0:output.0"]
+    tight = _printed(flow, names="net/", dump_limit=150_000)
+    assert (tight.layers, tight.omitted) == (("net/BatchNormalization@0",), ())
+    assert "; 1 layer dumped (sources first, then their inputs, " in tight.notes[0]
 
 
 def test_a_dump_of_all_layers_beyond_the_limit_is_not_made(flow: Flow) -> None:
@@ -141,19 +151,6 @@ def test_a_dump_of_all_layers_beyond_the_limit_is_not_made(flow: Flow) -> None:
     assert plan.skipped is not None
     assert "a dump of every layer exceeds npudump_dump_limit" in plan.skipped.problem
     assert _printed(flow, dump_limit=every).skipped is None
-
-
-def test_a_golden_that_has_the_raw_names_tells_them(flow: Flow) -> None:
-    assert _printed(flow, names="net/").raw_layers == ("net/BatchNormalization@0", "net/Conv@0")
-
-
-def test_what_feeds_a_source_is_dumped_behind_it_and_does_not_push_it_out(flow: Flow) -> None:
-    plan = _printed(flow, names="net/")
-    assert plan.layers == ("net/BatchNormalization@0", "net_Conv@0")
-    assert [str(key) for key in plan.suspects] == ["net/BatchNormalization@0:output.0"]
-    tight = _printed(flow, names="net/", dump_limit=150_000)
-    assert (tight.layers, tight.omitted) == (("net/BatchNormalization@0",), ())
-    assert "; 1 layer dumped (sources first, then their inputs, " in tight.notes[0]
 
 
 def test_what_a_source_reads_is_dumped_as_an_input_where_nothing_tells_which_output_it_is(flow: Flow) -> None:
@@ -201,11 +198,6 @@ def test_layers_upstream_are_nearest_first_and_no_more_than_can_be_of_use(size: 
     found = upstream_of(Edges.of(nodes, "test"), dump, (TensorKey("59", "output", 0),))
     assert found[:5] == ("58", "side58", "side57", "56", "side56")
     assert len(found) == 2 + least
-
-
-def test_a_marker_that_has_the_raw_names_tells_them(flow: Flow) -> None:
-    plan = _printed(flow, layers=("net/BatchNormalization@0", "net/Add@0", "net/Clip@0"))
-    assert plan.raw_layers == ("net/BatchNormalization@0",)
 
 
 def test_single_operators_cannot_be_selected_and_are_all_dumped(flow: Flow) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -33,25 +32,16 @@ def test_a_test_may_not_pass_before_it_has_been_judged(flow: Flow) -> None:
     assert (session.good, session.wants_second_run) == (False, False)
 
 
-def test_a_test_that_passes_runs_once_and_leaves_nothing(flow: Flow) -> None:
+def test_dumps_of_a_test_are_kept_where_it_fails_or_the_user_keeps_all(flow: Flow) -> None:
     flow.record()
-    session = flow.session(flow.case(), HEALTHY)
-    run(session)
-    assert (session.good, session.wants_second_run, session.done) == (True, False, True)
-    session.clean_up()
-    assert not session.case.directory.exists()
-
-
-def test_dumps_of_a_test_that_passes_are_kept_where_the_user_keeps_all(flow: Flow) -> None:
-    flow.record()
-    session = flow.session(flow.case(keep_dumps="all"), HEALTHY)
-    run(session)
-    session.clean_up()
+    for given in ({}, {"keep_dumps": "all"}):
+        session = flow.session(flow.case(**given), HEALTHY)
+        run(session)
+        assert (session.good, session.wants_second_run, session.done) == (True, False, True)
+        session.clean_up()
+        assert session.case.directory.exists() is bool(given)
     assert session.case.directory.is_dir()
     assert session.case.directory.stat().st_mode & 0o777 == 0o700
-
-
-def test_dumps_of_a_test_that_fails_are_kept(flow: Flow) -> None:
     session = _failed(flow)
     run(session)
     session.clean_up()
@@ -67,7 +57,9 @@ def test_a_second_run_that_never_started_leaves_the_failure_and_says_why(flow: F
     assert session.result.escalation.problem == "its setup failed"
 
 
-def test_a_run_that_another_plugin_repeats_is_not_explained_by_a_third(flow: Flow) -> None:
+def test_a_run_that_another_plugin_repeats_is_not_explained_by_a_third_and_its_recording_replaced(
+    flow: Flow,
+) -> None:
     flow.record()
     session = flow.session(flow.case(), REGRESSED, REGRESSED)
     session.start()  # the body fails, and is repeated
@@ -75,9 +67,7 @@ def test_a_run_that_another_plugin_repeats_is_not_explained_by_a_third(flow: Flo
     assert (session.good, session.wants_second_run) == (False, False)
     assert session.result.escalation is not None
     assert "another plugin repeated it" in session.result.escalation.problem
-
-
-def test_a_recording_that_another_plugin_repeats_is_replaced_by_the_new_one(flow: Flow) -> None:
+    flow.golden.unlink()
     session = flow.session(flow.case(update_golden="all"), HEALTHY, REGRESSED)
     run(session)
     run(session)
@@ -87,7 +77,7 @@ def test_a_recording_that_another_plugin_repeats_is_replaced_by_the_new_one(flow
     assert flow.first(flow.case(), REGRESSED).status == status.PASSED
 
 
-def test_a_part_that_did_not_pass_withdraws_the_recording(flow: Flow) -> None:
+def test_a_part_that_did_not_pass_withdraws_the_recording_and_beyond_the_limit_is_none(flow: Flow) -> None:
     session = flow.session(flow.case(update_golden="all"), HEALTHY)
     run(session)
     session.discard()
@@ -95,9 +85,6 @@ def test_a_part_that_did_not_pass_withdraws_the_recording(flow: Flow) -> None:
     session.commit()
     assert (session.good, flow.golden.exists()) == (False, False)
     assert session.result.problems == ("a subtest did not pass",)
-
-
-def test_a_recording_beyond_the_limit_says_that_nothing_was_recorded(flow: Flow) -> None:
     case = flow.case(update_golden="all", golden_tensors=("net/Conv@19",), dump_limit=1)
     session = flow.session(case, HEALTHY)
     run(session)
@@ -124,14 +111,13 @@ def test_golden_tensors_beyond_the_budget_are_not_recorded_and_the_largest_are_n
     assert {path.name: path.read_bytes() for path in flow.golden.parent.iterdir()} == before
 
 
-def test_a_folder_that_cannot_be_made_is_an_error_of_the_configuration(flow: Flow) -> None:
+def test_a_folder_that_cannot_be_made_is_an_error_and_a_dump_that_cannot_be_ended_not_judged(
+    flow: Flow,
+) -> None:
     flow.folder.joinpath("file").touch()
     case = replace(flow.case(), directory=flow.folder / "file" / "dumps")
     with pytest.raises(ConfigError, match="--npudump-output"):
         flow.session(case, HEALTHY).start()
-
-
-def test_a_dump_that_cannot_be_ended_is_not_judged(flow: Flow) -> None:
     flow.record()
     session = flow.session(flow.case(), HEALTHY)
     session.start()
@@ -152,38 +138,28 @@ def test_a_session_goes_on_from_what_another_process_has_handed_over(flow: Flow)
     assert [path.name for path in other.result.runs] == ["run1", "run2"]
 
 
-def test_a_process_that_dies_before_a_judgement_fails_the_test(flow: Flow) -> None:
+def test_a_process_that_dies_fails_the_test_whatever_it_had_done(flow: Flow) -> None:
+    recording = flow.session(flow.case(update_golden="all"), HEALTHY)
+    run(recording)
+    recording.die(1, "was ended by SIGKILL")
+    assert recording.result.problems[0].endswith("SIGKILL; nothing was recorded")
     flow.record()
-    session = CaseSession(flow.case())
+    session = CaseSession(flow.case())  # before a judgement
     session.die(1, "was ended by SIGSEGV")
     assert (session.good, session.result.status) == (False, status.DIED)
-    assert session.result.problems[0] == ("the test's process was ended by SIGSEGV; nothing was compared")
-
-
-@pytest.mark.parametrize("sample", [HEALTHY, REGRESSED], ids=["passed", "failed"])
-def test_a_process_that_dies_behind_its_body_fails_the_test(flow: Flow, sample: Path) -> None:
-    flow.record()
-    session = flow.session(flow.case(), sample)
-    run(session)
-    comparison = session.result.comparison
-    other = CaseSession(session.case)
-    other.resume(session.handed_over())
-    other.die(1, "was ended by SIGKILL")
-    assert (other.good, other.result.status) == (False, status.DIED)
-    assert other.result.problems == ("the test's process was ended by SIGKILL",)
-    assert other.result.comparison == comparison
-
-
-def test_a_process_that_dies_behind_a_recording_says_that_it_does_not_count(flow: Flow) -> None:
-    session = flow.session(flow.case(update_golden="all"), HEALTHY)
-    run(session)
-    session.die(1, "was ended by SIGKILL")
-    assert session.result.problems[0].endswith("SIGKILL; nothing was recorded")
-
-
-def test_a_process_that_dies_in_the_second_run_leaves_the_first_one_s_failure(flow: Flow) -> None:
+    assert session.result.problems[0] == "the test's process was ended by SIGSEGV; nothing was compared"
+    for sample in (HEALTHY, REGRESSED):  # behind its body
+        session = flow.session(flow.case(), sample)
+        run(session)
+        comparison = session.result.comparison
+        other = CaseSession(session.case)
+        other.resume(session.handed_over())
+        other.die(1, "was ended by SIGKILL")
+        assert (other.good, other.result.status) == (False, status.DIED)
+        assert other.result.problems == ("the test's process was ended by SIGKILL",)
+        assert other.result.comparison == comparison
     session = _failed(flow)
-    session.die(2, "was ended by SIGKILL")
+    session.die(2, "was ended by SIGKILL")  # in the second run, which leaves the failure
     assert session.result.status == status.FAILED
     assert session.result.escalation is not None
     assert session.result.escalation.problem == "its process was ended by SIGKILL"

@@ -89,14 +89,8 @@ def test_each_way_to_come_out_is_told_from_the_others() -> None:
 
 
 def test_heights_are_decades_around_the_tolerance() -> None:
-    assert [magnitude(share) for share in (0.0, 1.0, 1000.0, math.inf, math.nan, 1e-9)] == [
-        LOWEST,
-        0.0,
-        pytest.approx(3.0),
-        HIGHEST,
-        0.0,
-        LOWEST,
-    ]
+    found = [magnitude(share) for share in (0.0, 1.0, 1000.0, math.inf, math.nan, 1e-9)]
+    assert found == [LOWEST, 0.0, pytest.approx(3.0), HIGHEST, 0.0, LOWEST]
 
 
 @given(st.lists(st.tuples(st.sampled_from(STATES), st.floats(0, 1e9)), max_size=300), st.integers(1, 50))
@@ -116,22 +110,9 @@ def test_a_strip_covers_every_tensor_once_and_shows_every_column_at_its_worst(
 
 def around(feeds: dict[str, list[str]], source: str, wrong: set[str]) -> tuple[Neighbourhood, ...]:
     """Return the picture of a chain in which some layers differ."""
-
-    def table(*, changed: bool) -> StatsTable:
-        def stats(layer: str) -> Stats:
-            shown: dict[str, Any] = {
-                "count": 4,
-                "max": 2.0 if changed and layer in wrong else 1.0,
-                "min": -1.0,
-            }
-            return Stats(**shown, avg=0.25, l2norm=None, nan=0, neg_inf=0, pos_inf=0, digits=0)
-
-        keys = ((layer, TensorKey(layer, "output", 0)) for layer in feeds)
-        return StatsTable.from_records(
-            TensorRecord(key, "Add", "float32", (4,), Path("f"), stats=stats(layer)) for layer, key in keys
-        )
-
-    comparison = compare_tables(table(changed=False), table(changed=True), Tolerances())
+    golden = table(**dict.fromkeys(feeds, 1.0))
+    actual = table(**{layer: 2.0 if layer in wrong else 1.0 for layer in feeds})
+    comparison = compare_tables(golden, actual, Tolerances())
     keys = [TensorKey(source, "output", 0)]
     views = tensor_views(comparison, Tolerances(), frozenset(keys))
     edges = Edges({name: tuple(map(Port, fed)) for name, fed in feeds.items()}, "test")
@@ -143,22 +124,10 @@ CHAIN = {"a": [], "b": ["a"], "c": ["b"], "d": ["c"], "e": ["d"], "f": ["e"], "g
 
 def test_two_operators_before_and_three_behind_are_shown_in_columns() -> None:
     (found,) = around(CHAIN, "d", {"d", "e", "f"})
-    assert {one.name: one.column for one in found.operators} == {
-        "b": -2,
-        "c": -1,
-        "d": 0,
-        "e": 1,
-        "f": 2,
-        "g": 3,
-    }
     names = [one.name for one in found.operators]
-    assert {(names[one], names[other]) for one, other in found.arrows} == {
-        ("b", "c"),
-        ("c", "d"),
-        ("d", "e"),
-        ("e", "f"),
-        ("f", "g"),
-    }
+    columns = {one.name: one.column for one in found.operators}
+    assert columns == {"b": -2, "c": -1, "d": 0, "e": 1, "f": 2, "g": 3}
+    assert {(names[one], names[other]) for one, other in found.arrows} == {*pairwise("bcdefg")}
     assert {one.name: one.state for one in found.operators}["d"] == "source"
 
 
@@ -169,11 +138,7 @@ def test_of_many_consumers_the_worst_are_shown_and_the_others_counted() -> None:
     assert behind[:2] == ["b7", "b8"]
     assert len(behind) == ABREAST
     assert found.left_out == 9 - ABREAST
-
-
-def test_where_no_edge_is_known_there_is_no_picture() -> None:
-    comparison_only = around({}, "a", set())
-    assert comparison_only == ()
+    assert around({}, "a", set()) == ()  # where no edge is known there is no picture
 
 
 @pytest.mark.each("state", STATES)
@@ -214,42 +179,25 @@ def test_a_picture_survives_the_file(tmp_path: Path, picture: dict[str, Any]) ->
     assert problem == ""
     assert found[0].picture is not None
     assert json.loads(json.dumps(found[0].picture.to_json())) == picture
+    (bare,), _ = read_elements(report(tmp_path), "t")
+    assert bare.picture is None
 
 
-def test_a_report_without_pictures_is_read_as_well(tmp_path: Path) -> None:
-    (found,), _ = read_elements(report(tmp_path), "t")
-    assert found.picture is None
+def test_a_damaged_report_and_one_of_another_test_are_told_and_no_fault(tmp_path: Path) -> None:
+    path = report(tmp_path)
+    found, problem = read_elements(path, "other")
+    assert (found, "is of another test" in problem) == ((), True)
+    for text in ("", "[]", "{", '{"test": "t", "escalation": {"findings": [{}]}}'):
+        path.write_text(text, encoding="utf-8")
+        found, problem = read_elements(path, "t")
+        assert (found, str(path) in problem) == ((), True), text
 
 
-def test_a_report_of_another_test_is_refused(tmp_path: Path) -> None:
-    found, problem = read_elements(report(tmp_path), "other")
-    assert found == ()
-    assert "is of another test" in problem
-
-
-@pytest.mark.each("text", ["", "[]", "{", '{"test": "t", "escalation": {"findings": [{}]}}'])
-def test_a_damaged_report_is_told_and_is_no_fault(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "report.json"
-    path.write_text(text, encoding="utf-8")
-    found, problem = read_elements(path, "t")
-    assert found == ()
-    assert str(path) in problem
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        {"cells": "AA=="},
-        {"cells": "?"},
-        {"rows": 2**40},
-        {"errors": [1]},
-        {"golden": ["x"] * 64},
-        {"rows": -1},
-    ],
-)
-def test_a_picture_that_is_none_is_refused(picture: dict[str, Any], damage: dict[str, Any]) -> None:
-    with pytest.raises((ValueError, TypeError, KeyError)):
-        picture_from(picture | damage)
+def test_a_picture_that_is_none_is_refused(picture: dict[str, Any]) -> None:
+    damages: list[dict[str, Any]] = [{"cells": "AA=="}, {"cells": "?"}, {"rows": 2**40}, {"errors": [1]}]
+    for damage in (*damages, {"golden": ["x"] * 64}, {"rows": -1}):
+        with pytest.raises((ValueError, TypeError, KeyError)):
+            picture_from(picture | damage)
 
 
 def test_a_pixel_is_a_cell_in_the_colour_of_its_error() -> None:
@@ -277,13 +225,10 @@ def test_larger_errors_are_lighter() -> None:
     assert light[-1] - light[0] > 150
 
 
-def test_a_tensor_alone_has_no_map() -> None:
-    picture = draw_alone(np.ones(3))
-    assert picture is not None
-    assert map_uri(picture) == ""
-
-
-def test_axes_are_named_by_how_they_run() -> None:
+def test_a_tensor_alone_has_no_map_and_axes_are_named_by_how_they_run() -> None:
+    alone = draw_alone(np.ones(3))
+    assert alone is not None
+    assert map_uri(alone) == ""
     picture = draw(np.ones((2, 3, 4, 5)), np.ones((2, 3, 4, 5)), rtol=0, atol=0)
     assert picture is not None
     assert axes_words(picture, 4) == ("axes 0-1", "axes 2-3")

@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -28,47 +28,43 @@ from pytest_npudump.report.ci import (
     sources_of,
 )
 from pytest_npudump.report.origins import small_sources
-from tests.report.conftest import each_hostile
+from tests.report.conftest import each_hostile, judged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def test_sources_name_what_each_explains_and_how_many_more_there_are() -> None:
-    first = [{"key": f"Conv@{n}:output.0", "explains": 9 - n} for n in range(3)]
-    told = sources_of({"status": "failed", "first": "x", "sources": {"in_all": 5, "first": first}})
-    assert told == (
-        "Conv@0:output.0 (8 downstream), Conv@1:output.0 (7 downstream), Conv@2:output.0 (6 downstream) "
-        "and 2 more"
-    )
-    sources = {"in_all": 1, "first": first[:1]}
-    assert sources_of({"first": "x", "fail": 9, "sources": sources}) == "Conv@0:output.0 (8 downstream)"
-    assert (
-        sources_of({"first": "x", "fail": 10, "sources": sources})
-        == "Conv@0:output.0 (at least 8 downstream)"
-    )
-    sources = {"in_all": 1, "first": [{"key": "If_0:output.0", "explains": 1}]}
-    assert sources_of({"fail": 2, "sources": sources}) == "If_0:output.0 (0 downstream)"
+FIRST = [{"key": f"Conv@{n}:output.0", "explains": 9 - n} for n in range(3)]
+IF = {"key": "If_0:output.0", "explains": 1}
+ALTERED = {"key": "Mul@0:output.0", "explains": 3, "altered": "Clip@0"}
+THREE = "Conv@0:output.0 (8 downstream), Conv@1:output.0 (7 downstream), Conv@2:output.0 (6 downstream)"
 
 
-def test_a_source_names_what_has_changed_in_front_of_it() -> None:
-    first = [{"key": "Mul@0:output.0", "explains": 3, "altered": "Clip@0"}]
-    told = sources_of({"fail": 3, "sources": {"in_all": 1, "first": first}})
-    assert told == "Clip@0, upstream of Mul@0:output.0 (2 downstream)"
+@pytest.mark.each(
+    ("in_all", "first", "more", "told"),
+    [
+        (5, FIRST, {"status": "failed", "first": "x"}, f"{THREE} and 2 more"),
+        (1, FIRST[:1], {"first": "x", "fail": 9}, "Conv@0:output.0 (8 downstream)"),
+        (1, FIRST[:1], {"first": "x", "fail": 10}, "Conv@0:output.0 (at least 8 downstream)"),
+        (1, [IF], {"fail": 2}, "If_0:output.0 (0 downstream)"),
+        (1, [ALTERED], {"fail": 3}, "Clip@0, upstream of Mul@0:output.0 (2 downstream)"),
+        (0, [], {"first": "a"}, "a"),
+    ],
+)
+def test_sources_name_what_each_explains_and_how_many_more_there_are(
+    in_all: int, first: list[Any], more: dict[str, Any], told: str
+) -> None:
+    assert sources_of({**more, "sources": {"in_all": in_all, "first": first}}) == told
 
 
-def test_outputs_of_one_operator_are_one_source() -> None:
+def test_outputs_of_one_operator_are_one_source_and_without_any_the_first_difference_is_named() -> None:
     keys = [TensorKey("If_0", "output", slot) for slot in (0, 1)]
     sources = Sources(tuple(Source(key, "If", 2 + key.slot) for key in keys), 4, (), "net.onnx")
     told = small_sources(sources)
     assert sources_of({"fail": 3, "sources": told}) == "If_0:output.0 (2 downstream)"
     assert told["in_all"] == 1
-
-
-def test_without_sources_the_first_difference_or_operator_is_named() -> None:
     assert sources_of({"first": "a:output.0"}) == "a:output.0"
     assert sources_of({"first": None, "operator": "MatMul"}) == "MatMul"
-    assert sources_of({"first": "a", "sources": {"in_all": 0, "first": []}}) == "a"
     assert sources_of({}) == ""
 
 
@@ -104,14 +100,9 @@ def test_properties_are_plain_and_bounded(hostile: JudgedTest) -> None:
     assert properties["npudump.tensors"] == "3 of 3 compared, 1 out of tolerance"
 
 
-def test_what_is_not_known_has_no_property(good: JudgedTest) -> None:
+def test_what_is_not_known_has_no_property_and_properties_of_others_are_not_ours(good: JudgedTest) -> None:
     assert [name for name, _ in junit_properties(good.result)] == [WHOLE, "npudump.status", "npudump.tensors"]
-
-
-def test_properties_of_others_are_not_ours() -> None:
-    assert is_ours("npudump")
-    assert is_ours("npudump.status")
-    assert not is_ours("npudumper")
+    assert [is_ours(name) for name in ("npudump", "npudump.status", "npudumper")] == [True, True, False]
 
 
 ALLOWED = frozenset(
@@ -173,32 +164,24 @@ def test_any_text_is_one_cell(text: str) -> None:
 
 
 def test_summary_of_thousands_stays_below_what_github_takes(good: JudgedTest) -> None:
-    bad = JudgedTest(
-        {**good.result, "status": "failed", "headline": "x" * 10_000}, failed=True, file="t", line=1
-    )
+    bad = replace(good, result={**good.result, "status": "failed", "headline": "x" * 10_000}, failed=True)
     text = markdown_summary([bad] * 3000 + [good] * 3000)
     assert len(text.encode()) < 1 << 20
     assert "and 2950 more" in text
     assert "and 2800 more" in text
-
-
-def test_a_text_that_is_cut_ends_in_dots() -> None:
-    words = "word " * 200
+    words = "word " * 200  # a text that is cut ends in dots
     assert code(words).endswith("...`")
-    bad = JudgedTest({"status": "failed", "test": words}, failed=True, file="t", line=1)
+    bad = replace(bad, result={"status": "failed", "test": words})
     assert "...`" in markdown_summary([bad])
 
 
-def test_passing_session_is_told_as_such(good: JudgedTest) -> None:
-    first = markdown_summary([good]).splitlines()[0]
+def test_passing_session_is_told_as_such_and_run_that_approves_says_so(good: JudgedTest) -> None:
+    text = markdown_summary([good])
+    first = text.splitlines()[0]
     assert first.startswith("### ✅ npudump")
     assert "1 of 1 tests passed" in first
-    assert "<summary>1 passed</summary>" in markdown_summary([good])
-
-
-def test_run_that_approves_says_so(good: JudgedTest) -> None:
-    page = page_of([good])
-    assert "approves" not in "".join(page.text)
+    assert "<summary>1 passed</summary>" in text
+    assert "approves" not in "".join(page_of([good]).text)
     assert "this run updates goldens" in markdown_summary([good], approval="--npudump-update-golden")
 
 
@@ -230,10 +213,10 @@ def test_no_name_ends_a_command_or_begins_one(hostile: JudgedTest) -> None:
     assert data.count("\n") <= 1
 
 
-@each_hostile
-def test_good_tests_have_none_and_the_first_failing_ones_have(hostile: JudgedTest, good: JudgedTest) -> None:
+def test_good_tests_have_none_and_the_first_failing_ones_have(good: JudgedTest) -> None:
     assert error_commands([good]) == []
-    assert len(error_commands([hostile] * 25)) == MOST
+    assert len(error_commands([judged("a")] * 25)) == MOST
+    assert json.loads(code_quality([good])) == []
 
 
 @each_hostile
@@ -243,10 +226,6 @@ def test_an_entry_has_what_gitlab_asks_for(hostile: JudgedTest) -> None:
     assert entry["severity"] in {"info", "minor", "major", "critical", "blocker"}
     assert entry["location"] == {"path": "test_it.py", "lines": {"begin": 7}}
     assert entry["description"].isprintable()
-
-
-def test_good_session_leaves_an_empty_report(good: JudgedTest) -> None:
-    assert json.loads(code_quality([good])) == []
 
 
 @each_hostile

@@ -24,12 +24,12 @@ from pytest_npudump.regression.result import OUTSIDE, Escalation, Finding
 from pytest_npudump.report.explanations import way_out, whose_error
 from pytest_npudump.report.origins import one_sided
 from pytest_npudump.report.terminal import full_lines, verdict_lines
+from tests.conftest import table_of
 from tests.report.conftest import stats_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.regression.result import Result
 
 
@@ -288,7 +288,6 @@ def known() -> list[Result]:
 @pytest.mark.each(("situation", "given", "said", "false"), SENTENCES)
 def test_what_would_be_false_is_not_said(
     failed: Callable[..., Result],
-    make_table: Callable[..., StatsTable],
     known: list[Result],
     *,
     situation: str,
@@ -309,7 +308,7 @@ def test_what_would_be_false_is_not_said(
         test = replace(test, comparison=compare_tables(*tables, Tolerances()))
     if sizes := given.get("reference"):
         stats = {"max": 1, "min": -1, "avg": 0}
-        fed = (make_table(("x:output.0", "float32", (size,), stats)) for size in sizes)
+        fed = (table_of(("x:output.0", "float32", (size,), stats)) for size in sizes)
         found = compare_tables(*(replace(one, op_types=(GRAPH_INPUT,)) for one in fed), Tolerances())
         test = replace(test, reference=ReferenceResult(Path("net.onnx"), found, 1, 1))
     if fed := given.get("fed"):
@@ -335,18 +334,11 @@ def test_what_would_be_false_is_not_said(
     ],
 )  # fmt: skip
 def test_where_the_first_mismatch_comes_from_is_not_said_falsely(
-    make_table: Callable[..., StatsTable],
-    *,
-    situation: str,
-    first: str,
-    feeds_seen: bool,
-    op_type: str,
-    said: str,
-    false: str,
+    *, situation: str, first: str, feeds_seen: bool, op_type: str, said: str, false: str
 ) -> None:
     golden, actual = (
         replace(
-            make_table((first, "float32", (1,), {"max": value, "min": value, "avg": value})),
+            table_of((first, "float32", (1,), {"max": value, "min": value, "avg": value})),
             op_types=(op_type,),
         )
         for value in (1, 2)
@@ -373,16 +365,10 @@ def test_where_the_first_mismatch_comes_from_is_not_said_falsely(
     ],
 )  # fmt: skip
 def test_why_a_layer_is_on_one_side_only_is_not_said_falsely(  # noqa: PLR0917
-    make_table: Callable[..., StatsTable],
-    situation: str,
-    golden: str,
-    run: str,
-    models: ModelChange | None,
-    layers: tuple[str, ...],
-    said: str,
+    situation: str, golden: str, run: str, models: ModelChange | None, layers: tuple[str, ...], said: str
 ) -> None:
     sides = (
-        make_table(*((f"{name}:output.0", "float32", (1,), {"max": 1}) for name in names.split()))
+        table_of(*((f"{name}:output.0", "float32", (1,), {"max": 1}) for name in names.split()))
         for names in (golden, run)
     )
     comparison = compare_tables(*sides, Tolerances())

@@ -30,6 +30,7 @@ from pytest_npudump.report.files import ReportFiles
 from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.result_json import full_json
 from pytest_npudump.report.terminal import failure_lines, full_lines, headline
+from tests.conftest import table_of
 from tests.report.conftest import stats_table
 
 if TYPE_CHECKING:
@@ -367,13 +368,11 @@ def test_executions_of_an_operator_are_one_source(failed: Callable[..., Result])
     assert sum(line.startswith("recomputed: ") for line in told) == 2
 
 
-def test_an_input_that_is_dumped_with_each_reader_counts_once(
-    failed: Callable[..., Result], make_table: Callable[..., Any]
-) -> None:
+def test_an_input_that_is_dumped_with_each_reader_counts_once(failed: Callable[..., Result]) -> None:
     rows = [("x:output.0", 2.0), ("a:output.0", 3.0), ("x#turn=1:output.0", 2.0), ("x#turn=2:output.0", 2.0)]
     sides = [
         replace(
-            make_table(
+            table_of(
                 *((key, "float32", (4,), {"max": by * value, "min": -1.0, "avg": by}) for key, value in rows)
             ),
             op_types=(GRAPH_INPUT, "Relu", GRAPH_INPUT, GRAPH_INPUT),
@@ -386,7 +385,7 @@ def test_an_input_that_is_dumped_with_each_reader_counts_once(
     assert [line.split()[0] for line in lines if line.startswith("  ")] == ["layer", "x", "a"]
     assert "mismatches: 2 of 4 tensors " in " ".join(lines)
     assert "1 mismatch downstream" in " ".join(lines)
-    other = make_table(*((key, "float32", (4,), {"max": len(key), "min": -1.0, "avg": 2}) for key, _ in rows))
+    other = table_of(*((key, "float32", (4,), {"max": len(key), "min": -1.0, "avg": 2}) for key, _ in rows))
     test = replace(
         test, comparison=compare_tables(sides[0], replace(other, op_types=sides[0].op_types), Tolerances())
     )
@@ -506,9 +505,7 @@ def test_of_a_million_rows_the_text_has_the_first_and_json_all(
     assert len(full_json(test)["comparison"]["verdicts"]) == 25
 
 
-def test_names_from_a_dump_cannot_steer_the_terminal_or_break_lines(
-    failed: Callable[..., Result],
-) -> None:
+def test_names_from_a_dump_cannot_steer_the_terminal_or_break_lines(failed: Callable[..., Result]) -> None:
     test = failed(["a\x1b]0;owned\x07\nFAKE: all passed", "b\udc80"])
     for lines in (text_of(test), text_of(test, verbose=True), full_lines(test)):
         assert all(line.isprintable() for line in lines)
@@ -537,9 +534,7 @@ def test_inputs_that_differ_in_each_run_are_told_with_the_way_out(failed: Callab
     assert "to accept: give the inputs a seed then: pytest --npudump-update-golden" in text
 
 
-def test_worst_element_and_special_values_are_told_with_their_places(
-    failed: Callable[..., Result],
-) -> None:
+def test_worst_element_and_special_values_are_told_with_their_places(failed: Callable[..., Result]) -> None:
     test = failed(1, escalation=Escalation(findings(2), ("a",)))
     text = " ".join(" ".join(text_of(test)).split())
     assert (

@@ -13,6 +13,7 @@ import pytest
 
 from pytest_npudump.cli import ls, main
 from pytest_npudump.errors import DumpError
+from tests.cli.conftest import long_file
 
 Run = Callable[..., Any]
 DATA = Path(__file__).parents[2] / "data"
@@ -112,7 +113,7 @@ def test_no_failure_of_a_command_is_a_difference(
 @pytest.mark.parametrize("executor", ["threads:1", "serial", "processes:1"])
 @pytest.mark.parametrize("group", [True, False], ids=["terminal", "kill"])
 def test_an_interrupt_ends_a_long_tensor_midway_and_leaves_no_file(
-    long_file: Run, tmp_path: Path, executor: str, *, group: bool
+    tmp_path: Path, executor: str, *, group: bool
 ) -> None:
     long_file(tmp_path / "dump", "long", 1 << 29, "hifloat8")
     out = tmp_path / "out"
@@ -131,7 +132,7 @@ def test_an_interrupt_ends_a_long_tensor_midway_and_leaves_no_file(
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes as Linux lists them")
-def test_a_worker_that_is_killed_midway_leaves_no_file(long_file: Run, tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_midway_leaves_no_file(tmp_path: Path) -> None:
     child, workers = _converting_in_a_process(long_file, tmp_path)
     for worker in workers:
         os.kill(worker, signal.SIGKILL)
@@ -143,7 +144,7 @@ def test_a_worker_that_is_killed_midway_leaves_no_file(long_file: Run, tmp_path:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes as Linux lists them")
-def test_workers_end_midway_with_a_command_that_is_killed(long_file: Run, tmp_path: Path) -> None:
+def test_workers_end_midway_with_a_command_that_is_killed(tmp_path: Path) -> None:
     child, workers = _converting_in_a_process(long_file, tmp_path)
     child.kill()
     child.communicate()
@@ -152,7 +153,7 @@ def test_workers_end_midway_with_a_command_that_is_killed(long_file: Run, tmp_pa
     assert list((tmp_path / "out").glob("*.npy")) == []
 
 
-def _converting_in_a_process(long_file: Run, tmp_path: Path) -> tuple[subprocess.Popen[str], list[int]]:
+def _converting_in_a_process(tmp_path: Path) -> tuple[subprocess.Popen[str], list[int]]:
     """Start a long conversion; return it and its worker process, which has begun to write."""
     long_file(tmp_path / "dump", "long", 1 << 29, "hifloat8")
     out = tmp_path / "out"

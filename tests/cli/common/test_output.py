@@ -17,6 +17,7 @@ from pytest_npudump.cli import COMMANDS, main
 from pytest_npudump.cli.common import work
 from pytest_npudump.cli.common.output import columns, emit
 from pytest_npudump.language.text import hung
+from tests.cli.conftest import dump_file, long_file
 
 Run = Callable[..., Any]
 TREES = Path(__file__).parents[2] / "data" / "trees"
@@ -78,7 +79,7 @@ def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.e2e
-def test_output_survives_a_narrow_encoding(tmp_path: Path, dump_file: Run) -> None:
+def test_output_survives_a_narrow_encoding(tmp_path: Path) -> None:
     import numpy as np
 
     dump_file(tmp_path, "层/relu", np.ones(4, np.float32))
@@ -206,7 +207,7 @@ def test_columns_are_as_wide_as_their_longest_cell() -> None:
 @pytest.mark.e2e
 @pytest.mark.skipif(os.name != "posix", reason="no pseudo terminals here")
 @pytest.mark.parametrize("command", ["ls", "convert"])
-def test_one_long_tensor_has_a_bar_on_a_terminal(long_file: Run, tmp_path: Path, command: str) -> None:
+def test_one_long_tensor_has_a_bar_on_a_terminal(tmp_path: Path, command: str) -> None:
     path = long_file(tmp_path / "dump", "a", 1 << 26, "hifloat8")
     words = [command, str(path), *(["-o", str(tmp_path / "out")] if command == "convert" else ["--stats"])]
     shown = _on_a_terminal(

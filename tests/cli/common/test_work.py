@@ -15,6 +15,7 @@ import pytest
 
 from pytest_npudump.cli.common.work import Workers, open_workers, run_tasks
 from pytest_npudump.errors import MissingExtraError, RequestError, RuntimeUnavailableError
+from tests.cli.conftest import dump_file
 
 Run = Callable[..., Any]
 TREES = Path(__file__).parents[2] / "data" / "trees"
@@ -41,7 +42,7 @@ def dask(clusters: list[Any]) -> str:
 
 
 def test_a_dask_cluster_does_every_command(
-    run: Run, tmp_path: Path, dump_file: Run, dask: str, monkeypatch: pytest.MonkeyPatch
+    run: Run, tmp_path: Path, dask: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = np.linspace(-3, 5, 1 << 20, dtype=np.float32)
     for number in range(4):
@@ -58,9 +59,7 @@ def test_a_dask_cluster_does_every_command(
 
 
 @pytest.mark.e2e
-def test_processes_do_every_command(
-    run: Run, tmp_path: Path, dump_file: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_do_every_command(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.linspace(-3, 5, 1 << 20, dtype=np.float32)
     for number in range(3):
         dump_file(tmp_path / "golden", f"layer_{number}", values + number, number=number)

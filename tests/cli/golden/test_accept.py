@@ -27,12 +27,25 @@ def waiting(repository: Repository) -> Repository:
 
 
 def test_accept_makes_the_run_the_golden(waiting: Repository, golden_command: Verb) -> None:
+    before, kept = waiting.golden("test_one").read_bytes(), waiting.decisions()
     done = golden_command("accept", "--reason", "retrained")
     assert (done.code, done.err) == (0, "")
     assert waiting.values("test_one") == AFTER
     assert read_golden(waiting.golden("test_one")).extra == {"note": "kept", "reason": "retrained"}
     assert waiting.decisions() == {"test_one": "accepted"}
     assert golden_command("diff").code == 0
+    english = waiting.golden("test_one").read_bytes()
+    changed = {*english.decode().splitlines()} ^ {*before.decode().splitlines()}
+    told = {whole(line.split()[0]) for line in changed if not line.startswith("reason")}
+    assert told == {"conv:output.0", "new:output.0", "fc:output.0"}
+    for options, same in ((("--reason", "retrained", "--lang", "zh"), True), ((), False)):
+        waiting.golden("test_one").write_bytes(before)
+        waiting.keep("test_one", AFTER)
+        assert waiting.decisions() == kept
+        done = golden_command("accept", *options)
+        assert (waiting.golden("test_one").read_bytes() == english) is same
+        assert (done.out.splitlines()[-1] == "1 次运行中接受了 1 次") is same
+    assert "reason" not in read_golden(waiting.golden("test_one")).extra  # of an earlier change
 
 
 def test_a_first_golden_says_that_it_is_of_statistics(repository: Repository, golden_command: Verb) -> None:
@@ -46,51 +59,32 @@ def test_a_first_golden_says_that_it_is_of_statistics(repository: Repository, go
     assert "recorded with statistics" not in golden_command("accept").out
 
 
-def test_a_golden_accepted_in_chinese_is_the_same(waiting: Repository, golden_command: Verb) -> None:
-    before, kept = waiting.golden("test_one").read_bytes(), waiting.decisions()
-    golden_command("accept", "--reason", "retrained")
-    english = waiting.golden("test_one").read_bytes()
+def test_accept_takes_some_layers(waiting: Repository, golden_command: Verb) -> None:
+    before = waiting.golden("test_one").read_bytes()
+    done = golden_command("accept", "--layers", "relu")
+    assert done.code == 2
+    assert "no layer with a mismatch matches relu; layers with mismatches: conv, new, fc" in done.err
+    assert waiting.values("test_one") == BEFORE
+    for patterns, expected in (
+        ("conv", {"conv": 1.5, "relu": 2.0, "fc": 3.0}),
+        ("f*", {"conv": 1.0, "relu": 2.0, "fc": 4.0}),
+        ("conv:output.0", {"conv": 1.5, "relu": 2.0, "fc": 3.0}),  # as reports show it
+        ("new", {"conv": 1.0, "relu": 2.0, "new": 7.0, "fc": 3.0}),
+        ("conv new", {"conv": 1.5, "relu": 2.0, "new": 7.0, "fc": 3.0}),
+        ("*", AFTER),
+    ):
+        waiting.golden("test_one").write_bytes(before)
+        waiting.keep("test_one", AFTER)
+        words = [word for pattern in patterns.split() for word in ("--layers", pattern)]
+        done = golden_command("accept", *words)
+        assert (done.code, done.err) == (0, ""), patterns
+        assert [*waiting.values("test_one").items()] == [*expected.items()], patterns
+        assert golden_command("diff").code == (0 if expected == AFTER else 1), patterns
     waiting.golden("test_one").write_bytes(before)
     waiting.keep("test_one", AFTER)
-    assert waiting.decisions() == kept
-    done = golden_command("accept", "--reason", "retrained", "--lang", "zh")
-    assert done.out.splitlines()[-1] == "1 次运行中接受了 1 次"
-    assert waiting.golden("test_one").read_bytes() == english
-
-
-def test_the_diff_of_an_approval_touches_only_what_changed(waiting: Repository, golden_command: Verb) -> None:
-    before = waiting.golden("test_one").read_text("utf-8").splitlines()
-    golden_command("accept", "--reason", "the first")
-    after = waiting.golden("test_one").read_text("utf-8").splitlines()
-    told = {whole(line.split()[0]) for line in set(after) ^ set(before)}
-    assert told == {"conv:output.0", "new:output.0", "fc:output.0"}
-
-
-def test_the_reason_of_an_earlier_change_does_not_stay(waiting: Repository, golden_command: Verb) -> None:
-    golden_command("accept")
-    assert "reason" not in read_golden(waiting.golden("test_one")).extra
-
-
-@pytest.mark.parametrize(
-    ("patterns", "expected"),
-    [
-        (["conv"], {"conv": 1.5, "relu": 2.0, "fc": 3.0}),
-        (["f*"], {"conv": 1.0, "relu": 2.0, "fc": 4.0}),
-        (["conv:output.0"], {"conv": 1.5, "relu": 2.0, "fc": 3.0}),  # as reports show it
-        (["new"], {"conv": 1.0, "relu": 2.0, "new": 7.0, "fc": 3.0}),
-        (["conv", "new"], {"conv": 1.5, "relu": 2.0, "new": 7.0, "fc": 3.0}),
-        (["*"], AFTER),
-    ],
-)
-def test_accept_takes_some_layers(
-    waiting: Repository, golden_command: Verb, patterns: list[str], expected: dict[str, float]
-) -> None:
-    words = [word for pattern in patterns for word in ("--layers", pattern)]
-    done = golden_command("accept", *words)
-    assert (done.code, done.err) == (0, "")
-    assert waiting.values("test_one") == expected
-    assert list(waiting.values("test_one")) == list(expected)
-    assert golden_command("diff").code == (0 if expected == AFTER else 1)
+    for words in (("--layers", "conv"), ("--layers", "fc"), ()):  # the rest is accepted later
+        assert golden_command("accept", *words).code == 0
+    assert waiting.values("test_one") == AFTER
 
 
 def test_a_layer_that_is_there_is_accepted_alone_though_its_name_is_a_glob_of_another(
@@ -107,25 +101,24 @@ def test_a_layer_that_is_there_is_accepted_alone_though_its_name_is_a_glob_of_an
     assert repository.values("test_one") == {"net/blk[1]": 2.0, "net/blk1": 1.0, "fc[1]": 1.0, "fc1": 1.0}
 
 
-def test_a_layer_that_went_is_taken_out(repository: Repository, golden_command: Verb) -> None:
-    repository.approve("test_one", BEFORE)
-    repository.keep("test_one", {"conv": 9.0, "fc": 3.0})
-    assert golden_command("accept", "--layers", "relu").code == 0
-    assert repository.values("test_one") == {"conv": 1.0, "fc": 3.0}
+EDGES = "edges: |\n  conv < -\n  relu < conv:output.0\n  fc < relu:output.0\n"
 
 
-def test_the_rest_of_a_run_can_be_accepted_later(waiting: Repository, golden_command: Verb) -> None:
-    golden_command("accept", "--layers", "conv")
-    assert golden_command("accept", "--layers", "fc").code == 0
-    assert golden_command("accept").code == 0
-    assert waiting.values("test_one") == AFTER
-
-
-def test_a_test_without_a_golden_gets_one(repository: Repository, golden_command: Verb) -> None:
+def test_a_test_without_a_golden_gets_one_and_a_layer_that_went_is_taken_out(
+    repository: Repository, golden_command: Verb
+) -> None:
     repository.keep("test_one", BEFORE)
     assert golden_command("accept", "--layers", "conv").code == 2
     assert golden_command("accept").code == 0
     assert repository.values("test_one") == BEFORE
+    path = repository.golden("test_one")
+    path.write_text(path.read_text("utf-8") + EDGES, "utf-8")
+    repository.keep("test_one", {"conv": 9.0, "fc": 3.0})
+    done = golden_command("accept", "--layers", "relu")
+    assert (done.code, done.err) == (0, "")
+    assert repository.values("test_one") == {"conv": 1.0, "fc": 3.0}
+    assert "conv < -\n" in read_golden(path).blocks["edges"]
+    assert "relu <" not in read_golden(path).blocks["edges"]
 
 
 def test_a_layer_that_is_misspelt_accepts_nothing(repository: Repository, golden_command: Verb) -> None:
@@ -137,13 +130,6 @@ def test_a_layer_that_is_misspelt_accepts_nothing(repository: Repository, golden
     assert "no layer with a mismatch matches cf; layers with mismatches: conv, fc" in done.err
     assert [repository.values(name) for name in ("test_a", "test_b")] == [{"conv": 1.0}, {"fc": 1.0}]
     assert golden_command("accept", "--layers", "conv", "--layers", "fc").code == 0
-
-
-def test_layers_that_do_not_differ_are_refused(waiting: Repository, golden_command: Verb) -> None:
-    done = golden_command("accept", "--layers", "relu")
-    assert done.code == 2
-    assert "no layer with a mismatch matches relu; layers with mismatches: conv, new, fc" in done.err
-    assert waiting.values("test_one") == BEFORE
 
 
 MEASURED = {"repeats": {"runs": 2}, "calibration": {"members": 20, "factor": 7, "varied": ["inputs"]}}
@@ -198,15 +184,12 @@ def _outside(repository: Repository) -> None:
 
 
 RANKS = {"refusals": ["several ranks or devices have one golden, of which one was kept"]}
-REFUSALS: list[tuple[dict[str, Any], Callable[[Repository], object] | None, str]] = [
-    (
-        {"incomplete": "its teardown did not pass"},
-        None,
-        "its run was incomplete: its teardown did not pass",
-    ),
-    (RANKS, None, "several ranks"),
-    ({"runtime": "emulator"}, None, "the run is from the emulator, the golden from a device"),
-    ({"record": None, "snapshot": None}, None, "it has no statistics"),
+TEARDOWN = {"incomplete": "its teardown did not pass"}
+REFUSALS: list[tuple[dict[str, Any], Callable[[Repository], object], str]] = [
+    (TEARDOWN, str, "its run was incomplete: its teardown did not pass"),
+    (RANKS, str, "several ranks"),
+    ({"runtime": "emulator"}, str, "the run is from the emulator, the golden from a device"),
+    ({"record": None, "snapshot": None}, str, "it has no statistics"),
     ({}, lambda r: r.approve("test_one", {**BEFORE, "conv": 8.0}), "has changed since the run"),
     ({}, lambda r: r.golden("test_one").unlink(), "has changed since the run"),
     ({}, lambda r: (r.path / "test_a.py").write_text("# another\n"), "test_a.py has changed since the run"),
@@ -227,14 +210,22 @@ def test_accept_is_refused(
 ) -> None:
     repository.approve("test_one", BEFORE)
     repository.keep("test_one", AFTER, **changes)
-    if spoil is not None:
-        spoil(repository)
+    spoil(repository)
     path = repository.golden("test_one")
     before = path.read_bytes() if path.exists() else None
     done = golden_command("accept")
     assert (done.code, why in done.err) == (2, True)
     assert (path.read_bytes() if path.exists() else None) == before
     assert repository.decisions() == {"test_one": None}
+
+
+def test_one_refusal_leaves_the_others_accepted(repository: Repository, golden_command: Verb) -> None:
+    for name, changes in (("test_one", TEARDOWN), ("test_two", {})):
+        repository.approve(name, BEFORE)
+        repository.keep(name, AFTER, **changes)
+    done = golden_command("accept")
+    assert (done.code, "1 of 2 accepted" in done.out) == (2, True)
+    assert (repository.values("test_one"), repository.values("test_two")) == (BEFORE, AFTER)
 
 
 def test_a_run_whose_test_is_gone_can_be_rejected(repository: Repository, golden_command: Verb) -> None:
@@ -248,16 +239,6 @@ def test_a_run_whose_test_is_gone_can_be_rejected(repository: Repository, golden
     )
     assert golden_command("reject", "--root", repository.path).code == 0
     assert golden_command("diff", "--root", repository.path).code == 0
-
-
-def test_one_refusal_leaves_the_others_accepted(repository: Repository, golden_command: Verb) -> None:
-    for name in ("test_one", "test_two"):
-        repository.approve(name, BEFORE)
-    repository.keep("test_one", AFTER, incomplete="its teardown did not pass")
-    repository.keep("test_two", AFTER)
-    done = golden_command("accept")
-    assert (done.code, "1 of 2 accepted" in done.out) == (2, True)
-    assert (repository.values("test_one"), repository.values("test_two")) == (BEFORE, AFTER)
 
 
 def test_a_gate_does_not_accept(
@@ -336,21 +317,6 @@ def test_a_kill_before_any_step_leaves_the_golden_old_or_new(
         assert between in (old, new)
         assert decision in ({None} if between == old else {None, "accepted"})
         assert (again, end) == (0, new)
-
-
-EDGES = "edges: |\n  conv < -\n  relu < conv:output.0\n  fc < relu:output.0\n"
-
-
-def test_edges_stay_between_the_layers_that_stay(repository: Repository, golden_command: Verb) -> None:
-    repository.approve("test_one", BEFORE)
-    path = repository.golden("test_one")
-    path.write_text(path.read_text("utf-8") + EDGES, "utf-8")
-    repository.keep("test_one", {"conv": 9.0, "fc": 3.0})
-    done = golden_command("accept", "--layers", "relu")
-    assert (done.code, done.err) == (0, "")
-    assert repository.values("test_one") == {"conv": 1.0, "fc": 3.0}
-    assert "conv < -\n" in read_golden(path).blocks["edges"]
-    assert "relu <" not in read_golden(path).blocks["edges"]
 
 
 def test_no_verb_writes_or_removes_through_a_symbolic_link(

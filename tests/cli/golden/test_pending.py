@@ -95,22 +95,29 @@ def test_diff_shows_each_layer_and_by_how_much(waiting: Repository, golden_comma
     assert waiting.decisions()["test_large"] is None
 
 
-@pytest.mark.parametrize(
-    "name", ["test_a.py", "test_a.py::test_s*", "test_a.py::test_small", "test_s*", "test_small"]
-)
-def test_tests_are_named_by_file_glob_or_id(waiting: Repository, golden_command: Verb, name: str) -> None:
-    found = golden_command("diff", name, "--json", "-").json
-    assert len(found) == (4 if name == "test_a.py" else 1)
-    assert waiting.golden("test_small").exists()
-
-
-def test_a_name_of_no_waiting_run_is_an_error(waiting: Repository, golden_command: Verb) -> None:
+def test_tests_are_named_by_file_glob_or_id(waiting: Repository, golden_command: Verb) -> None:
+    for name in ("test_a.py", "test_a.py::test_s*", "test_a.py::test_small", "test_s*", "test_small"):
+        found = golden_command("diff", name, "--json", "-").json
+        assert len(found) == (4 if name == "test_a.py" else 1), name
     for verb in ("diff", "accept", "reject"):
         done = golden_command(verb, "test_a.py::test_good")
         assert (done.code, "matches no pending run" in done.err) == (2, True)
     assert waiting.values("test_good") == GOLDEN
     near = golden_command("diff", "test_smal*x").err.partition("pending: ")[2]
     assert near.startswith("test_a.py::test_small, ")
+    assert waiting.golden("test_small").exists()
+
+
+def test_what_is_rejected_or_was_corrected_since_no_longer_waits(
+    waiting: Repository, golden_command: Verb
+) -> None:
+    waiting.approve("test_layer", {"conv": 1.0, "fc": 3.0, "last": 1.0})
+    tests = [one["test"] for one in golden_command("diff", "--json", "-").json]
+    assert "test_a.py::test_layer" not in tests
+    assert golden_command("reject", "test_a.py::test_large").code == 0
+    assert waiting.decisions()["test_large"] == "rejected"
+    assert waiting.values("test_large") == GOLDEN
+    assert len(golden_command("diff", "--json", "-").json) == len(tests) - 1 == 2
     golden_command("reject")
     assert golden_command("diff", "test_a.py::x").err == "npudump: test_a.py::x: no run is pending review\n"
 
@@ -144,21 +151,6 @@ def decided(repository: Repository) -> dict[str, str]:
     return {test: made for test, made in repository.decisions().items() if made is not None}
 
 
-def test_reject_takes_a_run_off_the_list_and_leaves_its_golden(
-    waiting: Repository, golden_command: Verb
-) -> None:
-    assert golden_command("reject", "test_a.py::test_large").code == 0
-    assert waiting.decisions()["test_large"] == "rejected"
-    assert waiting.values("test_large") == GOLDEN
-    assert len(golden_command("diff", "--json", "-").json) == 3
-
-
-def test_a_golden_that_was_corrected_since_no_longer_waits(waiting: Repository, golden_command: Verb) -> None:
-    waiting.approve("test_large", {"conv": 2.0, "fc": 3.0})
-    tests = [one["test"] for one in golden_command("diff", "--json", "-").json]
-    assert "test_a.py::test_large" not in tests
-
-
 def test_results_lie_in_pytest_s_cache_by_default_and_are_found_from_a_folder_below(
     waiting: Repository, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,20 +170,16 @@ def test_results_lie_in_pytest_s_cache_by_default_and_are_found_from_a_folder_be
         assert run("golden", verb).err.startswith(f"npudump: results: {second}, the newest of 2 folders\n")
 
 
-def test_results_of_another_desk_find_this_repository_s_goldens(
-    waiting: Repository, golden_command: Verb, tmp_path_factory: pytest.TempPathFactory
+def test_results_of_another_desk_find_this_repository_s_goldens_in_it_alone(
+    waiting: Repository, run: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory, monkeypatch: Any
 ) -> None:
     artifact = tmp_path_factory.mktemp("artifact") / "kept"
     waiting.kept.rename(artifact)
     waiting.kept.symlink_to(artifact)
-    assert golden_command("accept", "test_a.py::test_large").code == 0
+    results = ("--results", waiting.kept)
+    assert run("golden", "accept", "test_a.py::test_large", *results).code == 0
     assert waiting.values("test_large") == {"conv": 2.0, "fc": 3.0}
-
-
-def test_outside_of_a_repository_of_the_tests_it_says_so(
-    waiting: Repository, run: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory, monkeypatch: Any
-) -> None:
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
-    done = run("golden", "diff", "--results", waiting.kept)
+    done = run("golden", "diff", *results)
     assert (done.code, "go to the repository of the tests" in done.err) == (2, True)
-    assert run("golden", "diff", "--results", waiting.kept, "--root", waiting.path).code == 1
+    assert run("golden", "diff", *results, "--root", waiting.path).code == 1

@@ -49,16 +49,15 @@ def objects(folder: Path) -> dict[str, Path]:
     return {path.name: path for path in folder.rglob("*") if path.is_file()}
 
 
-def test_what_goldens_name_is_counted(stored: Path, run: Run) -> None:
+def test_what_goldens_name_is_counted_and_what_is_lacking_or_damaged_is_named_and_pushed(
+    stored: Path, run: Run
+) -> None:
     done = run("golden", "remote", "status")
     assert (done.code, done.err) == (0, "")
     assert done.out == (
         f"store: file://{stored}/shared\ncache: {stored}/cache, 2 tensors, 16 B\n"
         "3 tensors, 2 of them different, 16 B: 2 in the store, 2 cached\n"
     )
-
-
-def test_what_is_lacking_is_named_and_pushed(stored: Path, run: Run) -> None:
     objects(stored / "shared")[DIGESTS["conv"]].unlink()
     done = run("golden", "remote", "status")
     assert done.code == 1
@@ -69,7 +68,15 @@ def test_what_is_lacking_is_named_and_pushed(stored: Path, run: Run) -> None:
     ]
     assert run("golden", "remote", "push").out == "1 put into the store, 1 there before\n"
     assert objects(stored / "shared")[DIGESTS["conv"]].read_bytes() == ARRAYS["conv"].tobytes()
-    assert run("golden", "remote", "status").code == 0
+    objects(stored / "shared")[DIGESTS["fc"]].write_bytes(b"\0" * 8)
+    assert run("golden", "remote", "status").code == 0  # of that name and size
+    done = run("golden", "remote", "status", "--verify", "--json", "-")
+    found = {one["sha256"]: one for one in json.loads(done.out)["objects"]}
+    assert done.code == 1
+    assert (found[DIGESTS["fc"]]["stored"], found[DIGESTS["fc"]]["problem"]) == (False, "damaged")
+    assert (found[DIGESTS["conv"]]["stored"], found[DIGESTS["conv"]]["tensors"]) == (True, 2)
+    assert run("golden", "remote", "push", "--replace").out == "2 put into the store, 0 there before\n"
+    assert run("golden", "remote", "status", "--verify").code == 0
 
 
 def test_what_is_neither_here_nor_there_is_said(stored: Path, run: Run) -> None:
@@ -84,27 +91,12 @@ def test_what_is_neither_here_nor_there_is_said(stored: Path, run: Run) -> None:
     assert "golden tensor fc:output.0 is not cached, and is not in the store" in done.err
 
 
-def test_damage_is_found_by_verify_and_mended(stored: Path, run: Run) -> None:
-    objects(stored / "shared")[DIGESTS["fc"]].write_bytes(b"\0" * 8)
-    assert run("golden", "remote", "status").code == 0  # of that name and size
-    done = run("golden", "remote", "status", "--verify", "--json", "-")
-    found = {one["sha256"]: one for one in json.loads(done.out)["objects"]}
-    assert done.code == 1
-    assert (found[DIGESTS["fc"]]["stored"], found[DIGESTS["fc"]]["problem"]) == (False, "damaged")
-    assert (found[DIGESTS["conv"]]["stored"], found[DIGESTS["conv"]]["tensors"]) == (True, 2)
-    assert run("golden", "remote", "push", "--replace").out == "2 put into the store, 0 there before\n"
-    assert run("golden", "remote", "status", "--verify").code == 0
-
-
-def test_a_damaged_cache_is_mended_by_pull(stored: Path, run: Run) -> None:
+def test_a_damaged_cache_is_mended_by_pull_and_is_enough_without_the_store(stored: Path, run: Run) -> None:
     objects(stored / "cache")[DIGESTS["fc"]].write_bytes(b"\0" * 8)
     objects(stored / "cache")[DIGESTS["conv"]].unlink()
     assert run("golden", "remote", "pull").out == "2 fetched, 0 cached before\n"
     assert objects(stored / "cache")[DIGESTS["fc"]].read_bytes() == ARRAYS["fc"].tobytes()
     assert run("golden", "remote", "pull").out == "0 fetched, 2 cached before\n"
-
-
-def test_what_is_pulled_is_enough_without_the_store(stored: Path, run: Run) -> None:
     shutil.rmtree(stored / "cache")
     run("golden", "remote", "pull")
     shutil.rmtree(stored / "shared")
@@ -113,16 +105,9 @@ def test_what_is_pulled_is_enough_without_the_store(stored: Path, run: Run) -> N
         golden = read_golden(stored / "golden" / "test_a" / f"{name}.yaml")
         found = read_tensors(golden, TensorStore("", str(stored / "cache")))
         assert found["conv:output.0"].tolist() == [1, 2]
-
-
-@pytest.mark.parametrize("action", ["status", "push", "pull"])
-def test_a_store_that_is_not_there_is_one_line(action: str, stored: Path, run: Run) -> None:
-    shutil.rmtree(stored / "shared")
-    done = run("golden", "remote", action)
-    assert (done.code, done.out) == (2, "")
-    assert (
-        done.err == f"npudump: file://{stored}/shared: there is no such folder: mount it, or make it first\n"
-    )
+    told = f"file://{stored}/shared: there is no such folder: mount it, or make it first"
+    for action in ("status", "push", "pull"):
+        assert run("golden", "remote", action) == (2, "", f"npudump: {told}\n"), action
 
 
 def test_a_server_that_is_stopped_is_one_line(stored: Path, run: Run, s3: Any) -> None:
@@ -137,11 +122,20 @@ def test_a_server_that_is_stopped_is_one_line(stored: Path, run: Run, s3: Any) -
         assert done.err.startswith(f"npudump: {s3.url}: cannot be read or written now: ")
 
 
-def test_without_a_store_that_is_said(repository: Repository, run: Run) -> None:
+def test_the_store_is_the_one_that_pytest_would_take(
+    repository: Repository, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     repository.approve("test_x", {"conv": 1.0})
     done = run("golden", "remote", "status")
     assert done.code == 2
     assert "no store of golden tensors is named: set npudump_tensor_store" in done.err
+    (repository.path / "other").mkdir()
+    setting = f"npudump_tensor_store={repository.path.as_uri()}/other"
+    for ini, options in ((setting, ""), (f"addopts = -o {setting}", ""), ("", f"-o{setting}")):
+        (repository.path / "pytest.ini").write_text(f"[pytest]\n{ini}\n")
+        monkeypatch.setenv("PYTEST_ADDOPTS", options)
+        told = run("golden", "remote", "status").out
+        assert told.startswith(f"store: file://{repository.path}/other\n"), (ini, options)
 
 
 def test_a_golden_that_cannot_be_read_is_said_and_the_others_are_looked_at(stored: Path, run: Run) -> None:
@@ -151,21 +145,3 @@ def test_a_golden_that_cannot_be_read_is_said_and_the_others_are_looked_at(store
     assert done.code == 2
     assert "2 tensors, 2 of them different, 16 B: 2 in the store" in done.out
     assert "test_one.yaml, line " in done.err
-
-
-@pytest.mark.parametrize(
-    ("ini", "environment"),
-    [
-        ("npudump_tensor_store = file://{path}/other", ""),
-        ("addopts = -o npudump_tensor_store=file://{path}/other", ""),
-        ("", "-onpudump_tensor_store=file://{path}/other"),
-    ],
-)
-def test_the_store_is_the_one_that_pytest_would_take(
-    repository: Repository, run: Run, ini: str, environment: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    repository.approve("test_x", {"conv": 1.0})
-    repository.path.joinpath("other").mkdir()
-    repository.path.joinpath("pytest.ini").write_text(f"[pytest]\n{ini.format(path=repository.path)}\n")
-    monkeypatch.setenv("PYTEST_ADDOPTS", environment.format(path=repository.path))
-    assert run("golden", "remote", "status").out.startswith(f"store: file://{repository.path}/other\n")

@@ -74,26 +74,19 @@ def stale(project: Project, run: Run) -> Any:
     return call
 
 
-def test_goldens_of_tests_that_are_there_are_in_use(stale: Any, run: Run) -> None:
-    assert stale() == ([], [])
-    assert "test_a.py::test_x[b]" in run("golden", "status", "-v").out
-
-
 def test_a_parameter_a_test_and_a_file_that_are_gone_leave_stale_goldens(
-    project: Project, stale: Any
+    project: Project, stale: Any, run: Run
 ) -> None:
+    assert "test_a.py::test_x[b]" in run("golden", "status", "-v").out
     project.golden("test_a.py::test_x[c]")
     project.golden("test_a.py::test_gone")
     project.golden("test_b.py::test_x", folder="test_b", name="other")
-    assert stale() == (["test_gone.yaml", "test_x[c].yaml", "other.yaml"], [])
-
-
-def test_a_golden_that_lies_elsewhere_is_kept_where_its_test_has_no_other(
-    project: Project, stale: Any, run: Run
-) -> None:
+    gone = ["test_gone.yaml", "test_x[c].yaml", "other.yaml"]
+    assert stale() == (gone, [])
+    # One that lies elsewhere is kept where its test has no other.
     place = project.path / "golden" / "test_a" / "test_x[a].yaml"
     moved = place.rename(place.parent.parent / "moved.yaml")
-    assert stale() == ([], ["moved.yaml"])
+    assert stale() == (gone, ["moved.yaml"])
     why = "test_a.py::test_x[a] reads golden/test_a/test_x[a].yaml, which is missing: move the file there"
     assert f"golden/moved.yaml: {why}" in run("golden", "status").out
     assert run("golden", "status", "--prune", "--yes").code == 0
@@ -122,55 +115,61 @@ def test_a_hook_that_removes_tests_removes_no_golden(project: Project, stale: An
     assert stale() == ([], [])
 
 
-@pytest.mark.parametrize(
-    ("text", "ini"),
-    [
+def test_goldens_of_what_was_not_collected_are_not_judged(project: Project, stale: Any) -> None:
+    (project.path / "elsewhere").mkdir()
+    (project.path / "elsewhere" / "test_o.py").write_text("def test_o(): pass\n")
+    own = (project.path / "pytest.ini").read_text()
+    for text, ini in (
         ("import pytest\npytest.importorskip('no_such_module')\n", ""),
         ("import pytest\npytest.skip('no NPU', allow_module_level=True)\n", ""),
         (TESTS.replace('["a", "b"]', "[]"), ""),
         (TESTS, "testpaths = elsewhere\n"),
         (TESTS, "addopts = --ignore=test_a.py\n"),
-    ],
-)
-def test_goldens_of_what_was_not_collected_are_not_judged(
-    project: Project, stale: Any, text: str, ini: str
-) -> None:
-    (project.path / "elsewhere").mkdir()
-    (project.path / "elsewhere" / "test_o.py").write_text("def test_o(): pass\n")
-    (project.path / "test_a.py").write_text(text)
-    with (project.path / "pytest.ini").open("a") as file:
-        file.write(ini)
-    assert stale() == ([], ["test_x[a].yaml", "test_x[b].yaml"])
+    ):
+        (project.path / "test_a.py").write_text(text)
+        (project.path / "pytest.ini").write_text(own + ini)
+        assert stale() == ([], ["test_x[a].yaml", "test_x[b].yaml"]), (text, ini)
 
 
-@pytest.mark.parametrize(
-    ("addopts", "told"),
-    [("--lf", "--lf"), ("test_a.py::TestY", "single tests"), ("-p no:npudump", "npudump")],
-)
-def test_options_that_hide_tests_are_refused(project: Project, run: Run, addopts: str, told: str) -> None:
-    with (project.path / "pytest.ini").open("a") as file:
-        file.write(f"addopts = {addopts}\n")
-    done = run("golden", "status")
-    assert done.code == 2
-    assert told in done.err
+def test_options_that_hide_tests_are_refused(project: Project, run: Run) -> None:
+    ini = (project.path / "pytest.ini").read_text()
+    for addopts, told in (
+        ("--lf", "--lf"),
+        ("test_a.py::TestY", "single tests"),
+        ("-p no:npudump", "npudump"),
+    ):
+        (project.path / "pytest.ini").write_text(f"{ini}addopts = {addopts}\n")
+        done = run("golden", "status")
+        assert (done.code, told in done.err) == (2, True), addopts
 
 
-@pytest.mark.parametrize("verb", [["status"], ["status", "--json", "-"], ["status", "--prune", "--yes"]])
-def test_nothing_is_known_where_a_file_cannot_be_collected(
-    project: Project, run: Run, verb: list[str]
-) -> None:
+def test_nothing_is_known_where_a_file_cannot_be_collected(project: Project, run: Run) -> None:
     (project.path / "test_b.py").write_text("import no_such_module\n")
     golden = project.golden("test_a.py::test_gone")
-    done = run("golden", *verb)
-    assert done.code == 2
-    assert "test_b.py cannot be collected: ModuleNotFoundError: No module named 'no_such_module'" in done.err
-    assert golden.exists()
+    told = "test_b.py cannot be collected: ModuleNotFoundError: No module named 'no_such_module'"
+    for words in ((), ("--json", "-"), ("--prune", "--yes")):
+        done = run("golden", "status", *words)
+        assert (done.code, told in done.err) == (2, True), words
+        assert golden.exists()
 
 
-def test_a_golden_that_cannot_be_read_is_not_judged(project: Project, stale: Any) -> None:
-    path = project.golden("test_a.py::test_gone", tensors=True)
-    path.write_text("<<<<<<< HEAD\n")
-    assert stale() == ([], ["test_gone.yaml", "test_gone.safetensors"])
+def test_tensors_of_no_golden_are_stale_and_what_cannot_be_read_or_is_another_s_is_not_judged(
+    project: Project, stale: Any
+) -> None:
+    project.golden("test_a.py::test_gone", tensors=True)
+    (project.path / "golden" / "alone.safetensors").write_bytes(b"")
+    project.golden("test_a.py::test_odd", tensors=True).write_text("<<<<<<< HEAD\n")
+    save_file({"weight": np.ones(2, np.float32)}, project.path / "golden" / "model.safetensors")
+    left = [".npudump-0123456789abcdef-0.tmp", ".npudump-0123456789abcdef.safetensors"]  # by an update
+    for name in left:
+        (project.path / "golden" / name).write_bytes(b"")
+    gone = ["test_gone.yaml", "alone.safetensors", "test_gone.safetensors"]
+    kept = ["test_odd.yaml", "model.safetensors", "test_odd.safetensors"]
+    assert stale() == (gone, [*kept, *left])
+    before = time.time() - 2 * 24 * 3600  # which is stale once it is a day old
+    for name in left:
+        os.utime(project.path / "golden" / name, (before, before))
+    assert stale() == ([*gone, *left], kept)
 
 
 def test_variants_are_in_use_unless_those_that_are_selected_are_named(project: Project, stale: Any) -> None:
@@ -178,6 +177,9 @@ def test_variants_are_in_use_unless_those_that_are_selected_are_named(project: P
         project.golden("test_a.py::test_x[a]", f"test_x[a]@{variant}")
     assert stale() == ([], [])
     assert stale("--variant", "ascend910b") == (["test_x[a]@ascend310p.yaml"], [])
+    # Beside a common golden that cannot be read they are not judged.
+    (project.path / "golden" / "test_a" / "test_x[a].yaml").write_text("<<<<<<< HEAD\n")
+    assert stale("--variant", "ascend910b") == ([], ["test_x[a]@ascend310p.yaml"])
 
 
 def test_a_variant_is_named_as_the_option_takes_it_or_as_its_file_spells_it(
@@ -196,22 +198,12 @@ def test_a_variant_is_named_as_the_option_takes_it_or_as_its_file_spells_it(
 
 def test_a_variant_of_which_no_golden_is_removes_nothing(project: Project, run: Run) -> None:
     project.golden("test_a.py::test_gone", "test_gone@gone")
-    for names in ([], ["a3"], ["a3", "b4"]):
+    for misspelt, *names in (("A3",), ("A3", "a3"), ("", "a3"), ("gone", "a3"), ("A3", "a3", "b4")):
         paths = [project.golden("test_a.py::test_x[a]", f"test_x[a]@{name}") for name in names]
-        for misspelt in ("A3", "", "gone") if names == ["a3"] else ("A3",):
-            done = run("golden", "status", "--prune", "--variant", misspelt, "--yes")
-            assert (done.code, done.out) == (2, "")
-            assert f"these variants are there: {', '.join(names) or 'none'}" in done.err
+        done = run("golden", "status", "--prune", "--variant", misspelt, "--yes")
+        assert (done.code, done.out) == (2, "")
+        assert f"these variants are there: {', '.join(names) or 'none'}" in done.err
         assert all(map(Path.exists, paths))
-
-
-def test_variants_beside_a_common_golden_that_cannot_be_read_are_not_judged(
-    project: Project, stale: Any
-) -> None:
-    for variant in ("a3", "b4"):
-        project.golden("test_a.py::test_x[a]", f"test_x[a]@{variant}")
-    (project.path / "golden" / "test_a" / "test_x[a].yaml").write_text("<<<<<<< HEAD\n")
-    assert stale("--variant", "a3") == ([], ["test_x[a]@b4.yaml"])
 
 
 @pytest.mark.parametrize(
@@ -257,28 +249,6 @@ def test_nothing_is_stale_in_a_folder_outside_of_the_repository(
     project.golden("test_c.py::test_gone", "gone", folder="test_c")
     monkeypatch.chdir(inside)
     assert stale() == ([], ["gone.yaml"])
-
-
-def test_tensors_that_another_program_wrote_are_not_stale(project: Project, stale: Any) -> None:
-    save_file({"weight": np.ones(2, np.float32)}, project.path / "golden" / "model.safetensors")
-    assert stale() == ([], ["model.safetensors"])
-
-
-def test_tensors_without_a_golden_are_stale_and_those_of_stale_goldens(project: Project, stale: Any) -> None:
-    project.golden("test_a.py::test_gone", tensors=True)
-    (project.path / "golden" / "alone.safetensors").write_bytes(b"")
-    assert stale() == (["test_gone.yaml", "alone.safetensors", "test_gone.safetensors"], [])
-
-
-def test_what_an_update_left_is_stale_once_it_is_a_day_old(project: Project, stale: Any) -> None:
-    names = [".npudump-0123456789abcdef-0.tmp", ".npudump-0123456789abcdef.safetensors"]
-    for name in names:
-        (project.path / "golden" / name).write_bytes(b"")
-    assert stale() == ([], names)
-    before = time.time() - 2 * 24 * 3600
-    for name in names:
-        os.utime(project.path / "golden" / name, (before, before))
-    assert stale() == (names, [])
 
 
 def test_prune_removes_what_stale_lists_and_nothing_else(project: Project, stale: Any, run: Run) -> None:

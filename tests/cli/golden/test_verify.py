@@ -3,7 +3,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 import yaml
 
 from pytest_npudump.golden.store import read_golden, stage_pair
@@ -11,106 +10,90 @@ from pytest_npudump.golden.stored_tensors import KeptTensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from .conftest import Repository
 
 Run = Any
 
 
-@pytest.fixture
-def with_tensors(repository: Repository) -> Path:
-    """A golden with a tensor beside it."""
+def test_sound_goldens_are_counted_and_tensors_that_are_no_more_theirs_are_told(
+    repository: Repository, run: Run
+) -> None:
     repository.approve("test_t", {"conv": 1.0})
     golden = read_golden(repository.golden("test_t"))
     kept = KeptTensors({"conv:output.0": (np.ones(2, np.float32), "float32")})
     stage_pair(golden, kept.tensors, kept.metadata(golden)).commit()
-    return golden.path
-
-
-@pytest.mark.usefixtures("with_tensors")
-def test_sound_goldens_are_counted(repository: Repository, run: Run) -> None:
     repository.approve("test_x", {"conv": 1.0})
     done = run("golden", "status", "--no-collect")
     assert (done.code, done.out, done.err) == (0, "3 of 3 files valid\n", "")
+    text, tensors = golden.path.read_text(), golden.path.with_suffix(".safetensors")
+    other = text.replace("float32 2 1 1", "float32 2 3 3").replace(" 1.0 1.0", " 3.0 3.0")
+    assert other != text
+    lines = [line for line in text.splitlines(keepends=True) if not line.startswith("golden_tensors")]
+    for changed, told in (
+        (other, "was recorded with other stat"),
+        ("".join(lines), "belongs to no recording that"),
+    ):
+        golden.path.write_text(changed)
+        done = run("golden", "status", "--no-collect")
+        assert (done.code, told in done.out) == (2, True)
+    golden.path.write_text(text)
+    content = tensors.read_bytes()
+    tensors.write_bytes(content[:-3])
+    done = run("golden", "status", "--no-collect", golden.path)
+    assert (done.code, "not a file of golden tensors" in done.out) == (2, True)
+    tensors.write_bytes(content)
+    golden.path.unlink()
+    done = run("golden", "status", "--no-collect", "--json", "-")
+    assert done.code == 2
+    assert [entry["reason"] for entry in done.json["faults"] if "tensors without a golden" in entry["reason"]]
 
 
-def test_a_folder_without_a_golden_is_told(repository: Repository, run: Run) -> None:
-    (repository.path / "golden").mkdir(exist_ok=True)
-    done = run("golden", "status", "--no-collect")
-    assert (done.code, done.out) == (2, "no golden file; the rest is unknown\n")
-
-
-def test_the_folder_is_that_of_pytests_configuration(repository: Repository, run: Run) -> None:
+def test_the_folder_is_that_of_pytests_configuration_and_one_without_a_golden_is_told(
+    repository: Repository, run: Run
+) -> None:
     repository.approve("test_x", {"conv": 1.0})
     (repository.path / "golden").rename(repository.path / "refs")
     (repository.path / "golden").mkdir()
+    done = run("golden", "status", "--no-collect")
+    assert (done.code, done.out) == (2, "no golden file; the rest is unknown\n")
+    for name in ("nowhere", "golden"):
+        assert run("golden", "status", "--no-collect", name).code == 2
     (repository.path / "pytest.ini").write_text("[pytest]\nnpudump_golden_dir = refs\n", encoding="utf-8")
     done = run("golden", "status", "--no-collect")
     assert (done.code, done.out, done.err) == (0, "1 of 1 files valid\n", "")
 
 
-@pytest.mark.parametrize(
-    ("damage", "told"),
-    [
-        (
-            lambda text: text.replace("  conv", "<<<<<<< HEAD\n  conv"),
-            "line 6: the conflict markers of a git merge",
-        ),
-        (lambda text: "<<<<<<< HEAD\n" + text, "line 1: the conflict markers of a git merge"),
-        (
-            lambda text: text.replace("test: ", "<<<<<<< a: b\ntest: x\n=======\ntest: "),
-            "line 2: the conflict",
-        ),
-        (lambda text: text[:-9], "line 6: "),
-        (lambda text: text + text.splitlines(keepends=True)[-1], "stands here a second time"),
-        (lambda text: text.replace("columns: ", "repeats: 3\ncolumns: "), "repeats"),
-        (
-            lambda text: text.replace("columns: ", "golden_tensors: {recording: ab}\ncolumns: "),
-            "are not beside it",
-        ),
-        (lambda text: text + "edges: |\n  conv >\n", "is no edge"),
-        (lambda text: text[:0], "line 1: the file is empty"),
-    ],
-)
-def test_what_is_wrong_is_told_with_its_line(
-    repository: Repository, run: Run, damage: Callable[[str], str], told: str
-) -> None:
+DAMAGES: list[tuple[Callable[[str], str], str]] = [
+    (
+        lambda text: text.replace("  conv", "<<<<<<< HEAD\n  conv"),
+        "line 6: the conflict markers of a git merge",
+    ),
+    (lambda text: "<<<<<<< HEAD\n" + text, "line 1: the conflict markers of a git merge"),
+    (lambda text: text.replace("test: ", "<<<<<<< a: b\ntest: x\n=======\ntest: "), "line 2: the conflict"),
+    (lambda text: text[:-9], "line 6: "),
+    (lambda text: text + text.splitlines(keepends=True)[-1], "stands here a second time"),
+    (lambda text: text.replace("columns: ", "repeats: 3\ncolumns: "), "repeats"),
+    (
+        lambda text: text.replace("columns: ", "golden_tensors: {recording: ab}\ncolumns: "),
+        "are not beside it",
+    ),
+    (lambda text: text + "edges: |\n  conv >\n", "is no edge"),
+    (lambda text: text[:0], "line 1: the file is empty"),
+]
+
+
+def test_what_is_wrong_is_told_with_its_line(repository: Repository, run: Run) -> None:
     repository.approve("test_x", {"conv": 1.0})
     repository.approve("test_y", {"conv": 1.0})
     path = repository.golden("test_x")
-    path.write_text(damage(path.read_text()))
-    done = run("golden", "status", "--no-collect", "golden")
-    assert done.code == 2
-    assert told in done.out
-    assert "1 of 2 files valid" in done.out
-
-
-def test_tensors_of_another_recording_are_told(with_tensors: Path, run: Run) -> None:
-    text = with_tensors.read_text()
-    with_tensors.write_text(text.replace("float32 2 1 1", "float32 2 3 3").replace(" 1.0 1.0", " 3.0 3.0"))
-    assert with_tensors.read_text() != text
-    done = run("golden", "status", "--no-collect")
-    assert done.code == 2
-    assert "was recorded with other statistics" in done.out
-
-
-def test_tensors_that_are_cut_are_told(with_tensors: Path, run: Run) -> None:
-    tensors = with_tensors.with_suffix(".safetensors")
-    tensors.write_bytes(tensors.read_bytes()[:-3])
-    done = run("golden", "status", "--no-collect", with_tensors)
-    assert done.code == 2
-    assert "not a file of golden tensors" in done.out
-
-
-def test_tensors_whose_golden_is_gone_or_forgot_them_are_told(with_tensors: Path, run: Run) -> None:
-    lines = with_tensors.read_text().splitlines(keepends=True)
-    with_tensors.write_text("".join(line for line in lines if not line.startswith("golden_tensors")))
-    assert "belongs to no recording that" in run("golden", "status", "--no-collect").out
-    with_tensors.unlink()
-    done = run("golden", "status", "--no-collect", "--json", "-")
-    assert done.code == 2
-    assert [entry["reason"] for entry in done.json["faults"] if "tensors without a golden" in entry["reason"]]
+    whole = path.read_text()
+    for damage, told in DAMAGES:
+        path.write_text(damage(whole))
+        done = run("golden", "status", "--no-collect", "golden")
+        assert done.code == 2
+        assert told in done.out
+        assert "1 of 2 files valid" in done.out
 
 
 def test_two_files_that_claim_one_test_are_told_and_variants_of_one_are_not(
@@ -124,12 +107,6 @@ def test_two_files_that_claim_one_test_are_told_and_variants_of_one_are_not(
     done = run("golden", "status", "--no-collect")
     assert done.code == 2
     assert "claims the test 'test_a.py::test_x'" in done.out
-
-
-@pytest.mark.parametrize("name", ["nowhere", "empty"])
-def test_nothing_to_look_at_is_no_verdict(repository: Repository, run: Run, name: str) -> None:
-    (repository.path / "empty").mkdir()
-    assert run("golden", "status", "--no-collect", name).code == 2
 
 
 def test_the_hook_names_the_command() -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from pytest_npudump.compare.stats.verdict import Comparison
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
+from tests.conftest import table_of
 
 Call = tuple[str, float] | tuple[str, float, tuple[int, ...]]
 
@@ -169,7 +170,7 @@ def test_ten_thousand_calls_with_hundreds_of_changes_are_aligned() -> None:
 
 
 @pytest.fixture
-def runs(make_table: Callable[..., StatsTable]) -> Any:
+def runs() -> Any:
     """Compare two sequences of calls ``(layer, value)`` or ``(layer, value, shape)``."""
 
     def table(calls: Sequence[Call]) -> StatsTable:
@@ -181,7 +182,7 @@ def runs(make_table: Callable[..., StatsTable]) -> Any:
             rows.append(
                 (key, "float32", shape[0] if shape else (2,), dict.fromkeys(("max", "min", "avg"), value))
             )
-        return make_table(*rows)
+        return table_of(*rows)
 
     def run(golden: Sequence[Call], actual: Sequence[Call]) -> Comparison:
         return judge_tables(table(golden), table(actual), Tolerances("exact"))
@@ -282,9 +283,9 @@ def test_runs_that_share_hardly_a_call_are_compared_by_number_and_say_so(
     assert comparison.passed == 1
 
 
-def test_each_rank_is_a_sequence_of_its_own(make_table: Callable[..., StatsTable]) -> None:
+def test_each_rank_is_a_sequence_of_its_own() -> None:
     def table(*keys: str) -> StatsTable:
-        return make_table(*((f"{key}:output.0", "float32", (1,), {"max": 1.0}) for key in keys))
+        return table_of(*((f"{key}:output.0", "float32", (1,), {"max": 1.0}) for key in keys))
 
     golden = table("aclnnAdd#rank=0", "aclnnMul#rank=0", "aclnnAdd#rank=1", "aclnnAdd#rank=1,turn=1")
     actual = table(
@@ -319,16 +320,14 @@ calls = st.lists(
 
 
 @given(calls, calls)
-def test_numbering_never_makes_a_comparison_pass_or_fail(
-    make_table: Callable[..., StatsTable], golden: Any, actual: Any
-) -> None:
+def test_numbering_never_makes_a_comparison_pass_or_fail(golden: Any, actual: Any) -> None:
     def table(calls: Any) -> StatsTable:
         seen: dict[str, int] = {}
         rows = []
         for layer, value, shape in calls:
             turn = seen[layer] = seen.get(layer, -1) + 1
             rows.append((str(TensorKey(layer, "output", 0, turn=turn)), "float32", shape, {"max": value}))
-        return make_table(*rows)
+        return table_of(*rows)
 
     one, other = table(golden), table(actual)
     plain = compare_tables(one, other, Tolerances("exact"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,8 @@ from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable, layer_of
 from pytest_npudump.record.noise import Calibrated
+from tests.conftest import table_of
 
-Make = Callable[..., StatsTable]
 LOOSE = Tolerances("exact", (Rule(rtol=0.0, atol=0.5, source="test"),))
 
 
@@ -45,22 +44,14 @@ def shares(golden: StatsTable, actual: StatsTable, tolerances: Tolerances = LOOS
     return shares_of_allowed(compare_tables(golden, actual, tolerances), tolerances).tolist()
 
 
-def test_is_the_difference_by_what_it_may_be() -> None:
+def test_a_share_is_the_difference_by_what_it_may_be() -> None:
     found = shares(table(a=1.0, b=1.0, c=1.0), table(a=1.0, b=1.25, c=6.0))
     assert found == [0.0, pytest.approx(0.5), pytest.approx(10.0)]
-
-
-def test_is_infinite_where_nothing_may_differ_or_one_side_is_no_number() -> None:
+    # Infinite where nothing may differ or one side is no number, none where only one side has the tensor.
     assert shares(table(a=1.0), table(a=2.0), Tolerances("exact")) == [math.inf]
     assert shares(table(a=1.0), table(a=math.nan)) == [math.inf]
-
-
-def test_is_none_of_a_tensor_that_only_one_side_has() -> None:
     found = shares(table(a=1.0, b=1.0), table(b=1.0, c=1.0))
     assert sorted(map(math.isnan, found)) == [False, True, True]
-
-
-def test_what_is_on_the_side_that_no_rule_judges_counts_nothing() -> None:
     above = Tolerances("exact", (Rule(rtol=0.0, atol=0.5, one_sided="above", source="test"),))
     assert shares(table(a=5.0), table(a=1.0), above) == [0.0]
 
@@ -74,35 +65,22 @@ def test_exceeds_one_exactly_where_the_comparison_fails(pairs: list[tuple[float,
     assert [verdict.status == "fail" for verdict in comparison.verdicts()] == [share > 1 for share in found]
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(3)
-
-
 def stats(array: np.ndarray) -> dict[str, Any]:
     wide = array.astype(np.float64)
-    return {
-        "count": array.size,
-        "max": float(wide.max()),
-        "min": float(wide.min()),
-        "avg": float(wide.mean()),
-        "l2norm": float(np.sqrt((wide**2).sum())),
-        "nan": 0,
-        "neg_inf": 0,
-        "pos_inf": 0,
-        "digits": None,
-    }
+    values = {"max": wide.max(), "min": wide.min(), "avg": wide.mean(), "l2norm": np.sqrt((wide**2).sum())}
+    told = {name: float(value) for name, value in values.items()}
+    return {"count": array.size, **told, "nan": 0, "neg_inf": 0, "pos_inf": 0, "digits": None}
 
 
-def of_arrays(make_table: Make, **arrays: np.ndarray) -> StatsTable:
-    return make_table(*[(f"{n}:output.0", a.dtype.name, a.shape, stats(a)) for n, a in arrays.items()])
+def of_arrays(**arrays: np.ndarray) -> StatsTable:
+    return table_of(*[(f"{n}:output.0", a.dtype.name, a.shape, stats(a)) for n, a in arrays.items()])
 
 
-def test_each_statistic_strays_in_its_own_scale(make_table: Make) -> None:
+def test_each_statistic_strays_in_its_own_scale() -> None:
     rng = np.random.default_rng(1)
     before = rng.normal(size=(3, 5)).astype(np.float32)
     after = (before + rng.normal(scale=1e-4, size=(3, 5))).astype(np.float32)
-    one, other = (of_arrays(make_table, a=before, b=before), of_arrays(make_table, a=after, b=before))
+    one, other = (of_arrays(a=before, b=before), of_arrays(a=after, b=before))
     found = deviations(compare_tables(one, other, Tolerances()), Tolerances())
     a, b = before.astype(np.float64), after.astype(np.float64)
     magnitude, norm = np.abs(a).max(), np.linalg.norm(a)
@@ -121,27 +99,22 @@ def test_each_statistic_strays_in_its_own_scale(make_table: Make) -> None:
 
 
 def projected(array: np.ndarray) -> StatsTable:
-    """A of_arrays with projections by signs of numpy's own, which estimate norms as any random ones do."""
+    """A table with projections by signs of numpy's own, which estimate norms as any random ones do."""
     signs = np.random.default_rng(7).choice([-1.0, 1.0], size=(8, array.size))
-    one = StatsTable.from_records(
-        [
-            TensorRecord(
-                TensorKey("a", "output", 0),
-                "Conv",
-                array.dtype.name,
-                array.shape,
-                None,  # type: ignore[arg-type]
-                stats=Stats(**{k: v for k, v in stats(array).items() if k != "digits"}),
-            )
-        ]
-    )
+    told = {name: value for name, value in stats(array).items() if name != "digits"}
+    one = table_of(("a:output.0", array.dtype.name, array.shape, told))
     sums = (signs @ array.astype(np.float64).ravel())[np.newaxis]
     return replace(one, projections=sums, projected=np.array([True]))
 
 
-def test_projections_stray_by_the_norm_of_the_difference(rng: np.random.Generator) -> None:
+def noisy() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(3)
     before = rng.normal(size=64).astype(np.float32)
-    after = before + rng.normal(scale=1e-3, size=64).astype(np.float32)
+    return before, before + rng.normal(scale=1e-3, size=64).astype(np.float32)
+
+
+def test_projections_stray_by_the_norm_of_the_difference() -> None:
+    before, after = noisy()
     found = deviations(compare_tables(projected(before), projected(after), Tolerances()), Tolerances())
     wide = before.astype(np.float64)
     apart = np.linalg.norm(after.astype(np.float64) - wide) / np.linalg.norm(wide)
@@ -152,58 +125,46 @@ def test_projections_stray_by_the_norm_of_the_difference(rng: np.random.Generato
 
 
 @pytest.mark.each(
-    ("cell", "ok", "wavering"),
+    ("cell", "near", "ok", "changed", "wavering"),
     [
-        ("~1e-2,1e-2,1e-2,1e-2", False, 0),  # nobody measured the projections: the preset judges them
-        ("~1e-2,1e-2,1e-2,1e-2,1e-2", True, 1),
-        ("1e-2,1e-2,1e-2,1e-2,1e-2", True, 0),
-        ("~1e-2,1e-2,1e-2,1e-2,1e-5", False, 0),
+        ("~1e-2,1e-2,1e-2,1e-2", False, False, None, 0),  # nobody measured them: the preset judges
+        ("~1e-2,1e-2,1e-2,1e-2,1e-2", False, True, None, 1),
+        ("1e-2,1e-2,1e-2,1e-2,1e-2", False, True, None, 0),
+        ("~1e-2,1e-2,1e-2,1e-2,1e-5", False, False, None, 0),
+        ("~1e-2,1e-2,1e-2,1e-2", True, True, 0, 1),
+        ("~-,-,-,-,1e-7", True, True, 1, 0),
     ],
 )
 def test_the_projections_of_noise_pass_where_they_were_measured(
-    rng: np.random.Generator, cell: str, wavering: int, *, ok: bool
+    cell: str, changed: int | None, wavering: int, *, near: bool, ok: bool
 ) -> None:
-    before = rng.normal(size=64).astype(np.float32)
-    after = before + rng.normal(scale=1e-3, size=64).astype(np.float32)
-    one, other = projected(before), projected(after)
+    before, after = noisy()
+    one = projected(before)
+    other = projected((before * np.float32(1 + 2e-6)).astype(np.float32) if near else after)
     found = compare_tables(one, other, Tolerances("same").with_measured(Calibrated.of(one.keys, (cell,))))
     assert (found.ok, found.wavering) == (ok, wavering)
+    assert changed in {None, found.changed}
 
 
-@pytest.mark.each(("cell", "changed"), [("~1e-2,1e-2,1e-2,1e-2", 0), ("~-,-,-,-,1e-7", 1)])
-def test_unmeasured_projections_make_no_change_of_what_does_not_repeat(
-    rng: np.random.Generator, cell: str, changed: int
-) -> None:
-    before = rng.normal(size=64).astype(np.float32)
-    one, other = projected(before), projected((before * np.float32(1 + 2e-6)).astype(np.float32))
-    found = compare_tables(one, other, Tolerances("same").with_measured(Calibrated.of(one.keys, (cell,))))
-    assert (found.ok, found.changed, found.wavering) == (True, changed, 1 - changed)
-
-
-def test_tensors_of_zeros_stray_by_what_their_absolute_tolerance_does_not_forgive(make_table: Make) -> None:
+def test_tensors_of_zeros_stray_by_what_their_absolute_tolerance_does_not_forgive() -> None:
     zeros = np.zeros(4, np.float32)
-    one = of_arrays(make_table, a=zeros, b=zeros)
-    other = of_arrays(make_table, a=zeros + np.float32(1e-12), b=zeros + 1)
+    one = of_arrays(a=zeros, b=zeros)
+    other = of_arrays(a=zeros + np.float32(1e-12), b=zeros + 1)
     found = deviations(compare_tables(one, other, Tolerances()), Tolerances())
     assert not found.largest[0].any()
     assert np.isinf(found.largest[1]).any()
 
 
-def test_runs_of_other_tensors_are_told_by_what_differs(make_table: Make) -> None:
+def test_runs_of_other_tensors_are_told_by_what_differs() -> None:
     a, b = np.ones(4, np.float32), np.ones(5, np.float32)
-    assert (
-        structural_difference(
-            compare_tables(of_arrays(make_table, x=a), of_arrays(make_table, x=a), Tolerances())
-        )
-        == ""
-    )
+    assert structural_difference(compare_tables(of_arrays(x=a), of_arrays(x=a), Tolerances())) == ""
     for other, words in [
-        (of_arrays(make_table, x=a, y=a), "y:output.0 is in the later run only"),
-        (of_arrays(make_table, y=a), "is in the"),
-        (of_arrays(make_table, x=b), "x:output.0 has another shape: 4 and 5"),
-        (of_arrays(make_table, x=a.astype(np.float16)), "x:output.0 has another dtype: float32 and float16"),
+        (of_arrays(x=a, y=a), "y:output.0 is in the later run only"),
+        (of_arrays(y=a), "is in the"),
+        (of_arrays(x=b), "x:output.0 has another shape: 4 and 5"),
+        (of_arrays(x=a.astype(np.float16)), "x:output.0 has another dtype: float32 and float16"),
     ]:
-        found = structural_difference(compare_tables(of_arrays(make_table, x=a), other, Tolerances()))
+        found = structural_difference(compare_tables(of_arrays(x=a), other, Tolerances()))
         assert words in found
 
 
@@ -223,7 +184,7 @@ def measured_by(keys: tuple[str, ...], cells: tuple[str, ...], *, widens: bool =
 
 
 @given(data=st.data())
-def test_as_many_are_counted_as_an_explanation_names(make_table: Make, data: st.DataObject) -> None:
+def test_as_many_are_counted_as_an_explanation_names(data: st.DataObject) -> None:
     averages = st.sampled_from(({}, {"avg": np.nan}, {"avg": None}))
     layers = [f"block/{n}" for n in range(data.draw(st.integers(1, 6)))]
     rows = [
@@ -235,7 +196,7 @@ def test_as_many_are_counted_as_an_explanation_names(make_table: Make, data: st.
         for _ in layers
     )
     types = tuple(data.draw(st.sampled_from(("Conv2D", "Add"))) for _ in layers)
-    golden = make_table(*rows)
+    golden = table_of(*rows)
     actual = replace(golden, op_types=types)
     measured = measured_by(golden.keys, cells, widens=data.draw(st.booleans()))
     rules = tuple(data.draw(st.lists(st.sampled_from(RULES), max_size=2)))
@@ -251,29 +212,26 @@ def test_as_many_are_counted_as_an_explanation_names(make_table: Make, data: st.
 
 
 @pytest.mark.each(
-    ("cell", "count"),
+    ("cells", "count"),
     [
-        ("2.6e-7,3e-7,2.6e-7,2.6e-7", 0),  # 5 times these is within 2e-5, 5e-6 and 1e-5
-        ("3.9e-6,3.9e-6,9e-7,1.9e-6", 0),
-        ("4.1e-6,-,-,-", 1),
-        ("-,-,1.1e-6,-", 1),
-        ("-,-,-,2.1e-6", 1),
-        ("-,-,-,-,1e-2", 0),  # the golden has no projections
-        ("inf,-,-,-", 0),  # a scale of 0 gets no bound
+        (("2.6e-7,3e-7,2.6e-7,2.6e-7", "-"), 0),  # 5 times these is within 2e-5, 5e-6 and 1e-5
+        (("3.9e-6,3.9e-6,9e-7,1.9e-6", "-"), 0),
+        (("4.1e-6,-,-,-", "-"), 1),
+        (("-,-,1.1e-6,-", "-"), 1),
+        (("-,-,-,2.1e-6", "-"), 1),
+        (("-,-,-,-,1e-2", "-"), 0),  # the golden has no projections
+        (("inf,-,-,-", "-"), 0),  # a scale of 0 gets no bound
+        (("1e-3,-,-,-", "1e-3,-,-,-"), 2),
     ],
 )
-def test_noise_within_the_preset_s_bound_is_none(make_table: Make, cell: str, count: int) -> None:
-    table = make_table(("conv:output.0", "float32", (4,), BASE), ("fc:output.0", "float32", (4,), BASE))
-    tolerances = Tolerances("same").with_measured(measured_by(table.keys, (cell, "-")))
-    assert bounds_by_measurement(compare_tables(table, table, tolerances), tolerances) == count
-
-
-def test_a_tensor_that_only_the_golden_has_is_not_counted(make_table: Make) -> None:
+def test_noise_within_the_preset_s_bound_or_of_a_tensor_that_is_gone_counts_for_none(
+    cells: tuple[str, str], count: int
+) -> None:
     rows = [(f"{name}:output.0", "float32", (4,), BASE) for name in ("conv", "fc")]
-    golden = make_table(*rows)
-    tolerances = Tolerances("same").with_measured(measured_by(golden.keys, ("1e-3,-,-,-", "1e-3,-,-,-")))
-    found = compare_tables(golden, make_table(rows[0]), tolerances)
-    assert bounds_by_measurement(found, tolerances) == 1
+    golden = table_of(*rows)
+    tolerances = Tolerances("same").with_measured(measured_by(golden.keys, cells))
+    for run, found in ((golden, count), (table_of(rows[0]), min(count, 1))):
+        assert bounds_by_measurement(compare_tables(golden, run, tolerances), tolerances) == found
 
 
 def test_what_was_measured_says_how_many_strayed_and_of_how_many_it_is_the_bound() -> None:
@@ -295,18 +253,14 @@ def told(table: StatsTable, statistic: str) -> dict[str, bool]:
     return dict(zip(table.keys, table.tells(statistic).tolist(), strict=True))
 
 
-def test_what_one_side_lacks_of_a_shared_tensor_is_left_out(make_table: Callable[..., StatsTable]) -> None:
-    norm = {"max": 1.0, "l2norm": 1.0}
-    golden = make_table(
-        ("gone:output.0", "float32", (1,), norm),
-        ("a:output.0", "float32", (1,), norm),
-        ("b:output.0", "float32", (1,), {"max": 1.0}),
-    ).with_projections({0: SUMS, 1: SUMS})
-    actual = make_table(
-        ("b:output.0", "float32", (1,), norm),
-        ("a:output.0", "float32", (1,), norm),
-        ("new:output.0", "float32", (1,), norm),
-    ).with_projections({0: SUMS, 1: SUMS, 2: SUMS})
+def test_what_one_side_lacks_of_a_shared_tensor_is_left_out() -> None:
+    norm, bare = {"max": 1.0, "l2norm": 1.0}, {"max": 1.0}
+
+    def side(**rows: dict[str, float]) -> StatsTable:
+        return table_of(*((f"{name}:output.0", "float32", (1,), stats) for name, stats in rows.items()))
+
+    golden = side(gone=norm, a=norm, b=bare).with_projections({0: SUMS, 1: SUMS})
+    actual = side(b=norm, a=norm, new=norm).with_projections({0: SUMS, 1: SUMS, 2: SUMS})
     here, there = told_by_both(compare_tables(golden, actual, Tolerances()))
     for statistic in ("l2norm", "projections"):
         assert told(here, statistic) == {"gone:output.0": True, "a:output.0": True, "b:output.0": False}
@@ -314,16 +268,11 @@ def test_what_one_side_lacks_of_a_shared_tensor_is_left_out(make_table: Callable
     assert all(told(here, "max").values())
     assert told(golden, "l2norm")["a:output.0"]
     assert told(actual, "projections")["b:output.0"]
+    plain = side(a=bare)
+    sides = told_by_both(compare_tables(plain.with_projections({0: SUMS}), plain, Tolerances()))
+    assert not any(one.tells("projections").any() for one in sides)
 
 
-def test_projections_of_one_side_alone_are_left_out(make_table: Callable[..., StatsTable]) -> None:
-    plain = make_table(("a:output.0", "float32", (1,), {"max": 1.0}))
-    projected = plain.with_projections({0: SUMS})
-    here, there = told_by_both(compare_tables(projected, plain, Tolerances()))
-    assert not here.tells("projections").any()
-    assert not there.tells("projections").any()
-
-
-def test_a_tensor_of_the_smallest_numbers_has_no_steps(make_table: Make) -> None:
-    [found] = allowances(make_table(("a:output.0", "float32", (1,), {"max": 5e-324})), Tolerances(), {"a"})
+def test_a_tensor_of_the_smallest_numbers_has_no_steps() -> None:
+    [found] = allowances(table_of(("a:output.0", "float32", (1,), {"max": 5e-324})), Tolerances(), {"a"})
     assert (found.magnitude, found.steps) == (5e-324, None)

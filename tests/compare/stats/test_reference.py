@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -15,7 +14,8 @@ from hypothesis import assume, example, given, strategies as st
 from pytest_npudump.compare.stats import numbers
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
-from pytest_npudump.dump.table import STATISTICS, StatsTable
+from pytest_npudump.dump.table import STATISTICS
+from tests.conftest import table_of
 
 NAMES = ("max", "min", "avg", "l2norm")
 BOUNDS = {
@@ -167,10 +167,10 @@ def left_out_by(actuals: Any) -> Any:
     return set(STATISTICS) - computed if {"max", "min", "avg"} <= computed else set()
 
 
-def check(make_table: Callable[..., StatsTable], rows: Any, tolerances: Any, bounds: Any) -> None:
+def check(rows: Any, tolerances: Any, bounds: Any) -> None:
     keys = [f"layer{index}:output.0" for index in range(len(rows))]
-    golden = make_table(*[(key, row[0], (2,), row[1]) for key, row in zip(keys, rows, strict=True)])
-    actual = make_table(*[(key, row[0], (2,), row[2]) for key, row in zip(keys, rows, strict=True)])
+    golden = table_of(*[(key, row[0], (2,), row[1]) for key, row in zip(keys, rows, strict=True)])
+    actual = table_of(*[(key, row[0], (2,), row[2]) for key, row in zip(keys, rows, strict=True)])
     left_out = left_out_by([row[2] for row in rows])
     wanted = {
         key: failures
@@ -194,8 +194,8 @@ MASKED = {"max": 1.0, "min": 65504.0, "avg": None, "l2norm": None} | COUNTED
 @example(rows=[("float32", MASKED, MASKED | {"max": 1.000022})])
 @example(rows=[("float32", MASKED | {"min": -1e300}, MASKED | {"max": 1.000022, "min": -1e300})])
 @given(rows=st.lists(tensors(), min_size=1, max_size=6))
-def test_verdicts_agree_under_the_default_preset(make_table: Callable[..., StatsTable], rows: Any) -> None:
-    check(make_table, rows, Tolerances(), default_bounds)
+def test_verdicts_agree_under_the_default_preset(rows: Any) -> None:
+    check(rows, Tolerances(), default_bounds)
 
 
 def default_bounds(dtype: str, name: str) -> tuple[float, float]:
@@ -205,8 +205,8 @@ def default_bounds(dtype: str, name: str) -> tuple[float, float]:
 
 @example(rows=[("float32", *({**TOO_LARGE_A_NORM, "l2norm": n, "digits": 6} for n in (5e-324, 0.0)))])
 @given(rows=st.lists(tensors(), min_size=1, max_size=6))
-def test_verdicts_agree_without_any_tolerance(make_table: Callable[..., StatsTable], rows: Any) -> None:
-    check(make_table, rows, Tolerances("exact"), lambda *_: (0.0, 0.0))
+def test_verdicts_agree_without_any_tolerance(rows: Any) -> None:
+    check(rows, Tolerances("exact"), lambda *_: (0.0, 0.0))
 
 
 @example(
@@ -217,13 +217,11 @@ def test_verdicts_agree_without_any_tolerance(make_table: Callable[..., StatsTab
     atol=0.0,
 )
 @given(rows=st.lists(tensors(), min_size=1, max_size=4), rtol=base.map(abs), atol=base.map(abs))
-def test_verdicts_agree_under_a_rule(
-    make_table: Callable[..., StatsTable], rows: Any, rtol: float, atol: float
-) -> None:
+def test_verdicts_agree_under_a_rule(rows: Any, rtol: float, atol: float) -> None:
     def bounds(dtype: str, _: str) -> Any:
         return BOUNDS[dtype] if BOUNDS[dtype] == (0.0, 0.0) else (rtol, atol)
 
-    check(make_table, rows, Tolerances(rules=(Rule(rtol, atol),)), bounds)
+    check(rows, Tolerances(rules=(Rule(rtol, atol),)), bounds)
 
 
 @pytest.mark.each(

@@ -22,6 +22,7 @@ from pytest_npudump.dump.records import TensorKey, TensorRecord
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.record.noise import Calibrated
+from tests.conftest import table_of
 
 Make = Callable[..., StatsTable]
 KEY = "conv:output.0"
@@ -46,23 +47,23 @@ def tolerances(cell: str, *rules: Rule, widens: bool = True) -> Tolerances:
 
 @pytest.mark.each(("dtype", "cell", "golden", "blind"), CASES)
 def test_what_lets_zeros_pass_sees_nothing(
-    make_table: Make, dtype: str, cell: str, golden: dict[str, float], *, blind: bool
+    dtype: str, cell: str, golden: dict[str, float], *, blind: bool
 ) -> None:
-    table = make_table((KEY, dtype, (4,), golden))
+    table = table_of((KEY, dtype, (4,), golden))
     given = tolerances(cell)
     assert blind_keys(table, given) == [KEY] * blind
-    zeros: Any = compare_tables(table, make_table((KEY, dtype, (4,), ZEROS)), given)
+    zeros: Any = compare_tables(table, table_of((KEY, dtype, (4,), ZEROS)), given)
     assert zeros.ok is (blind or golden == ZEROS)
     assert [doubt.text for doubt in zeros.doubts] == [BLIND] * blind
 
 
-def test_equal_tensors_are_not_doubted(make_table: Make) -> None:
-    table = make_table((KEY, "float32", (4,), BASE))
+def test_equal_tensors_are_not_doubted() -> None:
+    table = table_of((KEY, "float32", (4,), BASE))
     assert compare_tables(table, table, tolerances("0.3,0.3,0.3,0.3")).doubts == ()
 
 
-def test_integers_that_did_not_repeat_are_doubted_though_nobody_calibrated(make_table: Make) -> None:
-    golden, actual = (make_table((KEY, "int64", (1,), dict.fromkeys(BASE, float(v)))) for v in (7, 21))
+def test_integers_that_did_not_repeat_are_doubted_though_nobody_calibrated() -> None:
+    golden, actual = (table_of((KEY, "int64", (1,), dict.fromkeys(BASE, float(v)))) for v in (7, 21))
     found = compare_tables(golden, actual, tolerances("~4.3,4.3,4.3,4.3", widens=False))
     assert found.ok
     assert found.notes == (
@@ -70,19 +71,17 @@ def test_integers_that_did_not_repeat_are_doubted_though_nobody_calibrated(make_
     )
 
 
-def test_a_rule_of_a_person_sees(make_table: Make) -> None:
+def test_a_rule_of_a_person_sees() -> None:
     strict = Rule(1e-3, 0.0, layer="conv", statistic="max", source="marker")
-    table = make_table((KEY, "float32", (4,), BASE))
+    table = table_of((KEY, "float32", (4,), BASE))
     assert blind_keys(table, tolerances("0.3,0.3,0.3,0.3", strict)) == []
     assert blind_keys(table, Tolerances("same", (Rule(9.0, 0.0, source="marker"),))) == []
 
 
 @pytest.mark.each("whose", [{"layer": "conv"}, {"op_type": "Conv"}])
-def test_a_rule_of_a_person_for_projections_sees_by_layer_and_by_operator(
-    make_table: Make, whose: dict[str, str]
-) -> None:
+def test_a_rule_of_a_person_for_projections_sees_by_layer_and_by_operator(whose: dict[str, str]) -> None:
     table = replace(
-        make_table((KEY, "float32", (4,), BASE)),
+        table_of((KEY, "float32", (4,), BASE)),
         op_types=("Conv",),
         projections=np.ones((1, 8)),
         projected=np.array([True]),

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,45 +13,35 @@ from pytest_npudump.compare.stats.verdict import Reason, Verdict, explain_first,
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
+from tests.conftest import real_table, table_of
 
 
 def verdict(text: str, status: str = "fail") -> Any:
     return Verdict(TensorKey.parse(text), "", status)
 
 
-@pytest.mark.each(
-    ("golden", "actual", "difference"),
-    [
+def test_a_reason_tells_the_difference_of_finite_numbers() -> None:
+    for golden, actual, difference in (
         (1.0, 1.5, 0.5),
         (2**63, 2**63 + 1, 1),
         (1.0, math.nan, None),
         ("float16", "int8", None),
         (1, None, None),
-    ],
-)
-def test_a_reason_tells_the_difference_of_finite_numbers(golden: Any, actual: Any, difference: Any) -> None:
-    assert Reason("max", golden, actual, 0.0, "r").difference == difference
-
-
-def test_a_reason_of_an_unknown_value_reads_so() -> None:
+    ):
+        assert Reason("max", golden, actual, 0.0, "r").difference == difference
     assert str(Reason("avg", 1.5, None, None, "the rule")) == "avg: 1.5 -> unknown [the rule]"
 
 
 def test_json_of_a_verdict_names_the_key_only_where_layer_io_and_slot_do_not() -> None:
-    assert Verdict(TensorKey("a", "output", 0), "", "pass").to_json() == {
-        "layer": "a",
-        "op_type": None,
-        "io": "output",
-        "slot": 0,
-        "status": "pass",
-        "reasons": [],
-    }
+    told = Verdict(TensorKey("a", "output", 0), "", "pass").to_json()
+    place = {"layer": "a", "op_type": None, "io": "output", "slot": 0}
+    assert told == place | {"status": "pass", "reasons": []}
     qualified = Verdict(TensorKey("a b", "input", 1, turn=2), "Add", "missing").to_json()
     assert (qualified["key"], qualified["op_type"]) == ("a%20b#turn=2:input.1", "Add")
 
 
-def test_json_of_a_comparison_is_strict_and_complete(ppocr_cls: Callable[[str], StatsTable]) -> None:
-    comparison = compare_tables(ppocr_cls("golden"), ppocr_cls("nan"), Tolerances())
+def test_json_of_a_comparison_is_strict_and_complete() -> None:
+    comparison = compare_tables(real_table("golden"), real_table("nan"), Tolerances())
     data = json.loads(json.dumps(comparison.to_json(), allow_nan=False))
     assert data["first_divergence"] == {"layer": "net_Conv@21", "io": "output", "slot": 0}
     assert data["summary"]["expected"] == len(data["verdicts"]) == 551
@@ -61,12 +50,10 @@ def test_json_of_a_comparison_is_strict_and_complete(ppocr_cls: Callable[[str], 
     assert {v["op_type"] for v in data["verdicts"]} >= {"Conv", "BatchNormalization"}
 
 
-def test_verdicts_come_in_execution_order_with_failures_in_place(
-    ppocr_cls: Callable[[str], StatsTable],
-) -> None:
-    comparison = compare_tables(ppocr_cls("golden"), ppocr_cls("regressed"), Tolerances())
+def test_verdicts_come_in_execution_order_with_failures_in_place() -> None:
+    comparison = compare_tables(real_table("golden"), real_table("regressed"), Tolerances())
     verdicts = list(comparison.verdicts())
-    assert tuple(str(v.key) for v in verdicts) == ppocr_cls("golden").keys
+    assert tuple(str(v.key) for v in verdicts) == real_table("golden").keys
     assert tuple(v for v in verdicts if v.status != "pass") == comparison.failing
 
 
@@ -138,47 +125,33 @@ BEFORE = "all statistics before it match"
         ),
     ],
 )  # fmt: skip
-def test_the_first_divergence_in_words(
-    make_table: Callable[..., StatsTable], golden: Any, actual: Any, words: str
-) -> None:
-    comparison = compare_tables(*(make_table(*rows_of(side)) for side in (golden, actual)), Tolerances())
+def test_the_first_divergence_in_words(golden: Any, actual: Any, words: str) -> None:
+    comparison = compare_tables(*(table_of(*rows_of(side)) for side in (golden, actual)), Tolerances())
     sentence = explain_first(comparison)
     assert sentence.endswith(words)
     assert bool(sentence) is bool(words)
 
 
 @pytest.mark.each("actual", [[("x:output.0", 2)], [("x:input.0", 2), ("x:output.0", 2)]])
-def test_a_graphs_input_that_differs_is_what_the_test_fed_in(
-    make_table: Callable[..., StatsTable], actual: Any
-) -> None:
-    golden = make_table(*rows_of([(key, 1) for key, _ in actual]))
-    table = replace(make_table(*rows_of(actual)), op_types=("Data",) * len(actual))
+def test_a_graphs_input_that_differs_is_what_the_test_fed_in(actual: Any) -> None:
+    golden = table_of(*rows_of([(key, 1) for key, _ in actual]))
+    table = replace(table_of(*rows_of(actual)), op_types=("Data",) * len(actual))
     sentence = explain_first(compare_tables(golden, table, Tolerances()))
     assert sentence.endswith("an input of the graph: other values are fed, or something wrote to them")
 
 
-@pytest.mark.each(
-    ("counts", "told", "nothing"),
-    [
-        ((3, 3), (False, False), True),
-        ((3, 0), (False, False), True),
-        ((3, 3), (False, True), False),
-        ((0,), (False,), False),
-    ],
-)
-def test_nothing_is_judged_where_no_tensor_with_elements_has_a_statistic(
-    counts: tuple[int, ...], told: tuple[bool, ...], *, nothing: bool
-) -> None:
-    records = [
-        TensorRecord(
-            TensorKey(f"l{number}", "output", 0),
-            "",
-            "float32",
-            (count,),
-            Path("x.csv"),
-            stats=Stats(max=1.0, min=0.0, avg=0.5) if tells else None,
-        )
-        for number, (count, tells) in enumerate(zip(counts, told, strict=True))
-    ]
-    tables = [StatsTable.from_records(records) for _ in range(2)]
-    assert compare_tables(*tables, Tolerances()).nothing_judged is nothing
+def test_nothing_is_judged_where_no_tensor_with_elements_has_a_statistic() -> None:
+    stats = Stats(max=1.0, min=0.0, avg=0.5)
+    for tensors, nothing in (
+        (((3, None), (3, None)), True),  # how many elements each has, and its statistics
+        (((3, None), (0, None)), True),
+        (((3, None), (3, stats)), False),
+        (((0, None),), False),
+    ):
+        keys = (TensorKey(f"l{number}", "output", 0) for number in range(len(tensors)))
+        records = [
+            TensorRecord(key, "", "float32", (count,), Path("x.csv"), stats=told)
+            for key, (count, told) in zip(keys, tensors, strict=True)
+        ]
+        tables = [StatsTable.from_records(records) for _ in range(2)]
+        assert compare_tables(*tables, Tolerances()).nothing_judged is nothing

@@ -14,6 +14,7 @@ from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.record.noise import Calibrated, calibrated_of
 from pytest_npudump.record.record import Record
+from tests.conftest import table_of
 
 Make = Callable[..., StatsTable]
 
@@ -90,9 +91,9 @@ BASE: dict[str, Any] = {
 }
 
 
-def judged(make_table: Make, cell: str, tolerances: Tolerances, **changes: float) -> Any:
-    golden = make_table((KEY, "float32", (4,), BASE))
-    actual = make_table((KEY, "float32", (4,), BASE | changes))
+def judged(cell: str, tolerances: Tolerances, **changes: float) -> Any:
+    golden = table_of((KEY, "float32", (4,), BASE))
+    actual = table_of((KEY, "float32", (4,), BASE | changes))
     measured = Calibrated.of((KEY,), (cell,), source="calibrated: 9 members, factor 5", repeats=True)
     return compare_tables(golden, actual, tolerances.with_measured(measured))
 
@@ -111,22 +112,22 @@ def judged(make_table: Make, cell: str, tolerances: Tolerances, **changes: float
     ],
 )
 def test_a_bound_is_the_factor_times_the_noise_in_the_scale_of_the_statistic(
-    make_table: Make, changes: dict[str, float], *, passes: bool
+    changes: dict[str, float], *, passes: bool
 ) -> None:
-    assert judged(make_table, "1e-3,-,2e-3,1e-4", Tolerances("exact"), **changes).ok is passes
+    assert judged("1e-3,-,2e-3,1e-4", Tolerances("exact"), **changes).ok is passes
 
 
-def test_a_bound_is_never_tighter_than_the_preset_s(make_table: Make) -> None:
-    assert judged(make_table, "1e-9,1e-9,1e-9,1e-9", Tolerances("same"), max=2.0 * (1 + 1.9e-5)).ok
+def test_a_bound_is_never_tighter_than_the_preset_s() -> None:
+    assert judged("1e-9,1e-9,1e-9,1e-9", Tolerances("same"), max=2.0 * (1 + 1.9e-5)).ok
 
 
-def test_a_rule_of_a_person_stands(make_table: Make) -> None:
+def test_a_rule_of_a_person_stands() -> None:
     strict = Tolerances("same").extended([Rule(1e-6, 0.0, layer="conv", source="marker")])
-    assert not judged(make_table, "1e-3,-,2e-3,-", strict, max=2.001).ok
+    assert not judged("1e-3,-,2e-3,-", strict, max=2.001).ok
 
 
-def test_the_reason_of_a_failure_says_what_was_measured(make_table: Make) -> None:
-    (verdict,) = judged(make_table, "1e-3,-,-,-", Tolerances(), max=2.5).failing
+def test_the_reason_of_a_failure_says_what_was_measured() -> None:
+    (verdict,) = judged("1e-3,-,-,-", Tolerances(), max=2.5).failing
     assert "rtol=0.005" in verdict.reasons[0].rule
     assert "calibrated: 9 members, factor 5" in verdict.reasons[0].rule
 
@@ -140,9 +141,9 @@ def test_the_reason_of_a_failure_says_what_was_measured(make_table: Make) -> Non
     ],
 )
 def test_what_does_not_repeat_is_no_change_within_its_spread(
-    make_table: Make, cell: str, change: float, changed: int, wavering: int
+    cell: str, change: float, changed: int, wavering: int
 ) -> None:
-    found = judged(make_table, cell, Tolerances("same"), max=change)
+    found = judged(cell, Tolerances("same"), max=change)
     assert (found.ok, found.changed, found.wavering, found.identical) == (True, changed, wavering, 0)
     assert (found.first_change is None) == cell.startswith("~")
 
@@ -167,9 +168,9 @@ CALIBRATED = {"calibration": {"members": 9, "factor": 20, "varied": ["repeats"]}
     ],
 )
 def test_only_a_golden_that_says_so_is_known_to_repeat(
-    make_table: Make, extra: dict[str, Any], *, known: bool | None, factor: float | None
+    extra: dict[str, Any], *, known: bool | None, factor: float | None
 ) -> None:
-    golden = Record("t", {}, make_table((KEY, "float32", (4,), BASE)), Path("g.yaml"), extra)
+    golden = Record("t", {}, table_of((KEY, "float32", (4,), BASE)), Path("g.yaml"), extra)
     found = calibrated_of(golden)
     assert (found and (found.repeats, found.factor, found.widens)) == (
         None if factor is None else (known, factor, "calibration" in extra)

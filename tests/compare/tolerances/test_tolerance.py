@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import RequestError
 from pytest_npudump.record.noise import Calibrated
+from tests.conftest import real_table, table_of
 
 EXACT = "exact"
 
@@ -22,15 +22,11 @@ def rule(**given: Any) -> Any:
 
 
 @pytest.mark.each("preset", PRESETS)
-def test_every_float_type_has_a_bound_in_every_preset(preset: str) -> None:
+def test_every_float_type_has_a_bound_in_every_preset_and_exact_types_and_counts_none(preset: str) -> None:
     missing = [d.name for d in ALL if d.kind in {"float", "complex"} and d.name not in PRESETS[preset]]
     assert missing == []
-
-
-@pytest.mark.each("preset", PRESETS)
-@pytest.mark.each("dtype", [*(d.name for d in ALL if d.exact), "-", "unheard-of"])
-def test_exact_types_and_counts_have_no_tolerance(preset: str, dtype: str) -> None:
-    assert bound(preset, dtype, "max") == (0, 0)
+    for dtype in (*(d.name for d in ALL if d.exact), "-", "unheard-of"):
+        assert bound(preset, dtype, "max") == (0, 0), dtype
     assert bound(preset, "float32", "nan") == (0, 0)
 
 
@@ -116,20 +112,15 @@ def test_statistics_in_which_rounding_averages_out_have_bounds_of_their_own(pres
         assert tuple(bound(preset, dtype, name)[0] for name in ("avg", "l2norm", "projections")) == expected
 
 
-@pytest.mark.each("bounds", ["same", "other", "hf32"])
-def test_the_default_gives_way_to_what_fits_and_a_named_preset_does_not(bounds: str) -> None:
-    assert Tolerances().under(bounds).preset == bounds
-    assert Tolerances("torch").under(bounds).preset == "torch"
-
-
-def test_coarse_formats_have_tighter_means() -> None:
-    assert bound("default", "float8_e4m3fn", "avg")[0] < bound("default", "float8_e4m3fn", "max")[0]
-    assert bound("default", "float16", "avg") == bound("default", "float16", "max")
-
-
-def test_an_unknown_preset_lists_those_there_are() -> None:
+def test_the_default_gives_way_to_what_fits_and_a_named_preset_does_not() -> None:
+    for bounds in ("same", "other", "hf32"):
+        assert Tolerances().under(bounds).preset == bounds
+        assert Tolerances("torch").under(bounds).preset == "torch"
     with pytest.raises(RequestError, match=r"unknown tolerance preset 'lax', expected one of default"):
         Tolerances("lax")
+    # Coarse formats have tighter means.
+    assert bound("default", "float8_e4m3fn", "avg")[0] < bound("default", "float8_e4m3fn", "max")[0]
+    assert bound("default", "float16", "avg") == bound("default", "float16", "max")
 
 
 CONV = (rule(rtol=0.1), rule(layer="conv*", rtol=0.2, atol=0), rule(dtype="int8"))
@@ -189,20 +180,18 @@ def test_layers_are_reached_raw_or_sanitised(pattern: str, layer: str, reached: 
     assert rule(layer=pattern).reaches(layer) is reached
 
 
-def test_rules_that_match_nothing_are_told(make_table: Callable[..., StatsTable]) -> None:
-    table = make_table(("conv1:output.0", "float16", (1,), {"max": 1.0, "avg": 1.0, "nan": 0}))
+def test_rules_that_match_nothing_are_told() -> None:
+    table = table_of(("conv1:output.0", "float16", (1,), {"max": 1.0, "avg": 1.0, "nan": 0}))
     wrong = rule(layer="cnov*"), rule(dtype="int8"), rule(layer="conv1", dtype="float32")
     right = rule(layer="con*"), rule(statistic="nan"), rule(layer="conv1", dtype="float16", statistic="avg")
     assert Tolerances(rules=(*wrong, *right)).unmatched(table) == wrong
-    other = make_table(("x:output.0", "int8", (1,), {"max": 1}))
+    other = table_of(("x:output.0", "int8", (1,), {"max": 1}))
     assert Tolerances(rules=(*wrong, *right)).unmatched(table, other) == (wrong[0], wrong[2])
 
 
-def test_a_rule_for_a_statistic_is_about_the_tensors_that_have_it(
-    make_table: Callable[..., StatsTable],
-) -> None:
-    three = make_table(("a:output.0", "float32", (1,), {"max": 1.0, "min": 1.0, "avg": 1.0}))
-    four = make_table(
+def test_a_rule_for_a_statistic_is_about_the_tensors_that_have_it() -> None:
+    three = table_of(("a:output.0", "float32", (1,), {"max": 1.0, "min": 1.0, "avg": 1.0}))
+    four = table_of(
         ("a:output.0", "float32", (1,), {"max": 1.0}),
         ("b:output.0", "float32", (1,), {"max": 1.0, "l2norm": 1.0}),
     )
@@ -215,7 +204,7 @@ def test_a_rule_for_a_statistic_is_about_the_tensors_that_have_it(
     assert Tolerances(rules=(*right, *wrong)).unmatched(three, four) == wrong[1:]
     projected = three.with_projections({0: [1.0] * 8})
     assert Tolerances(rules=wrong).unmatched(projected, four) == wrong[2:]
-    mean = make_table(("a:output.0", "float32", (1,), {"avg": 1.0}))
+    mean = table_of(("a:output.0", "float32", (1,), {"avg": 1.0}))
     assert Tolerances(rules=right).unmatched(mean) == right[:1]
 
 
@@ -239,15 +228,12 @@ def test_what_was_measured_of_one_tensor_widens_no_other() -> None:
     assert tolerances.elements("b", "float32", "b:output.0") == preset.elements("b", "float32")
 
 
-def test_elements_have_the_bound_of_extremes() -> None:
+def test_elements_have_the_bound_of_extremes_and_a_rule_describes_itself() -> None:
     tolerances = Tolerances(rules=(rule(layer="conv*", statistic="avg"),))
     assert tolerances.elements("conv1", "float32") == (2e-5, 2.0**-30)
     assert tolerances.extended([rule(layer="conv*")]).elements("conv1", "float32") == (0.5, 0.25)
-
-
-def test_a_rule_describes_itself_with_reason_and_source() -> None:
     text = rule(layer="attn*", statistic="max", one_sided="above", reason="softmax is noisy").describe()
-    assert text == ("rtol=0.5 atol=0.25 layer=attn* statistic=max one_sided=above (marker: softmax is noisy)")
+    assert text == "rtol=0.5 atol=0.25 layer=attn* statistic=max one_sided=above (marker: softmax is noisy)"
 
 
 @pytest.mark.each(
@@ -277,13 +263,11 @@ def test_a_rule_reaches_operators_of_its_type_and_unknown_ones_by_a_star_alone(
     assert (tolerances.elements("a", "float32", op_type=op_type) == (0.5, 0.25)) is expected
 
 
-def test_types_of_operators_are_asked_for_only_where_a_rule_names_them() -> None:
-    assert not Tolerances(rules=(rule(layer="a", dtype="float16"),)).names_op_types
-    assert Tolerances(rules=(rule(), rule(op_type="Conv2D"))).names_op_types
-
-
-def test_a_rule_for_an_operator_that_nothing_is_matches_nothing(ppocr_cls: Callable[[str], Any]) -> None:
-    table = ppocr_cls("golden")
+def test_a_rule_for_an_operator_that_nothing_is_matches_nothing() -> None:
+    table = real_table("golden")
     known = table.op_types[0]
     rules = rule(op_type=known), rule(op_type=known.lower()), rule(op_type="*"), rule(op_type="Cnov2D")
     assert Tolerances(rules=rules).unmatched(table) == (rules[1], rules[3])
+    # Types are asked for only where a rule names them.
+    assert not Tolerances(rules=(rule(layer="a", dtype="float16"),)).names_op_types
+    assert Tolerances(rules=(rule(), rule(op_type="Conv2D"))).names_op_types

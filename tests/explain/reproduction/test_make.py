@@ -68,8 +68,11 @@ def test_a_wrong_kernel_fails_alone_and_a_right_one_passes(
     model = onnx.load(repro.made / "net.onnx")
     assert [node.name for node in model.graph.node] == ["second"]
     onnx.checker.check_model(model, full_check=True)
-    assert run_alone(repro.made, tmp_path / "wrong", KERNEL) == 1
     assert run_alone(repro.made, tmp_path / "right") == 0
+    # Inside of a project it is none of its tests, unless it is named.
+    (tmp_path / "test_own.py").write_text("def test_own():\n    pass\n", encoding="utf-8")
+    assert run_pytest(tmp_path, fault=KERNEL) == 0
+    assert run_pytest(tmp_path, "made/test_repro.py", fault=KERNEL) == 1
 
 
 def test_changed_weights_fail_alone_against_the_golden_and_the_old_ones_pass(
@@ -86,21 +89,47 @@ def test_changed_weights_fail_alone_against_the_golden_and_the_old_ones_pass(
     assert run_alone(made, tmp_path / "right") == 0
 
 
+AGAIN = "\n    from pathlib import Path; p = Path('net.onnx'); p.write_bytes(p.read_bytes() + b'{extra}')"
+
+
 def test_a_kernel_that_is_wrong_by_little_more_than_rounding_fails_alone_against_the_golden(
     project: Path, plant: Callable[[str], None], repro: Repro, tmp_path: Path
 ) -> None:
+    """Also of a model that the failing run wrote again, as it was."""
     plant("second=1.000004")
-    failed = fail(project, "second=1.000004")
+    failed = fail(project, "second=1.000004", after=AGAIN.format(extra=""))
     assert repro(failed) == 0
     assert repro.out.startswith("second: failure reproduced against its golden: ")
     assert run_alone(repro.made, tmp_path / "right") == 0
 
 
+def test_a_model_that_was_written_again_within_the_failing_run_is_refused(
+    project: Path, repro: Repro
+) -> None:
+    found = fail(project, KERNEL, after=AGAIN.format(extra="\\x72\\x00"))  # with an empty name of a producer
+    assert repro(found, "--no-run") == 2
+    assert "net.onnx was written again in test_net.py::test_net, after it was loaded" in repro.err
+
+
 def test_changed_weights_fail_alone_against_a_reference_that_has_the_right_ones(
     project: Path, repro: Repro, tmp_path: Path
 ) -> None:
+    """Unless a model was written again since the failing run."""
     found = fail(project, scale=1.01, marker='reference="right.onnx"')
-    assert repro(found, "--no-run") == 0
+    other = net(tmp_path / "other.onnx", scale=1.3)
+    assert repro(found, "--model", str(other)) == 2
+    assert f"{other} is not the model of the failing run of test_net.py::test_net" in repro.err
+    for changed in ("net.onnx", "right.onnx"):
+        path = project / changed
+        content = path.read_bytes()
+        net(path, scale=1.5)
+        for options in (["--model", str(path)], []) if changed == "net.onnx" else ([],):
+            assert repro(found, *options) == 2
+            told = f"{path} is not the model of the failing run of test_net.py::test_net: its SHA-256"
+            assert told in repro.err
+            assert (repro.out, repro.made.exists()) == ("", False)
+        path.write_bytes(content)
+    assert repro(found) == 0
     shutil.rmtree(project)
     assert run_alone(repro.made, tmp_path / "wrong") == 1
     shutil.copy(repro.made / "net.reference.onnx", repro.made / "net.onnx")
@@ -112,15 +141,6 @@ def test_an_input_that_has_changed_is_no_operators(changed_input: Failed, repro:
     told = "x:output.0 is an input of net.onnx, which no operator computes: what the test feeds in"
     assert told in repro.err
     assert not repro.made.exists()
-
-
-def test_reproductions_inside_of_a_project_are_none_of_its_tests(
-    wrong_kernel: Failed, repro: Repro, tmp_path: Path
-) -> None:
-    (tmp_path / "test_own.py").write_text("def test_own():\n    pass\n", encoding="utf-8")
-    assert repro(wrong_kernel, "--no-run") == 0
-    assert run_pytest(tmp_path) == 0
-    assert run_pytest(tmp_path, "made/test_repro.py", fault=KERNEL) == 1
 
 
 def test_the_arrays_are_those_that_the_operator_had(wrong_kernel: Failed, repro: Repro) -> None:
@@ -146,39 +166,6 @@ def test_a_fault_that_is_not_in_the_folder_is_said_to_pass(wrong_kernel: Failed,
     assert "`test_repro.py` fails if its output is wrong." in readme
     assert "Relative L2 error on the emulator: 0.01" in readme
     assert "device" not in readme, "no device took part"
-
-
-def test_a_model_that_was_written_again_since_the_failing_run_is_refused(
-    project: Path, repro: Repro, tmp_path: Path
-) -> None:
-    found = fail(project, scale=1.01, marker='reference="right.onnx"')
-    other = tmp_path / "other.onnx"
-    net(other, scale=1.3)
-    assert repro(found, "--model", str(other)) == 2
-    assert f"{other} is not the model of the failing run of test_net.py::test_net" in repro.err
-    for changed in ("net.onnx", "right.onnx"):
-        path = project / changed
-        content = path.read_bytes()
-        net(path, scale=1.5)
-        for options in (["--model", str(path)], []) if changed == "net.onnx" else ([],):
-            assert repro(found, *options) == 2
-            told = f"{path} is not the model of the failing run of test_net.py::test_net: its SHA-256"
-            assert told in repro.err
-            assert (repro.out, repro.made.exists()) == ("", False)
-        path.write_bytes(content)
-    assert repro(found) == 0
-
-
-def test_a_model_that_was_written_again_within_the_failing_run_is_refused(
-    tmp_path: Path, repro: Repro
-) -> None:
-    again = "\n    from pathlib import Path; p = Path('net.onnx'); p.write_bytes(p.read_bytes() + b'{extra}')"
-    for extra, code in (("", 0), ("\\x72\\x00", 2)):  # the model as it is; with an empty name of a producer
-        project = tmp_path / f"project{code}"
-        project.mkdir()
-        found = fail(project, "second=1.01", after=again.format(extra=extra))
-        assert repro(found, "-o", str(tmp_path / f"made{code}"), "--no-run") == code
-    assert "net.onnx was written again in test_net.py::test_net, after it was loaded" in repro.err
 
 
 _WRONG_ONCE = """

@@ -81,13 +81,17 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Any:
+def run_in(folder: Path) -> Run:
     request = DumpRequest(scene="exception")
-    found = Run(Attempt(tmp_path / "run1", request), request)
+    found = Run(Attempt(folder / "run1", request), request)
     found.attempt.dump_path.mkdir(parents=True)
     (found.attempt.directory / "acl.json").write_text("{}")
     return found
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return run_in(tmp_path)
 
 
 def failed(outcome: Result) -> list[FailedOperator]:
@@ -143,65 +147,57 @@ def test_what_mindspore_saves_of_a_failed_operator_is_shown_and_its_parameters_a
     assert inputs[0]["max"] == float(np.load(found.tensors[0].path).max())
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        (f"Add.a_b.7.{STAMP}", "a/b (Add) failed on the NPU (device 0, stream 47, task 7)"),
-        (f"Add.a_b.6.{STAMP}", "a/b (Add) failed on the NPU (device 0, stream 47, task 6)"),
-        (f"my.ring buffer.custom.{STAMP}", "a/b failed on the NPU (device 0, stream 47, task 7)"),
-    ],
-)
-def test_what_the_name_of_a_dump_does_not_tell_is_in_its_log(run: Any, name: str, words: str) -> None:
-    values = ExceptionArgument(from_array(BY_NAME["float16"], np.array([np.nan, 1], np.float16)), 0)
-
-    operator = FailedTask("a/b", "Add", 7, 47, 0, [values])
-    # the line of DumpOperator::LogExceptionInfo
-    message = "[AIC_INFO] node_name:a/b, node_type:Add, stream_id:47, task_id:7, context_id:4294967295\n"
-    (run.folder() / name).write_bytes(
-        b"".join(container(exception_header(5, operator, message=message), operator))
-    )
-    (found,) = failed(judge(run, run.attempt))
-    assert finding_sentence(found) == words
-    assert finding_details(found)[0].startswith("  input.0: float16 [2], max 1 at [1], min 1 at [1], 1 NaN")
+# The line of DumpOperator::LogExceptionInfo.
+LOG = "[AIC_INFO] node_name:a/b, node_type:Add, stream_id:47, task_id:7, context_id:4294967295\n"
+UNNAMED = "an operator that its dump does not name"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("name", "kind", "sentence"),
     [
-        ("exception_info.42.1.1726159207469285", "brief", "an operator that its dump does not name failed"),
-        (f"exception_info.42.1.{STAMP}", "brief", "an operator that its dump does not name failed"),
-        (f"exception_info.42.1.0.24.{STAMP}", "callback", "an operator that its dump does not name failed"),
-        (f"MatMul.mix.42.1.0.24.{STAMP}", "callback", "the kernel MatMul.mix failed"),
+        (f"Add.a_b.7.{STAMP}", "", "a/b (Add) failed on the NPU (device 0, stream 47, task 7)"),
+        (f"Add.a_b.6.{STAMP}", "", "a/b (Add) failed on the NPU (device 0, stream 47, task 6)"),
+        (f"my.ring buffer.custom.{STAMP}", "", "a/b failed on the NPU (device 0, stream 47, task 7)"),
+        ("exception_info.42.1.1726159207469285", "brief", UNNAMED),
+        (f"exception_info.42.1.{STAMP}", "brief", UNNAMED),
+        (f"exception_info.42.1.0.24.{STAMP}", "callback", UNNAMED),
+        (f"MatMul.mix.42.1.0.24.{STAMP}", "callback", "the kernel MatMul.mix"),
     ],
 )
-def test_a_dump_without_a_name_tells_stream_task_and_what_is_in_it(
-    run: Any, name: str, kind: str, sentence: str
+def test_what_the_name_of_a_dump_does_not_tell_is_in_its_log_or_is_stream_and_task(
+    tmp_path: Path, name: str, kind: str, sentence: str
 ) -> None:
-    operator = FailedTask(
-        "", "", 1, 42, 0, [ExceptionArgument(from_array(BY_NAME["int8"], np.zeros((2, 3), np.int8)), 0)]
-    )
-    (run.folder() / name).write_bytes(
-        b"".join(container(exception_header(5, operator, brief=True), operator))
-    )
+    run = run_in(tmp_path)
+    array = np.zeros((2, 3), np.int8) if kind else np.array([np.nan, 1], np.float16)
+    values = [ExceptionArgument(from_array(BY_NAME[array.dtype.name], array), 0)]
+    operator = FailedTask("", "", 1, 42, 0, values) if kind else FailedTask("a/b", "Add", 7, 47, 0, values)
+    told: dict[str, Any] = {"brief": True} if kind else {"message": LOG}
+    (run.folder() / name).write_bytes(b"".join(container(exception_header(5, operator, **told), operator)))
     (found,) = failed(judge(run, run.attempt))
-    assert (found.kind, found.layer) == (kind, "")
-    assert finding_sentence(found) == f"{sentence} on the NPU (device 0, stream 42, task 1)"
-    assert finding_details(found)[0] == "  input.0: 6 bytes of shape [2, 3], the dump tells no data type"
+    if kind:
+        assert (found.kind, found.layer) == (kind, "")
+        sentence += " failed on the NPU (device 0, stream 42, task 1)"
+    assert finding_sentence(found) == sentence
+    tensor = "6 bytes of shape [2, 3], the dump tells no data type"
+    if not kind:
+        tensor = "float16 [2], max 1 at [1], min 1 at [1], 1 NaN"
+    assert finding_details(found)[0].startswith(f"  input.0: {tensor}")
 
 
-NAMED = [
-    # the exception_dumper.cc of older GE: no stream, microseconds; elsewhere an operator of a model dump
-    ("GatherV2.GatherV21.1.1733469426252033", "dump", ("norm", "GatherV2", 1, "")),
-    (f"my.ring buffer.custom.{STAMP}", "dump", ("custom", "", None, "")),
-    ("op.1.2", "dump", ("custom", "", None, "")),
-    (NORM, "dump-warm up", ("norm", "MatMul", 5, "warm up")),
-]
-
-
-@pytest.mark.parametrize(("name", "part", "told"), NAMED)
+@pytest.mark.each(
+    ("name", "part", "told"),
+    [
+        # the exception_dumper.cc of older GE: no stream, microseconds; elsewhere an operator of a model dump
+        ("GatherV2.GatherV21.1.1733469426252033", "dump", ("norm", "GatherV2", 1, "")),
+        (f"my.ring buffer.custom.{STAMP}", "dump", ("custom", "", None, "")),
+        ("op.1.2", "dump", ("custom", "", None, "")),
+        (NORM, "dump-warm up", ("norm", "MatMul", 5, "warm up")),
+    ],
+)
 def test_a_dump_goes_by_its_name_and_what_is_in_it(
-    run: Any, name: str, part: str, told: tuple[Any, ...]
+    tmp_path: Path, name: str, part: str, told: tuple[Any, ...]
 ) -> None:
+    run = run_in(tmp_path)
     run.exchange = SimpleNamespace(rank=Rank(0, 4, 0, 4))  # in the run's own directory any device is its own
     shutil.copy(SAMPLE, run.folder(3, part=part) / name)
     outcome = judge(run, run.attempt)
@@ -236,49 +232,39 @@ def test_a_core_names_its_kernel_and_the_kernel_s_files_are_attached(run: Any) -
     ]
 
 
-def test_a_detail_dump_that_fell_back_is_said(run: Any) -> None:
+def test_a_dump_cut_short_is_a_problem_and_costs_no_other(run: Any) -> None:
+    shutil.copy(SAMPLE, run.folder() / f"Add.a_b.4.{STAMP}")
+    cut = run.folder() / f"MatMul.net_fc.5.{STAMP}"
+    for content in (SAMPLE.read_bytes()[:700], b"", b"\0" * 3, b"\xff" * 64):
+        cut.write_bytes(content)
+        outcome = judge(run, run.attempt)
+        assert outcome.status == status.FAILED
+        assert [(one.layer, one.op_type, bool(one.tensors)) for one in failed(outcome)] == [
+            ("net/op.name 1", "Add", True),
+            ("net_fc", "MatMul", False),
+        ]
+        (problem,) = outcome.problems
+        assert problem.startswith(f"unreadable exception dump: {cut}, byte ")
+        assert ("truncated" in problem) or len(content) < 700
     run.request = DumpRequest(scene="exception", dump_scene="aic_err_detail_dump")
     shutil.copy(SAMPLE, run.folder() / f"exception_info.42.1.{STAMP}")
     assert "CANN fell back to aic_err_brief_dump" in judge(run, run.attempt).notes[0]
 
 
-def test_a_dump_cut_short_is_a_problem_and_costs_no_other(run: Any) -> None:
-    shutil.copy(SAMPLE, run.folder() / f"Add.a_b.4.{STAMP}")
-    cut = run.folder() / f"MatMul.net_fc.5.{STAMP}"
-    cut.write_bytes(SAMPLE.read_bytes()[:700])
-    outcome = examine(run, run.attempt)
-    assert [(one.layer, one.op_type, bool(one.tensors)) for one in failed(outcome)] == [
-        ("net/op.name 1", "Add", True),
-        ("net_fc", "MatMul", False),
-    ]
-    (problem,) = outcome.problems
-    assert problem.startswith(f"unreadable exception dump: {cut}, byte ")
-    assert "truncated" in problem
-
-
-@pytest.mark.parametrize("content", [b"", b"\0" * 3, b"\xff" * 64])
-def test_a_file_that_holds_nothing_to_read_still_fails(run: Any, content: bytes) -> None:
-    (run.folder() / NORM).write_bytes(content)
-    outcome = judge(run, run.attempt)
-    assert outcome.status == status.FAILED
-    assert len(outcome.problems) == 1
-    assert [one.layer for one in failed(outcome)] == ["net_op_name_1"]
-
-
-def test_the_same_operator_failing_again_is_one_finding(run: Any) -> None:
+def test_the_same_operator_failing_again_is_one_finding_and_other_files_are_none(run: Any) -> None:
+    (run.attempt.dump_path / "20260910085237" / "0").mkdir(parents=True)
+    shutil.copy(SAMPLE, run.attempt.dump_path / "20260910085237" / "0" / "Add.x.1.2.1795228764002383")
+    (run.attempt.directory / "stdout.txt").write_text("hello")
+    assert judge(run, run.attempt).status == status.PASSED
     for millisecond in range(3):
         shutil.copy(SAMPLE, run.folder() / f"MatMul.net_op_name_1.5.2026091008523748{millisecond}")
     shutil.copy(SAMPLE, run.folder(1) / NORM)
     first, other = failed(judge(run, run.attempt))
     assert finding_sentence(first).endswith("(device 0, task 5), 3 times")
     assert (len(first.tensors), other.device, other.executions) == (3, 1, 1)
-
-
-def test_other_files_of_the_run_are_no_exceptions(run: Any) -> None:
-    (run.attempt.dump_path / "20260910085237" / "0").mkdir(parents=True)
-    shutil.copy(SAMPLE, run.attempt.dump_path / "20260910085237" / "0" / "Add.x.1.2.1795228764002383")
-    (run.attempt.directory / "stdout.txt").write_text("hello")
-    assert judge(run, run.attempt).status == status.PASSED
+    shutil.rmtree(run.attempt.directory)  # as of a run that never began
+    outcome = examine(run, run.attempt)
+    assert (outcome.findings, outcome.problems) == ((), ())
 
 
 @pytest.mark.parametrize("variable", ["ASCEND_DUMP_PATH", "ASCEND_WORK_PATH", "NPU_COLLECT_PATH"])
@@ -330,69 +316,58 @@ def test_dumps_outside_of_devices_that_other_ranks_use_are_left_to_them(
     assert [found.device for found in failed(judge(run, run.attempt))] == [0]
 
 
-BLAMED = [
-    (Rank(1, 4, 1, 4), 7, ""),  # which no other rank of this machine has by itself
-    (Rank(1, 4, 1, 4), 1, ""),
-    (Rank(1, 4, 1, 4), 0, "4,5,6,7"),
-    (Rank(9, 16, 1, 0), 1, ""),
-    (None, 1, ""),
-]
-
-
-@pytest.mark.parametrize(("rank", "device", "visible"), BLAMED)
-def test_dumps_outside_of_a_device_that_may_be_this_process_s_fail_its_test(  # noqa: PLR0917 - a case has three facts
-    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: Rank | None, device: int, visible: str
+def test_dumps_outside_of_a_device_that_may_be_this_process_s_fail_its_test(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ASCEND_DUMP_PATH", str(tmp_path / "work"))
-    monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", visible)
-    run.exchange = None if rank is None else SimpleNamespace(rank=rank)
-    dump_outside(tmp_path, device)
-    assert [found.device for found in failed(judge(run, run.attempt))] == [device]
+    for rank, device, visible in (
+        (Rank(1, 4, 1, 4), 7, ""),  # which no other rank of this machine has by itself
+        (Rank(1, 4, 1, 4), 1, ""),
+        (Rank(1, 4, 1, 4), 0, "4,5,6,7"),
+        (Rank(9, 16, 1, 0), 1, ""),
+        (None, 1, ""),
+    ):
+        monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", visible)
+        run.exchange = None if rank is None else SimpleNamespace(rank=rank)
+        folder = dump_outside(tmp_path, device)
+        assert [found.device for found in failed(judge(run, run.attempt))] == [device], (rank, device)
+        shutil.rmtree(folder)
 
 
 def test_a_dump_in_the_working_directory_is_found_whatever_had_it_written(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "here" / "extra-info" / "data-dump" / "0").mkdir(parents=True)
+    folder = tmp_path / "here" / "extra-info" / "data-dump" / "0"
+    folder.mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here")
-    shutil.copy(SAMPLE, tmp_path / "here" / "extra-info" / "data-dump" / "0" / NORM)
-    old = tmp_path / "here" / "extra-info" / "data-dump" / "0" / f"Add.old.4.{STAMP}"
+    shutil.copy(SAMPLE, folder / NORM)
+    old = folder / f"Add.old.4.{STAMP}"
     old.write_bytes(b"of an earlier process")
     os.utime(old, (1, 1))
     assert [one.outside for one in failed(judge(run, run.attempt))] == ["another exception dump"]
     monkeypatch.setenv("ASCEND_DUMP_SCENE", "aic_err_norm_dump")
     assert [one.outside for one in failed(judge(run, run.attempt))] == ["ASCEND_DUMP_SCENE"]
-
-
-def test_an_environment_that_points_into_the_run_counts_a_dump_once(
-    run: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ASCEND_WORK_PATH", str(run.attempt.dump_path))
+    shutil.rmtree(folder)
+    monkeypatch.setenv("ASCEND_WORK_PATH", str(run.attempt.dump_path))  # into the run: it counts once
     shutil.copy(SAMPLE, run.folder() / NORM)
     assert [(one.outside, one.executions) for one in failed(judge(run, run.attempt))] == [("", 1)]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"initialised": False}, {"executions": 0}, {"released": True}],
-    ids=["no-init", "no-run", "released"],
-)
-def test_a_run_of_which_nothing_is_known_does_not_pass(run: Any, changes: dict[str, object]) -> None:
-    vars(run.activity).update(changes)
-    outcome = judge(run, run.attempt)
-    assert outcome.status == status.ERROR
-    assert outcome.problems[0].startswith("no operator failed, and nothing shows that a model ran under")
-    run.activity.evidence.shown.append("it read the configuration")
-    assert judge(run, run.attempt).status == status.PASSED
+def test_a_run_of_which_nothing_is_known_does_not_pass(run: Any) -> None:
+    for name, value in (("initialised", False), ("executions", 0), ("released", True)):
+        known = getattr(run.activity, name)
+        setattr(run.activity, name, value)
+        outcome = judge(run, run.attempt)
+        assert outcome.status == status.ERROR
+        words = "no operator failed, and nothing shows that a model ran under"
+        assert outcome.problems[0].startswith(words)
+        run.activity.evidence.shown.append("it read the configuration")
+        assert judge(run, run.attempt).status == status.PASSED
+        run.activity.evidence.shown.clear()
+        setattr(run.activity, name, known)
 
 
-def test_nothing_is_raised_for_a_run_that_never_began(run: Any) -> None:
-    shutil.rmtree(run.attempt.directory)
-    outcome = examine(run, run.attempt)
-    assert (outcome.findings, outcome.problems) == ((), ())
-
-
-@pytest.mark.parametrize(
+@pytest.mark.each(
     ("added", "inherited", "words"),
     [
         ({}, {}, ""),

@@ -95,32 +95,49 @@ def test_a_chinese_page_is_chinese_to_its_last_button(
     assert driver.get_log("browser") == []
 
 
-def test_loads_without_errors_requests_and_scripts_of_names(
+def test_loads_without_errors_requests_and_scripts_of_names_and_sorts_by_a_column_and_back(
     shown: Callable[..., Any], session: SessionView
 ) -> None:
     driver = shown(session)
     assert driver.get_log("browser") == []
     assert driver.title == "npudump report"
     assert driver.execute_script("return performance.getEntriesByType('resource').length") <= 1  # the map
-    rows = driver.execute_script(ROWS)
-    assert rows[0].startswith("</script><script>document.title='owned'</script>")
-
-
-def test_sorts_by_a_column_and_back(shown: Callable[..., Any], session: SessionView) -> None:
-    driver = shown(session)
     first = driver.execute_script(ROWS)
-    click(driver, ".list th:nth-child(2) button")
-    assert driver.execute_script(ROWS) == sorted(first, key=lambda text: text.encode("utf-16-be"))
-    click(driver, ".list th:nth-child(2) button")
-    assert driver.execute_script(ROWS) == sorted(
-        first, key=lambda text: text.encode("utf-16-be"), reverse=True
-    )
+    assert first[0].startswith("</script><script>document.title='owned'</script>")
+    for reverse in (False, True):
+        click(driver, ".list th:nth-child(2) button")
+        ordered = sorted(first, key=lambda text: text.encode("utf-16-be"), reverse=reverse)
+        assert driver.execute_script(ROWS) == ordered
     click(driver, ".list th:last-child button")
     cells = "document.querySelectorAll('.list tr[data-at] td:last-child')"
     shares = driver.execute_script(f"return [...{cells}].map(e => e.textContent)")
     assert shares[0] == "∞"
     numbers = [float(text[:-1]) for text in shares[1:]]
     assert numbers == sorted(numbers, reverse=True)
+
+
+def test_light_and_dark_are_chosen_or_the_systems_and_long_names_break_no_type(
+    shown: Callable[..., Any], session: SessionView
+) -> None:
+    driver = shown(session)
+    ground = "return getComputedStyle(document.body).backgroundColor"
+    found = {"system": driver.execute_script(ground)}
+    for name in ("light", "dark"):
+        click(driver, "#theme")
+        assert driver.find_element("css selector", "#theme").text == f"Theme: {name}"
+        found[name] = driver.execute_script(ground)
+    click(driver, "#theme")
+    assert found["light"] != found["dark"]
+    assert found["system"] in {found["light"], found["dark"]}
+    driver.execute_script(
+        "document.querySelector('.list .key').textContent = 'long/name_of.a-layer/'.repeat(30)"
+    )
+    heights = driver.execute_script(
+        "return [...document.querySelectorAll('.list tbody tr[data-at] td:nth-child(3)')]"
+        ".map(e => { const r = document.createRange(); r.selectNodeContents(e);"
+        "return r.getClientRects().length; })"
+    )
+    assert set(heights) == {1}
 
 
 def test_totals_show_tests_of_their_kind_and_keys_go_from_test_to_test(
@@ -158,7 +175,9 @@ def test_filters_by_state_and_searches_names(shown: Callable[..., Any], session:
     assert "1 of 1 shown" in driver.find_element("css selector", ".shown").text
 
 
-def test_the_keyboard_unfolds_both_statistics(shown: Callable[..., Any], session: SessionView) -> None:
+def test_the_keyboard_unfolds_both_statistics_and_a_bar_of_the_strip_leads_to_its_tensor(
+    shown: Callable[..., Any], session: SessionView
+) -> None:
     driver = shown(session)
     driver.find_element("css selector", ".list .key").send_keys("\ue007")
     detail = driver.find_element("css selector", ".detail")
@@ -166,10 +185,6 @@ def test_the_keyboard_unfolds_both_statistics(shown: Callable[..., Any], session
     assert driver.switch_to.active_element.get_attribute("aria-expanded") == "true"
     driver.switch_to.active_element.send_keys("\ue007")
     assert driver.find_elements("css selector", ".detail") == []
-
-
-def test_a_bar_of_the_strip_leads_to_its_tensor(shown: Callable[..., Any], session: SessionView) -> None:
-    driver = shown(session)
     click_bar = "new MouseEvent('click', {bubbles: true})"
     driver.execute_script(f"document.querySelector('.strip .changed rect').dispatchEvent({click_bar})")
     assert driver.execute_script(ROWS) == ["net/layer_8:output.0"]
@@ -178,10 +193,11 @@ def test_a_bar_of_the_strip_leads_to_its_tensor(shown: Callable[..., Any], sessi
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("width", [1280, 400])
-def test_a_row_has_golden_run_and_tolerance_and_does_not_scroll_sideways(
+def test_no_window_is_too_narrow_for_rows_overview_words_and_numbers(
     shown: Callable[..., Any], session: SessionView, width: int, language: str
 ) -> None:
     driver = shown(session, width, language)
+    assert driver.execute_script("return document.documentElement.scrollWidth") <= width
     numbers = driver.execute_script(
         "return [...document.querySelector('.list > tbody > tr').querySelectorAll('.number')]"
         ".map(e => e.innerText.length * e.offsetWidth)"
@@ -191,59 +207,19 @@ def test_a_row_has_golden_run_and_tolerance_and_does_not_scroll_sideways(
     assert driver.execute_script(
         "const e = document.querySelector('.rows'); return e.scrollWidth <= e.clientWidth"
     )
-
-
-@pytest.mark.parametrize("width", [1280, 400])
-def test_no_window_is_too_narrow(shown: Callable[..., Any], session: SessionView, width: int) -> None:
-    driver = shown(session, width)
-    assert driver.execute_script("return document.documentElement.scrollWidth") <= width
-
-
-def test_a_narrow_window_shows_all_of_the_overview(shown: Callable[..., Any], session: SessionView) -> None:
-    page = shown(session, 400)
-    sides = page.execute_script(
-        "const cells = [...document.querySelectorAll('.overview td')];"
-        "return cells.map(cell => cell.getBoundingClientRect().right)"
+    sides, left, words, lines = driver.execute_script(
+        "const frame = document.querySelector('.strip-frame');"
+        "const places = (root, what) => [...root.querySelectorAll(what)].map(e => e.getBoundingClientRect());"
+        "return [places(document, '.overview td').map(e => e.right),"
+        "frame.getBoundingClientRect().left, places(frame, '.tick').map(e => e.left),"
+        "[...document.querySelectorAll('details[open] .card td')].map(e => e.getClientRects()[0].height)]"
     )
     assert sides
-    assert max(sides) <= 400
-
-
-def test_a_narrow_window_cuts_no_word_of_the_scale(shown: Callable[..., Any], session: SessionView) -> None:
-    page = shown(session, 400)
-    left, words = page.execute_script(
-        "const frame = document.querySelector('.strip-frame');"
-        "return [frame.getBoundingClientRect().left,"
-        "[...frame.querySelectorAll('.tick')].map(e => e.getBoundingClientRect().left)]"
-    )
+    assert max(sides) <= width
     assert words
     assert min(words) >= left
-
-
-def test_long_names_break_no_type(shown: Callable[..., Any], session: SessionView) -> None:
-    page = shown(session)
-    page.execute_script(
-        "document.querySelector('.list .key').textContent = 'long/name_of.a-layer/'.repeat(30)"
-    )
-    heights = page.execute_script(
-        "return [...document.querySelectorAll('.list tbody tr[data-at] td:nth-child(3)')]"
-        ".map(e => { const r = document.createRange(); r.selectNodeContents(e);"
-        "return r.getClientRects().length; })"
-    )
-    assert set(heights) == {1}
-
-
-def test_light_and_dark_are_chosen_or_the_systems(shown: Callable[..., Any], session: SessionView) -> None:
-    driver = shown(session)
-    ground = "return getComputedStyle(document.body).backgroundColor"
-    found = {"system": driver.execute_script(ground)}
-    for name in ("light", "dark"):
-        click(driver, "#theme")
-        assert driver.find_element("css selector", "#theme").text == f"Theme: {name}"
-        found[name] = driver.execute_script(ground)
-    click(driver, "#theme")
-    assert found["light"] != found["dark"]
-    assert found["system"] in {found["light"], found["dark"]}
+    assert lines
+    assert max(lines) < 45
 
 
 def test_on_paper_ink_is_dark_and_graphs_are_whole(shown: Callable[..., Any], session: SessionView) -> None:
@@ -276,16 +252,6 @@ def test_on_paper_ink_is_dark_and_graphs_are_whole(shown: Callable[..., Any], se
     assert max(rights) <= 700
     assert buttons == []
     assert headings
-
-
-def test_a_narrow_window_breaks_no_number(shown: Callable[..., Any], session: SessionView) -> None:
-    driver = shown(session, 400)
-    lines = driver.execute_script(
-        "return [...document.querySelectorAll('details[open] .card td')]"
-        ".map(e => e.getClientRects()[0].height)"
-    )
-    assert lines
-    assert max(lines) < 45
 
 
 def test_ten_thousand_layers_are_found_by_name(
