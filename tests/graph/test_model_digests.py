@@ -255,10 +255,7 @@ g (float[2,2] x, bool c) => (float[2,2] s, float[2,2] p, float[2,2] q, float[2,2
     ],
 )
 def test_what_changes_places_among_equals_is_a_change_of_the_graph(
-    old: str,
-    new: str,
-    expected: dict[str, Any],
-    tmp_path: Path,
+    old: str, new: str, expected: dict[str, Any], tmp_path: Path
 ) -> None:
     lines = []
     for text in (TWINS, TWINS.replace(old, new)):

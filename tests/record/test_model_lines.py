@@ -62,11 +62,7 @@ TWO += POOL.replace("pool", "pool#model=n")
         # A model that is new or gone, beside one that is as before, or is not.
         (TWO, FILE + CONV, ModelChange(read="all")),
         (FILE + CONV, TWO, ModelChange(("n.onnx",))),
-        (
-            TWO,
-            OTHER + CONV.replace("w", "v"),
-            {"weights": ("conv",), "permuted": {"conv": 0}, "weighted": 1},
-        ),
+        (TWO, OTHER + CONV.replace("w", "v"), {"weights": ("conv",), "permuted": {"conv": 0}, "weighted": 1}),
         (
             FILE + CONV.replace("w", "v"),
             TWO.replace("A" * 16, "B" * 16),

@@ -88,10 +88,7 @@ CASES: dict[str, list[Any]] = {
         *("0/Relu.first.3.7.T0.csv", "0/Conv.conv.4.7.T1.csv", "0/Data.image.4.7.T2.csv"),
         *("0/Data.mask.3.7.T3.csv", "0/Data.unused.9.7.T4.csv"),
     ],
-    "one of all has no qualifier": [
-        "a:output.0=0",
-        f"{NET}/17/5/A.a.1.2.T0.csv",
-    ],
+    "one of all has no qualifier": ["a:output.0=0", f"{NET}/17/5/A.a.1.2.T0.csv"],
     "steps are counted from the first": [
         "a:output.0=0 a#step=4:output.0=0",
         f"{NET}/17/5/A.a.1.2.T0.csv",

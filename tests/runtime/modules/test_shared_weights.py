@@ -226,12 +226,7 @@ LAYOUTS: dict[str, tuple[Any, list[Any], dict[str, list[str]], list[str]]] = {
         {},
         [],
     ),
-    "a bias that is half of it": (
-        _layers(W[0]),
-        [_layers(W[0]), _layers(W[0] / 2)],
-        {"0.bias": ["1"]},
-        [],
-    ),
+    "a bias that is half of it": (_layers(W[0]), [_layers(W[0]), _layers(W[0] / 2)], {"0.bias": ["1"]}, []),
     "half precision": (_layers(W), [_layers(one.half()) for one in W.chunk(2)], {}, ["0.weight"]),
     "fewer ranks than parts": (_layers(W), [_layers(one) for one in W.chunk(4)[:3]], {}, ["0.weight"]),
     "layers on one rank each": (
