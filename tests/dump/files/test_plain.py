@@ -247,19 +247,19 @@ def test_fuzzed_bin_files_are_read_as_numpy_reads_them_or_refused(
 
 
 @pytest.mark.parametrize("command", ["compare", "ls", "convert"])
-def test_thousands_of_unreadable_files_take_few_lines(
+def test_many_unreadable_files_take_few_lines(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for side in ("a", "b"):
         put(tmp_path / side, "same.pt")
-        for at in range(1000):
+        for at in range(100):
             (tmp_path / side / f"x{at}.npy").write_bytes(b"?")
     one, other = (str(tmp_path / side) for side in "ab")
     more = {"compare": [other], "ls": [], "convert": ["-o", str(tmp_path / "out")]}[command]
     for left in (one, None):  # and with nothing else to read
         assert main([command, one, *more]) == 2
         told = capsys.readouterr().err.splitlines()
-        count = 2000 if command == "compare" and left else 1000
+        count = 200 if command == "compare" and left else 100
         assert len(told) == 21
         assert told[-1].endswith(f"... and {count - 20} more"), told[-1]
         (tmp_path / "a" / "same.pt").unlink(missing_ok=True)
