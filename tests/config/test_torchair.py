@@ -105,9 +105,7 @@ def test_any_object_gets_a_verdict(options: dict[str, Any]) -> None:
 class Option:
     """One option: checks what it is given, and hands it on as text."""
 
-    def __init__(
-        self, default: object, check: Callable[[Any], bool], error: type[Exception] = ValueError
-    ) -> None:
+    def __init__(self, default: object, check: Any, error: type[Exception] = ValueError) -> None:
         self._value = default
         self._check = check
         self._error = error
@@ -189,9 +187,7 @@ def test_acl_json_is_handed_on_as_it_is(acl_json: Callable[..., Path]) -> None:
     assert (values["dump_config_path"], values["enable_dump"]) == (str(path), "0")
 
 
-def test_what_a_configuration_asked_for_before_is_replaced(
-    acl_json: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_what_a_configuration_asked_for_before_is_replaced(acl_json: Any, tmp_path: Path) -> None:
     """Options would replace the file as soon as a graph is compiled."""
     config, path = CompilerConfig(), acl_json()
     config.dump_config.enable_dump = True
@@ -286,9 +282,7 @@ def test_an_option_that_keeps_something_else_is_found_out(acl_json: Callable[...
         fill(Deaf(), acl_json())
 
 
-def test_a_configuration_is_made_where_none_is_given(
-    acl_json: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_configuration_is_made_where_none_is_given(acl_json: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("torchair")
     module.CompilerConfig = CompilerConfig  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "torchair", module)
@@ -296,9 +290,7 @@ def test_a_configuration_is_made_where_none_is_given(
     assert fill(None, path).dump_config.dump_config_path.value == str(path)
 
 
-def test_without_torchair_the_way_out_is_named(
-    acl_json: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_torchair_the_way_out_is_named(acl_json: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torchair", None)
     with pytest.raises(
         RuntimeUnavailableError, match=r"give npu_dump\.torchair_config\(\) the configuration"
@@ -320,9 +312,7 @@ class GraphDump:
             self.__dict__[name] = value
 
 
-def test_graphs_are_asked_for_beside_the_dump_and_again_by_each_test(
-    acl_json: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_graphs_are_asked_for_beside_the_dump_and_again_by_each_test(acl_json: Any, tmp_path: Path) -> None:
     config = CompilerConfig()
     config.debug = SimpleNamespace(graph_dump=GraphDump())  # type: ignore[attr-defined]
     for folder in ("first", "second"):

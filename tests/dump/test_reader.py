@@ -193,9 +193,7 @@ def test_the_quirks_of_the_device_are_computed_on_demand(tmp_path: Path) -> None
     assert math.isnan(stats_of(quirky).max or 0)
 
 
-def test_statistics_are_of_the_shape_s_elements_and_cann_s_own_of_every_byte_of_the_size(
-    tmp_path: Path,
-) -> None:
+def test_statistics_are_of_shape_s_elements_and_cann_s_own_of_every_byte_of_the_size(tmp_path: Path) -> None:
     values = np.array([1, 2, 3, -7, -7, -7, -7, -7], np.float32)
     message = dump_data_class()(version="2.0", dump_time=STAMP, op_name="a/b")
     output = message.output.add(data_type=1, format=2, size=values.nbytes, address=4096)

@@ -109,9 +109,7 @@ for one in stale:
 
 @pytest.mark.e2e
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing is killed like that here")
-def test_a_kill_at_any_removal_leaves_whole_goldens_or_none(
-    golden: Callable[[str], Path], tmp_path: Path, warm: Any
-) -> None:
+def test_a_kill_at_any_removal_leaves_whole_goldens_or_none(golden: Any, tmp_path: Path, warm: Any) -> None:
     (tmp_path / "test_here.py").write_text("")
     for step in range(1, 20):
         paths = [golden("a.yaml"), golden("b.yaml")]
@@ -129,9 +127,7 @@ def test_a_kill_at_any_removal_leaves_whole_goldens_or_none(
     assert step > 4
 
 
-def test_tensors_beside_a_golden_that_has_its_own_in_a_store_are_stale(
-    golden: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_tensors_beside_a_golden_that_has_its_own_in_a_store_are_stale(golden: Any, tmp_path: Path) -> None:
     path = golden("a.yaml")
     (tmp_path / "store").mkdir()
     held = read_golden(path)

@@ -100,9 +100,7 @@ print(json.dumps(states))
 """
 
 
-def test_a_kill_before_any_step_leaves_the_old_pair_or_the_new_one(
-    tmp_path: Path, where_killed: Callable[..., Any]
-) -> None:
+def test_a_kill_before_any_step_leaves_the_old_pair_or_the_new_one(tmp_path: Path, where_killed: Any) -> None:
     *cut, whole = where_killed(CHILD, tmp_path)
     assert whole[:4] == [0, [2.0, 2.0], [3.0, 3.0], [4.0, 4.0]]
     assert len(cut) >= 5
@@ -292,9 +290,7 @@ def test_what_an_earlier_recording_left_is_swept_by_the_next_and_cannot_be_commi
     assert held(tmp_path / "a.yaml") == 1.0
 
 
-def test_a_directory_that_took_the_golden_s_place_meanwhile_is_refused(
-    tmp_path: Path, recording: Make
-) -> None:
+def test_directory_that_took_the_golden_s_place_meanwhile_is_refused(tmp_path: Path, recording: Make) -> None:
     found = stage_pair(*recording(1.0), {})
     (tmp_path / "a.yaml").mkdir()
     with pytest.raises(
@@ -305,9 +301,7 @@ def test_a_directory_that_took_the_golden_s_place_meanwhile_is_refused(
 
 
 @pytest.mark.parametrize("first", [0, 1], ids=["first", "second"])
-def test_two_runs_that_record_the_same_at_once_are_both_good(
-    tmp_path: Path, recording: Make, first: int
-) -> None:
+def test_two_runs_that_record_same_at_once_are_both_good(tmp_path: Path, recording: Make, first: int) -> None:
     stage_pair(*recording(1.0), {}).commit()
     runs = [stage_pair(*recording(2.0), {}), stage_pair(*recording(2.0), {})]
     runs[first].commit()

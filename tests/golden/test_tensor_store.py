@@ -118,9 +118,7 @@ def test_a_damaged_store_is_said_and_not_cached(store: TensorStore, tmp_path: Pa
     assert elsewhere.array(pointer(VALUES)).tobytes() == VALUES.tobytes()
 
 
-def test_a_store_that_holds_half_of_it_is_said_and_mended_by_a_push(
-    store: TensorStore, tmp_path: Path
-) -> None:
+def test_store_that_holds_half_of_it_is_said_and_mended_by_a_push(store: TensorStore, tmp_path: Path) -> None:
     store.keep(VALUES)
     (kept,) = files(tmp_path / "store")
     kept.write_bytes(VALUES.tobytes()[:100])

@@ -174,9 +174,7 @@ def test_what_another_chip_had_recorded_is_told(tmp_path: Path) -> None:
     assert replaced_words(beside, beside.read_if_any(), {"runtime": "acl", "soc": "Ascend310P3"}) == ()
 
 
-def test_a_variant_that_an_option_names_and_the_common_golden_in_its_place_are_told_apart(
-    tmp_path: Path,
-) -> None:
+def test_variant_that_option_names_and_the_common_golden_in_its_place_are_told_apart(tmp_path: Path) -> None:
     found = goldens(tmp_path, DEVICE, "b")
     named = "npudump_golden_variant names test_b@b.yaml"
     assert found.for_run(DEVICE).why == (

@@ -89,9 +89,7 @@ def test_text_has_operators_with_their_inputs(tmp_path: Path) -> None:
 
 
 @pytest.mark.each("name", [r"\u4f4d", r"\x", r"\N{NO SUCH}"])
-def test_a_name_that_is_no_string_of_protobuf_text_is_an_error_with_the_file(
-    tmp_path: Path, name: str
-) -> None:
+def test_name_that_is_no_string_of_protobuf_text_is_an_error_with_the_file(tmp_path: Path, name: str) -> None:
     path = tmp_path / "ge_proto_00000_graph_0_Build.txt"
     path.write_text(TEXT.replace(r"scale\344", f"scale{name}"), encoding="utf-8")
     with pytest.raises(FormatError, match=r"_Build\.txt: .* is no string of protobuf text"):
@@ -427,9 +425,7 @@ def model(folder: Path, name: str, *operators: tuple[str, list[str]]) -> Path:
     return folder / f"{name}.om"
 
 
-def test_layers_of_two_models_are_fed_as_both_say(
-    tmp_path: Path, make_table: Callable[..., StatsTable]
-) -> None:
+def test_layers_of_two_models_are_fed_as_both_say(tmp_path: Path, make_table: Any) -> None:
     table = make_table(
         *[
             (f"{layer}#model={name}:output.0", "float32", (4,), BASE)
@@ -445,9 +441,7 @@ def test_layers_of_two_models_are_fed_as_both_say(
     assert (edges.feeds, notes) == ({"conv": (), "relu": (Port("conv"),)}, ())
 
 
-def test_layers_of_two_graphs_of_mindspore_are_told_apart(
-    tmp_path: Path, make_table: Callable[..., StatsTable]
-) -> None:
+def test_layers_of_two_graphs_of_mindspore_are_told_apart(tmp_path: Path, make_table: Any) -> None:
     folder = tmp_path / "rank_0" / "graphs"
     folder.mkdir(parents=True)
     (folder / "ms_output_trace_code_graph_0.ir").write_text(IR)
@@ -475,9 +469,7 @@ def test_operators_that_mindspore_numbers_otherwise_in_its_dump_are_joined_to_no
         assert feeds["Default_split-Split_Split-op0"][0] == Port("x")
 
 
-def test_a_named_graph_goes_before_what_the_models_tell(
-    tmp_path: Path, make_table: Callable[..., StatsTable]
-) -> None:
+def test_a_named_graph_goes_before_what_the_models_tell(tmp_path: Path, make_table: Any) -> None:
     table = make_table(*[(f"{layer}:output.0", "float32", (4,), BASE) for layer in ("conv", "relu", "add")])
     ran = model(tmp_path, "ran", ("conv", []), ("relu", ["conv:0"]), ("add", ["relu:0"]))
     named = model(tmp_path, "named", ("conv", []), ("relu", []), ("add", ["conv:0"])).with_suffix(".json")
@@ -486,18 +478,14 @@ def test_a_named_graph_goes_before_what_the_models_tell(
     assert edges_at_hand([], tmp_path, table, named)[0].feeds == edges.feeds
 
 
-def test_a_named_graph_completes_what_the_models_do_not_know(
-    tmp_path: Path, make_table: Callable[..., StatsTable]
-) -> None:
+def test_a_named_graph_completes_what_the_models_do_not_know(tmp_path: Path, make_table: Any) -> None:
     table = make_table(*[(f"{layer}:output.0", "float32", (4,), BASE) for layer in ("conv", "relu")])
     ran = model(tmp_path, "ran", ("conv", []))
     named = model(tmp_path, "named", ("relu", ["conv:0"])).with_suffix(".json")
     assert edges_at_hand([ran], tmp_path, table, named)[0].feeds == {"conv": (), "relu": (Port("conv"),)}
 
 
-def test_a_named_graph_of_other_layers_or_none_at_all_is_said(
-    tmp_path: Path, make_table: Callable[..., StatsTable]
-) -> None:
+def test_a_named_graph_of_other_layers_or_none_at_all_is_said(tmp_path: Path, make_table: Any) -> None:
     table = make_table(("conv:output.0", "float32", (4,), BASE))
     ran = model(tmp_path, "ran", ("conv", []))
     other = model(tmp_path, "other", ("elsewhere", [])).with_suffix(".json")

@@ -167,23 +167,17 @@ def compared(together: Together) -> Callable[..., list[str]]:
     return compare
 
 
-def test_golden_that_holds_for_every_rank_is_recorded(
-    compared: Callable[..., list[str]], ranks: Ranks, table: Callable[..., StatsTable]
-) -> None:
+def test_golden_that_holds_for_every_rank_is_recorded(compared: Any, ranks: Ranks, table: Any) -> None:
     assert compared(ranks(3), [table(0.5, 2.0)] * 3) == ["", "", ""]
 
 
-def test_ranks_may_differ_within_the_test_s_tolerances(
-    compared: Callable[..., list[str]], ranks: Ranks, table: Callable[..., StatsTable]
-) -> None:
+def test_ranks_may_differ_within_the_test_s_tolerances(compared: Any, ranks: Ranks, table: Any) -> None:
     tables = [table(0.5, 2.0), table(0.5, 2.0 + 1e-7)]
     assert compared(ranks(2), tables, Tolerances()) == ["", ""]
     assert "differs" in compared(ranks(2), tables)[0]
 
 
-def test_rank_that_differs_is_named_on_every_rank(
-    compared: Callable[..., list[str]], ranks: Ranks, table: Callable[..., StatsTable]
-) -> None:
+def test_rank_that_differs_is_named_on_every_rank(compared: Any, ranks: Ranks, table: Any) -> None:
     words = f"rank 2 differs from rank 0 in conv1:output.0 (mismatches: 1); {OWN}"
     assert compared(ranks(3), [table(0.5, 2.0), table(0.5, 2.0), table(0.5, 3.0)]) == [words] * 3
     assert nothing_recorded(words) == f"nothing was recorded: ranks='same', and {words}"

@@ -155,9 +155,7 @@ LAUNCHED = [
 
 
 @pytest.mark.each(("environment", "expected"), LAUNCHED)
-def test_rank_is_read_from_the_launcher_s_variables(
-    environment: dict[str, str], expected: Rank | None
-) -> None:
+def test_rank_is_read_from_launcher_s_variables(environment: dict[str, str], expected: Rank | None) -> None:
     assert current_rank(environment) == expected
 
 

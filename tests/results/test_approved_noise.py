@@ -86,9 +86,7 @@ def test_a_tensor_that_is_new_or_of_another_shape_has_no_noise() -> None:
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=6), st.data())
-def test_rows_of_a_run_have_no_noise_and_all_others_keep_theirs(
-    took: list[bool], data: st.DataObject
-) -> None:
+def test_rows_of_run_have_no_noise_and_all_others_keep_theirs(took: list[bool], data: st.DataObject) -> None:
     count = len(took)
     cells = data.draw(
         st.lists(st.sampled_from(["-", "~1e-5,-,-,-", "1e-6,-,-,-,2e-6"]), max_size=0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -201,9 +200,7 @@ print(json.dumps(found))
 """
 
 
-def test_a_kill_before_any_step_leaves_the_old_result_or_the_new_one(
-    tmp_path: Path, where_killed: Callable[..., Any]
-) -> None:
+def test_kill_before_any_step_leaves_the_old_result_or_the_new_one(tmp_path: Path, where_killed: Any) -> None:
     here = os.path.dirname(__file__)  # noqa: PTH120 - as above
     *cut, whole = where_killed(KILLED, tmp_path, here)
     assert len(cut) >= 5

@@ -85,9 +85,7 @@ def test_where_there_was_none_there_is_none_afterwards_and_an_empty_file_configu
     assert target.read_bytes() == b""
 
 
-def test_it_is_put_back_however_the_block_ends_and_whatever_the_program_did_to_it(
-    target: Path, config: Path
-) -> None:
+def test_it_is_put_back_however_block_ends_and_whatever_program_did_to_it(target: Path, config: Path) -> None:
     target.write_bytes(ODD)
     for error in (ValueError, KeyboardInterrupt, SystemExit):
         with pytest.raises(error), placed(target, config):
@@ -228,9 +226,7 @@ def test_files_of_one_folder_are_used_at_the_same_time(target: Path, config: Pat
     assert beside(target) == []
 
 
-def test_a_killed_run_leaves_a_backup_that_the_next_one_puts_back_and_reports(
-    target: Path, config: Path
-) -> None:
+def test_killed_run_leaves_backup_that_the_next_one_puts_back_and_reports(target: Path, config: Path) -> None:
     target.write_bytes(ODD)
     kill(target, config)
     (backup,) = [name for name in beside(target) if name.startswith("acl.json.npudump-backup-")]
@@ -271,9 +267,7 @@ def test_a_file_changed_after_the_kill_is_not_overwritten(target: Path, config: 
 
 
 @pytest.mark.parametrize("there", [True, False], ids=["put back, as by git checkout", "made"])
-def test_a_file_that_is_there_by_hand_after_the_kill_is_the_user_s(
-    target: Path, config: Path, *, there: bool
-) -> None:
+def test_file_that_is_there_by_hand_after_kill_is_user_s(target: Path, config: Path, *, there: bool) -> None:
     if there:
         target.write_bytes(ODD)
     kill(target, config)

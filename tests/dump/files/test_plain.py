@@ -145,9 +145,7 @@ def test_two_files_are_compared_whatever_they_are_called(
     assert main(["compare", str(tmp_path / "gpu.npy"), str(tmp_path / "npu.npz")]) == 1
 
 
-def test_files_without_a_header_need_type_and_shape(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_without_header_need_type_and_shape(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for side, values in (("a", [1, 2, 3, 4]), ("b", [1, 2, 3, 5])):
         (tmp_path / side / "deep").mkdir(parents=True)
         np.array(values, np.float16).tofile(tmp_path / side / "deep" / "x.bin")

@@ -181,9 +181,7 @@ def test_a_row_without_any_statistic_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.each("end", ["", ","])
 @pytest.mark.each("at", [1, 2, 3])
-def test_an_empty_line_is_an_error_at_its_place_however_the_rows_end(
-    tmp_path: Path, at: int, end: str
-) -> None:
+def test_empty_line_is_an_error_at_its_place_however_the_rows_end(tmp_path: Path, at: int, end: str) -> None:
     lines = [f"{BASE},Max Value", *[f'{START},"()",1{end}'] * 2]
     lines.insert(at, "")
     offset = sum(len(line) + 1 for line in lines[:at])

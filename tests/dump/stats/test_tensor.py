@@ -467,9 +467,7 @@ def test_only_the_elements_asked_for_count(tmp_path: Path) -> None:
 
 @pytest.mark.each("order", ["C", "F"])
 @pytest.mark.each("descr", ["<f4", ">f4", "<f2", ">i8", "<f8"])
-def test_an_npy_file_counts_in_either_order_of_axes_and_of_bytes(
-    tmp_path: Path, descr: str, order: str
-) -> None:
+def test_npy_file_counts_in_either_order_of_axes_and_of_bytes(tmp_path: Path, descr: str, order: str) -> None:
     values = np.asarray(_numbers("float64", 24 * 31).reshape(24, 31).astype(descr), order=order)
     np.save(tmp_path / "a.npy", values)
     header = read_npy_header(tmp_path / "a.npy")
@@ -486,9 +484,7 @@ def test_a_type_that_acl_has_no_statistics_for_is_only_counted_in_an_npy_file(tm
 
 @pytest.mark.each("dtype", ["float32", "float16", "float64"])
 @pytest.mark.each("place", [0, 1, CHUNK_BYTES])
-def test_acl_is_misled_by_a_nan_in_the_first_element_of_the_tensor_only(
-    tmp_path: Path, dtype: str, place: int
-) -> None:
+def test_acl_is_misled_by_nan_in_first_element_of_tensor_only(tmp_path: Path, dtype: str, place: int) -> None:
     values = np.ones(CHUNK_BYTES + 1, dtype)
     values[place] = np.nan
     found = payload_stats(_raw_file(tmp_path / "data", values), dtype, values.size, acl=True)

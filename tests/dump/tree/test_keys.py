@@ -415,9 +415,7 @@ def test_names_of_eager_calls_are_known_for_such() -> None:
         ("20260101010101/0/Add.net/add.0.4.3.T0", ("input.0", "input.1", "output.0")),
     ],
 )
-def test_converted_tensors_have_the_keys_of_the_dump(
-    tmp_path: Path, path: str, slots: tuple[str, ...]
-) -> None:
+def test_converted_tensors_have_keys_of_the_dump(tmp_path: Path, path: str, slots: tuple[str, ...]) -> None:
     dumped = read_dump(write(tmp_path / "dump", (path, ("net/add", 2, 1))))
     made = read_dump(
         write(tmp_path / "made", *((f"{path}.{slot}.npy", [number]) for number, slot in enumerate(slots)))
@@ -485,9 +483,7 @@ def test_what_was_converted_into_the_dump_itself_is_not_read_again(
 
 
 @pytest.mark.each("suffix", [".npy", ".ND.npy"])
-def test_a_table_of_statistics_is_no_dump_that_a_tensor_was_converted_from(
-    tmp_path: Path, suffix: str
-) -> None:
+def test_table_of_statistics_is_no_dump_that_a_tensor_was_converted_from(tmp_path: Path, suffix: str) -> None:
     rows = [row("Output", 0, 2), row("Input", 0, 4)]
     dump = read_dump(write(tmp_path, f"{ADD}.output.0{suffix}", (f"{ADD}.csv", rows)))
     assert not dump.problems
