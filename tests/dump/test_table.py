@@ -35,30 +35,19 @@ def test_columns_hold_what_records_say() -> None:
     np.testing.assert_array_equal(table.values, [[1.5, -1.0, 0.25, 2.0, 0, 0, 1]])
     assert table.known.all()
     assert table.digits.tolist() == [6]
-
-
-def test_no_records_make_an_empty_table() -> None:
     table = StatsTable.from_records([])
     assert len(table) == 0
     assert table.values.shape == table.known.shape == (0, len(STATISTICS))
 
 
-@pytest.mark.each("value", [2**53 + 1, 2**63 - 1, 2**64 - 1, -(2**63)])
-def test_integers_beyond_float64_stay_exact(value: Any) -> None:
-    table = StatsTable.from_records([record(dtype="uint64", max=value, min=0)])
-    assert table.value(0, 0) == value
-    assert isinstance(table.value(0, 0), int)
-
-
-def test_a_float_tensors_values_are_floats_even_where_integral() -> None:
+def test_values_keep_their_kind_and_integers_beyond_float64_are_exact() -> None:
+    """Those of a float tensor are floats even where integral; one that is unknown is None and not NaN."""
+    for value in (2**53 + 1, 2**63 - 1, 2**64 - 1, -(2**63)):
+        found = StatsTable.from_records([record(dtype="uint64", max=value, min=0)]).value(0, 0)
+        assert (found, type(found)) == (value, int)
     table = StatsTable.from_records([record(max=4, min=float(2**60), nan=3)])
-    assert isinstance(table.value(0, 0), float)
-    assert isinstance(table.value(0, 1), float)
-    assert isinstance(table.value(0, 4), int)
+    assert [type(table.value(0, at)) for at in (0, 1, 4)] == [float, float, int]
     assert table.wide == {}
-
-
-def test_an_unknown_value_is_none_and_not_nan() -> None:
     table = StatsTable.from_records([record(max=float("nan"), min=None)])
     assert np.isnan(table.value(0, 0))
     assert table.value(0, 1) is None
@@ -102,24 +91,13 @@ def test_rows_are_the_same_only_digit_for_digit() -> None:
     assert [sums[0].same_rows(other)[0] for other in (*sums, here)] == [True, True, False, False]
 
 
-def test_a_record_without_statistics_counts_the_elements_of_its_shape() -> None:
+def test_counts_are_the_producers_or_of_the_shape_and_digits_of_rows_that_say_something() -> None:
     table = StatsTable.from_records([record(dtype="bfloat16", shape=(2, 3)), record("b", shape=None)])
     assert table.counts == (6, None)
     assert not table.known.any()
-
-
-def test_the_producers_count_goes_before_the_shapes() -> None:
     assert StatsTable.from_records([record(shape=(2, 3), count=8)]).counts == (8,)
-
-
-def test_rows_that_say_nothing_follow_the_digits_of_the_others() -> None:
-    table = StatsTable.from_records([record(digits=6, max=1.0), record("b")])
-    assert table.digits.tolist() == [6, 6]
-
-
-def test_rows_of_different_precision_keep_their_own() -> None:
-    table = StatsTable.from_records([record(digits=6, max=1.0), record("b", max=1.0)])
-    assert table.digits.tolist() == [6, 0]
+    for other, digits in ((record("b"), [6, 6]), (record("b", max=1.0), [6, 0])):
+        assert StatsTable.from_records([record(digits=6, max=1.0), other]).digits.tolist() == digits
 
 
 def test_two_records_of_one_key_are_an_error_that_names_both_files() -> None:
