@@ -62,10 +62,8 @@ def test_tensors_that_wait_for_their_place_are_in_use(golden: Callable[[str], Pa
         ("test_here.py::test_copied", "stale"),
         ("test_here.py::test_gone", "stale"),
         ("test_here.py::test_cases[a]", "unjudged"),  # which another machine may have
-        ("test_here.py::test_cases", "unjudged"),
-        ("test_here.py::test_cases_of_others[a]", "stale"),
-        ("test_skipped.py::test_gone", "unjudged"),
-        ("test_gone.py::test_gone", "stale"),
+        *(("test_here.py::test_cases", "unjudged"), ("test_here.py::test_cases_of_others[a]", "stale")),
+        *(("test_skipped.py::test_gone", "unjudged"), ("test_gone.py::test_gone", "stale")),
     ],
 )
 def test_only_what_is_known_to_be_of_no_test_is_stale(tmp_path: Path, test: str, kind: str) -> None:

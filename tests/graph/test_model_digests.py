@@ -98,10 +98,7 @@ ONE = {"weights": ("Conv@21",)}
         (of_conv("Conv@45", lambda a: a[::-1, ::-1]), {"weights": ("Conv@45",)}),
         (attribute_changed, {"attributes": ("Conv@21",)}),
         (another_type, {"graph": True}),
-        (renamed, NOTHING),
-        (documented, NOTHING),
-        (with_initialisers, NOTHING),
-        (raw, NOTHING),
+        *((renamed, NOTHING), (documented, NOTHING), (with_initialisers, NOTHING), (raw, NOTHING)),
     ],
 )
 def test_what_changed_in_a_real_model_is_named(change: Any, expected: dict[str, Any], tmp_path: Path) -> None:

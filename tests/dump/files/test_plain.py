@@ -224,12 +224,7 @@ def test_fuzzed_bin_files_are_read_as_numpy_reads_them_or_refused(
     )
     for said in (
         *hostile,
-        f"float16:{'9' * 5000}",
-        "float16:\u0663",
-        "string:1",
-        "float16:1:2",
-        "float16\0:1",
-        "\n:\n",
+        *(f"float16:{'9' * 5000}", "float16:\u0663", "string:1", "float16:1:2", "float16\0:1", "\n:\n"),
     ):
         with pytest.raises((RequestError, FormatError)):
             raw_bin(path, said)

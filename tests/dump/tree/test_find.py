@@ -91,11 +91,8 @@ def test_trap_20_device_statistics_that_were_not_converted_are_a_problem(tmp_pat
 def test_what_cann_s_tools_made_of_a_dump_is_listed_and_not_read(tmp_path: Path) -> None:
     dumped = f"0/MatMul.net_mm.1.2.{STAMP}"
     made = [
-        f"{dumped}.output.0.npy",
-        f"{dumped}.output.0.2x3.npy",
-        f"{dumped}.output.0.6.float32.ND.bin",
-        f"0/MatMul.mm.1.2.{STAMP}.output.0.ND.npy",
-        "0/notes.txt",
+        *(f"{dumped}.output.0.npy", f"{dumped}.output.0.2x3.npy", f"{dumped}.output.0.6.float32.ND.bin"),
+        *(f"0/MatMul.mm.1.2.{STAMP}.output.0.ND.npy", "0/notes.txt"),
     ]
     touch(tmp_path, dumped, *made)
     tree = find_files(tmp_path)

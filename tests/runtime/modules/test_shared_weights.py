@@ -103,14 +103,8 @@ FAULTS = [
         for name in ("up.weight", "down.weight", "qkv.weight")
         for change in (_scaled, _element, _rows, _columns)
     ],
-    ("norm.weight", _scaled),
-    ("norm.weight", _element),
-    ("norm.weight", _rows),
-    ("up.weight", _rolled),
-    ("up.bias", _element),
-    ("up.weight", "layer"),
-    ("down.weight", "layer"),
-    ("down.weight", "rank"),
+    *(("norm.weight", _scaled), ("norm.weight", _element), ("norm.weight", _rows), ("up.weight", _rolled)),
+    *(("up.bias", _element), ("up.weight", "layer"), ("down.weight", "layer"), ("down.weight", "rank")),
 ]
 
 
