@@ -92,13 +92,6 @@ def test_a_regular_expression_beyond_the_plain_ones_is_neither_good_nor_refused(
             assert check(kernels | {"net_name": "a.b"}).accepted is False
 
 
-def test_minus_zero_is_not_unsigned() -> None:
-    text = json.dumps({"common_dump_settings": COMMON, "e2e_dump_settings": {}}).replace(
-        '"dump_mode": 0', '"dump_mode": -0'
-    )
-    assert "dump_mode" in validate(text.encode(), environ={}).message
-
-
 def test_text_after_the_value_is_not_looked_at() -> None:
     text = json.dumps({"common_dump_settings": COMMON, "e2e_dump_settings": {}}) + " and more"
     assert validate(text.encode(), environ={}).accepted

@@ -191,26 +191,18 @@ def test_trap_9_records_written_behind_each_other_are_all_read(tmp_path: Path) -
 
 
 def test_trap_30_unknown_numbers_are_kept_and_cost_no_other_tensor(tmp_path: Path) -> None:
+    """A dimension that is impossible or larger than the size is noted, and the bytes stay."""
     strange = _tensor(3, dtype=99, dims=[2])
     strange["format"] = 77
     data = _bytes(b"abcd", input=[strange, _tensor(1)])
     one, two = read_container(_write(tmp_path, data))[0].tensors
     assert (one.dtype, one.format, one.payload.nbytes) == ("proto:99", "format:77", 3)
     assert load(two.payload, two.dtype, two.shape).tolist() == [ord("d")]
-
-
-def test_an_impossible_dimension_is_noted_and_the_bytes_stay(tmp_path: Path) -> None:
-    (tensor,) = read_container(_write(tmp_path, _bytes(b"ab", input=[_tensor(2, dims=[2**64 - 1])])))[
-        0
-    ].tensors
-    assert tensor.shape is None
-    assert "18446744073709551615" in tensor.note
-    assert tensor.payload.nbytes == 2
-
-
-def test_a_shape_larger_than_its_size_is_noted(tmp_path: Path) -> None:
-    (tensor,) = read_container(_write(tmp_path, _bytes(b"ab", input=[_tensor(2, dims=[1 << 40])])))[0].tensors
-    assert tensor.note == f"size is 2 bytes, the shape needs {1 << 40}"
+    large, beyond = 1 << 40, 2**64 - 1
+    data = _bytes(b"abcd", input=[_tensor(2, dims=[beyond]), _tensor(2, dims=[large])])
+    one, two = read_container(_write(tmp_path, data))[0].tensors
+    assert (one.shape, str(beyond) in one.note, one.payload.nbytes) == (None, True, 2)
+    assert two.note == f"size is 2 bytes, the shape needs {large}"
 
 
 def test_a_tensor_behind_four_gigabytes(tmp_path: Path) -> None:
@@ -275,18 +267,15 @@ def test_damage_raises_nothing_but_a_format_error(tmp_path: Path, place: int, va
             assert tensor.payload.offset + tensor.payload.nbytes <= len(data)
 
 
-@pytest.mark.each(("size", "shape"), [(4, ()), (32, ()), (512, ()), (400, None), (4096, None)])
-def test_no_shape_is_that_of_a_scalar_only_where_the_bytes_are_of_one_element(
-    tmp_path: Path, size: int, shape: tuple[int, ...] | None
-) -> None:
-    message = dump_data_class()(version="2.0", dump_time=1)
-    message.output.add(data_type=1, size=size)
-    header = message.SerializeToString()
-    path = tmp_path / "dump"
-    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(size))
-    (tensor,) = read_container(path)[0].tensors
-    assert tensor.shape == shape
-    assert tensor.payload is not None
+def test_no_shape_is_that_of_a_scalar_only_where_the_bytes_are_of_one_element(tmp_path: Path) -> None:
+    for size, shape in ((4, ()), (32, ()), (512, ()), (400, None), (4096, None)):
+        message = dump_data_class()(version="2.0", dump_time=1)
+        message.output.add(data_type=1, size=size)
+        header = message.SerializeToString()
+        data = struct.pack("<Q", len(header)) + header + bytes(size)
+        (tensor,) = read_container(_write(tmp_path, data))[0].tensors
+        assert tensor.shape == shape, size
+        assert tensor.payload is not None
 
 
 _PEAK = """
@@ -319,29 +308,20 @@ _HEADER = bytes.fromhex("0a03322e301a20080110fbffffffffffffffff011a003a040a02000
 
 
 def test_the_bytes_of_a_header_survive_reading_and_writing() -> None:
+    """An empty shape is present and a missing one is not; numbers that no table has are kept."""
     for cls in (dump_data_class(), dump_data_class("bytes")):
         header = cls.FromString(_HEADER)
         assert header.SerializeToString() == _HEADER
-        assert header.output[0].format == -5
-        assert header.output[0].offset == 2**64 - 1
-        assert list(header.output[0].original_shape.dim) == [0, 1]
-
-
-def test_an_empty_shape_is_present_and_a_missing_one_is_not() -> None:
-    output = dump_data_class().FromString(_HEADER).output[0]
-    assert output.HasField("shape")
-    assert not output.HasField("original_op")
-
-
-def test_enum_numbers_that_no_table_has_are_kept() -> None:
+        output = header.output[0]
+        assert (output.format, output.offset) == (-5, 2**64 - 1)
+        assert list(output.original_shape.dim) == [0, 1]
+        assert (output.HasField("shape"), output.HasField("original_op")) == (True, False)
     message = dump_data_class()()
     message.input.add(data_type=4711, format=83887875)
-    again = dump_data_class().FromString(message.SerializeToString())
-    assert (again.input[0].data_type, again.input[0].format) == (4711, 83887875)
-
-
-def test_a_name_cut_within_a_character_is_readable() -> None:
-    assert dump_data_class("bytes").FromString(b"\x32\x02\xe4\xb8").op_name == b"\xe4\xb8"
+    (again,) = dump_data_class().FromString(message.SerializeToString()).input
+    assert (again.data_type, again.format) == (4711, 83887875)
+    cut = dump_data_class("bytes").FromString(b"\x32\x02\xe4\xb8")  # within a character
+    assert cut.op_name == b"\xe4\xb8"
 
 
 def test_the_default_descriptor_pool_is_left_alone() -> None:
