@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, current_thread
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.dump.arrays.decode import load
+from pytest_npudump.dump.batches import run_batches
 from pytest_npudump.dump.filebytes import (
     Buffers,
     c_order_chunks,
@@ -49,9 +52,7 @@ def _resident() -> int:
 @pytest.mark.each(
     "pieces", [chunks, lambda array: c_order_chunks(array, 1 << 17, flat=True)], ids=["memory", "c order"]
 )
-def test_a_large_tensor_is_read_without_being_held(
-    large: Path, pieces: Callable[[np.ndarray], list[np.ndarray]]
-) -> None:
+def test_a_large_tensor_is_read_without_being_held(large: Path, pieces: Any) -> None:
     array = _view(large)
     before, sums, most = _resident(), 0.0, 0
     for piece in pieces(array):
@@ -61,25 +62,21 @@ def test_a_large_tensor_is_read_without_being_held(
     assert most - before < 40
 
 
-def test_released_pages_are_read_again(large: Path) -> None:
-    array = _view(large)
-    expected = array.copy()
-    release(array[10:20])
-    np.testing.assert_array_equal(array, expected)
-
-
-def test_memory_that_is_no_file_is_left_alone() -> None:
+def test_released_pages_are_read_again_and_memory_that_is_no_file_is_left_alone(
+    large: Path, tmp_path: Path
+) -> None:
+    part = _view(large)[8:22]
+    expected = part.copy()
+    release(part[2:12])
+    np.testing.assert_array_equal(part, expected)
     array = np.arange(1 << 16)
     release(array)
     np.testing.assert_array_equal(array, np.arange(1 << 16))
-
-
-def test_changes_to_a_private_map_are_not_lost(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(bytes(1 << 16))
-    array = np.memmap(tmp_path / "f", np.uint8, "c")
-    array[:] = 7
-    release(array)
-    assert array.min() == 7
+    private = np.memmap(tmp_path / "f", np.uint8, "c")
+    private[:] = 7
+    release(private)
+    assert private.min() == 7
 
 
 @pytest.mark.each("nbytes", [0, 8, 1 << 15])
@@ -115,11 +112,13 @@ def test_the_pieces_are_the_bytes_asked_for(tmp_path: Path, offset: int, nbytes:
     assert all(len(piece) == limit for piece in pieces[:-1])
 
 
-def test_two_files_can_be_read_in_turns(tmp_path: Path) -> None:
+def test_two_files_can_be_read_in_turns_and_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"a" * 100)
     (tmp_path / "b").write_bytes(b"b" * 100)
     both = zip(file_pieces(tmp_path / "a", 0, 100, 7), file_pieces(tmp_path / "b", 0, 100, 7), strict=True)
     assert all(set(bytes(one)) == {ord("a")} and set(bytes(other)) == {ord("b")} for one, other in both)
+    with pytest.raises(FormatError, match="Is a directory"):
+        list(file_pieces(tmp_path, 0, 1, 1))
 
 
 def test_a_file_that_becomes_shorter_meanwhile_is_an_error_that_names_the_byte(tmp_path: Path) -> None:
@@ -129,11 +128,6 @@ def test_a_file_that_becomes_shorter_meanwhile_is_an_error_that_names_the_byte(t
     os.truncate(tmp_path / "a", 45)
     with pytest.raises(FormatError, match=r"byte 45: the file became shorter while the tensor was read"):
         list(pieces)
-
-
-def test_a_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match="Is a directory"):
-        list(file_pieces(tmp_path, 0, 1, 1))
 
 
 def test_an_array_is_used_again_and_grows_where_more_is_asked_for() -> None:
@@ -167,3 +161,71 @@ def test_comparisons_in_threads_do_not_disturb_each_other() -> None:
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda other: compare_tensors(golden, other, rtol=1e-3, atol=0), others))
     assert found == expected
+
+
+class Counting(Executor):
+    """Does the work here, and keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.given: list[Sequence[Any]] = []
+
+    def map(self, fn: Any, *iterables: Any, **_options: Any) -> Iterator[Any]:
+        (batches,) = iterables
+        self.given = list(batches)
+        return map(fn, self.given)
+
+
+@given(st.lists(st.integers(0, 200 << 20), max_size=300), st.integers(1, 64))
+def test_every_item_is_in_one_batch_in_order_and_no_batch_is_needlessly_large(
+    weights: list[int], workers: int
+) -> None:
+    items = list(range(len(weights)))
+    executor = Counting()
+    found = list(run_batches(sum, items, weights, executor, workers))
+    assert [item for batch, _ in found for item in batch] == items
+    assert [result for _, result in found] == [sum(batch) for batch, _ in found]
+    for batch in executor.given:
+        # Without its last item it was not yet enough.
+        assert sum(weights[item] for item in batch[:-1]) < 64 << 20
+        assert len(batch) <= 64
+
+
+def test_a_hundred_thousand_small_items_are_a_few_batches_and_large_ones_travel_alone() -> None:
+    executor = Counting()
+    assert sum(1 for _ in run_batches(len, range(100_000), [1] * 100_000, executor, 4)) <= 64 + 1
+    assert min(map(len, executor.given[:-1])) >= 100_000 // 64
+    executor = Counting()
+    list(run_batches(len, range(8), [1 << 30] * 8, executor, 2))
+    assert list(map(len, executor.given)) == [1] * 8
+
+
+def test_without_an_executor_each_item_is_done_as_its_turn_comes() -> None:
+    found = run_batches(list, "abc", [], None)
+    assert next(found) == ("a", ["a"])
+    assert list(found) == [("b", ["b"]), ("c", ["c"])]
+
+
+@given(st.lists(st.integers(0, 2 << 20), max_size=300))
+def test_without_an_executor_small_items_of_known_size_go_together(weights: list[int]) -> None:
+    items = list(range(len(weights)))
+    batches = [batch for batch, _ in run_batches(sum, items, weights, None)]
+    assert [item for batch in batches for item in batch] == items
+    for batch in batches:
+        assert len(batch) <= 64
+        assert sum(weights[item] for item in batch[:-1]) < 1 << 20
+    for batch in batches[:-1]:
+        assert len(batch) == 64 or sum(weights[item] for item in batch) >= 1 << 20
+
+
+@pytest.mark.each(("count", "workers"), [(1, 2), (100, 1)])
+def test_a_thread_of_its_own_is_not_asked_for_what_this_one_does_as_well(count: int, workers: int) -> None:
+    with ThreadPoolExecutor(workers, thread_name_prefix="worker") as executor:
+        found = run_batches(
+            lambda _: current_thread().name, range(count), [1 << 30] * count, executor, workers
+        )
+        assert not any(name.startswith("worker") for _, name in found)
+
+
+def test_threads_are_not_used_for_nothing() -> None:
+    with ThreadPoolExecutor(1) as executor:
+        assert not list(run_batches(len, [], [], executor))

@@ -41,13 +41,10 @@ def test_a_real_tensor_tree_has_the_statistics_cann_printed_for_it() -> None:
         assert record.payload is not None
 
 
-def test_exception_dumps_have_the_time_of_their_header(tmp_path: Path) -> None:
-    (record,) = read_dump(write(tmp_path, ("MatMul.net_mm.5.20260101123456789", "net/mm"))).records
+def test_exception_dumps_have_the_time_of_their_header_and_appended_records_their_own(tmp_path: Path) -> None:
+    (record,) = read_dump(write(tmp_path / "a", ("MatMul.net_mm.5.20260101123456789", "net/mm"))).records
     assert (record.time, record.op_type, record.task, record.stream) == (STAMP, "MatMul", 5, None)
-
-
-def test_a_record_appended_to_a_file_has_a_time_of_its_own(tmp_path: Path) -> None:
-    first, second = read_dump(write(tmp_path, *[("0/Add.a.4.3.T0", "a")] * 2)).records
+    first, second = read_dump(write(tmp_path / "b", *[("0/Add.a.4.3.T0", "a")] * 2)).records
     assert (first.time, second.time) == (STAMP, STAMP + len(container("a")))
 
 
@@ -96,11 +93,14 @@ def test_one_tensor_that_cannot_be_decoded_costs_no_other(tmp_path: Path) -> Non
     assert "not known" in unknown.note
 
 
-def test_a_type_the_device_has_no_statistics_for_says_so() -> None:
+def test_a_type_the_device_has_no_statistics_for_says_so_and_its_quirks_are_computed(tmp_path: Path) -> None:
     records = read_dump(DATA / "acl-dtypes" / "27_BF16", acl=True).records
     record = next(record for record in records if record.payload)
     assert (record.dtype, record.stats) == ("bfloat16", None)
     assert record.note == "CANN computes no statistics for bfloat16"
+    content = container("a")[:-4] + struct.pack("<f", math.nan)
+    (quirky,) = read_dump(write(tmp_path, ("A.a.1.2.T0", content)), acl=True).records
+    assert math.isnan(stats_of(quirky).max or 0)
 
 
 def test_both_files_of_a_pair_may_be_damaged(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_errors_of_the_disk_are_problems(tmp_path: Path, monkeypatch: pytest.Mon
     assert "Input/output error" in file
 
 
-def test_an_empty_dump_is_an_error_with_likely_causes(tmp_path: Path) -> None:
+def test_an_empty_dump_is_an_error_with_likely_causes_and_what_is_no_tensor_is_listed(tmp_path: Path) -> None:
     with pytest.raises(DumpError, match=r"holds nothing.*loaded before the dump was set"):
         read_dump(tmp_path)
     (tmp_path / "plog.txt").write_text("")
@@ -142,11 +142,8 @@ def test_an_empty_dump_is_an_error_with_likely_causes(tmp_path: Path) -> None:
         read_dump(tmp_path)
     with pytest.raises(DumpError, match="does not exist"):
         read_dump(tmp_path / "gone")
-
-
-def test_what_is_no_tensor_is_listed(tmp_path: Path) -> None:
-    write(tmp_path, "0/A.a.1.2.T0.csv", *((f"{number}.json", b"{}") for number in range(7)))
-    (note,) = read_dump(tmp_path).notes
+    write(tmp_path / "b", "0/A.a.1.2.T0.csv", *((f"{number}.json", b"{}") for number in range(7)))
+    (note,) = read_dump(tmp_path / "b").notes
     assert note.startswith("skipped 7 files not of a dump: 0.json, 1.json")
     assert note.endswith("and 2 more")
 
@@ -187,15 +184,7 @@ def test_statistics_files_are_read_without_threads(tmp_path: Path, monkeypatch: 
     assert seen == [(1, 2), (2, 2)]
 
 
-def test_the_quirks_of_the_device_are_computed_on_demand(tmp_path: Path) -> None:
-    content = container("a")[:-4] + struct.pack("<f", math.nan)
-    (quirky,) = read_dump(write(tmp_path, ("A.a.1.2.T0", content)), acl=True).records
-    assert math.isnan(stats_of(quirky).max or 0)
-
-
-def test_statistics_are_of_the_shape_s_elements_and_cann_s_own_of_every_byte_of_the_size(
-    tmp_path: Path,
-) -> None:
+def test_statistics_are_of_shape_s_elements_and_cann_s_own_of_every_byte_of_the_size(tmp_path: Path) -> None:
     values = np.array([1, 2, 3, -7, -7, -7, -7, -7], np.float32)
     message = dump_data_class()(version="2.0", dump_time=STAMP, op_name="a/b")
     output = message.output.add(data_type=1, format=2, size=values.nbytes, address=4096)

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import pickle
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.light_dataclass import replace as light_replace
+from pytest_npudump.dump.records import Payload, Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import STATISTICS, StatsTable, layer_of, shape_count, shape_text
 from pytest_npudump.errors import DumpError
 
@@ -32,30 +35,19 @@ def test_columns_hold_what_records_say() -> None:
     np.testing.assert_array_equal(table.values, [[1.5, -1.0, 0.25, 2.0, 0, 0, 1]])
     assert table.known.all()
     assert table.digits.tolist() == [6]
-
-
-def test_no_records_make_an_empty_table() -> None:
     table = StatsTable.from_records([])
     assert len(table) == 0
     assert table.values.shape == table.known.shape == (0, len(STATISTICS))
 
 
-@pytest.mark.each("value", [2**53 + 1, 2**63 - 1, 2**64 - 1, -(2**63)])
-def test_integers_beyond_float64_stay_exact(value: Any) -> None:
-    table = StatsTable.from_records([record(dtype="uint64", max=value, min=0)])
-    assert table.value(0, 0) == value
-    assert isinstance(table.value(0, 0), int)
-
-
-def test_a_float_tensors_values_are_floats_even_where_integral() -> None:
+def test_values_keep_their_kind_and_integers_beyond_float64_are_exact() -> None:
+    """Those of a float tensor are floats even where integral; one that is unknown is None and not NaN."""
+    for value in (2**53 + 1, 2**63 - 1, 2**64 - 1, -(2**63)):
+        found = StatsTable.from_records([record(dtype="uint64", max=value, min=0)]).value(0, 0)
+        assert (found, type(found)) == (value, int)
     table = StatsTable.from_records([record(max=4, min=float(2**60), nan=3)])
-    assert isinstance(table.value(0, 0), float)
-    assert isinstance(table.value(0, 1), float)
-    assert isinstance(table.value(0, 4), int)
+    assert [type(table.value(0, at)) for at in (0, 1, 4)] == [float, float, int]
     assert table.wide == {}
-
-
-def test_an_unknown_value_is_none_and_not_nan() -> None:
     table = StatsTable.from_records([record(max=float("nan"), min=None)])
     assert np.isnan(table.value(0, 0))
     assert table.value(0, 1) is None
@@ -99,24 +91,13 @@ def test_rows_are_the_same_only_digit_for_digit() -> None:
     assert [sums[0].same_rows(other)[0] for other in (*sums, here)] == [True, True, False, False]
 
 
-def test_a_record_without_statistics_counts_the_elements_of_its_shape() -> None:
+def test_counts_are_the_producers_or_of_the_shape_and_digits_of_rows_that_say_something() -> None:
     table = StatsTable.from_records([record(dtype="bfloat16", shape=(2, 3)), record("b", shape=None)])
     assert table.counts == (6, None)
     assert not table.known.any()
-
-
-def test_the_producers_count_goes_before_the_shapes() -> None:
     assert StatsTable.from_records([record(shape=(2, 3), count=8)]).counts == (8,)
-
-
-def test_rows_that_say_nothing_follow_the_digits_of_the_others() -> None:
-    table = StatsTable.from_records([record(digits=6, max=1.0), record("b")])
-    assert table.digits.tolist() == [6, 6]
-
-
-def test_rows_of_different_precision_keep_their_own() -> None:
-    table = StatsTable.from_records([record(digits=6, max=1.0), record("b", max=1.0)])
-    assert table.digits.tolist() == [6, 0]
+    for other, digits in ((record("b"), [6, 6]), (record("b", max=1.0), [6, 0])):
+        assert StatsTable.from_records([record(digits=6, max=1.0), other]).digits.tolist() == digits
 
 
 def test_two_records_of_one_key_are_an_error_that_names_both_files() -> None:
@@ -147,3 +128,57 @@ def test_shapes_as_text(shape: Any, text: str, count: int) -> None:
 @pytest.mark.each("layer", ["conv1", "a/b.c", "a b", "x#y", "p%q", "a:b", "层"])
 def test_the_layer_is_found_in_a_keys_text(layer: str) -> None:
     assert layer_of(str(TensorKey(layer, "input", 3, turn=2, rank=1))) == layer
+
+
+if TYPE_CHECKING:
+    light = dataclass
+else:
+    from pytest_npudump.dump.light_dataclass import dataclass as light
+
+KEY = TensorKey("conv", "output", 0, step=1)
+RECORD = TensorRecord(KEY, "Conv", "float16", (1, 2), Path("x"), stats=Stats(count=2, max=1.0))
+
+
+@light(frozen=True, slots=True, order=True)
+class Light:
+    name: str
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Frozen:
+    name: str
+    size: int = 0
+
+
+@pytest.mark.each("kind", [Light, Frozen])
+def test_but_for_new_values_it_is_a_frozen_dataclass(kind: Any) -> None:
+    one, same, other = kind("a"), kind("a", 0), kind("b", 1)
+    assert (one == same, one < other, hash(one) == hash(same)) == (True, True, True)
+    assert replace(one, size=3) == kind("a", 3)
+    assert not hasattr(one, "__dict__")
+    assert hash(kind("a", 1)) == hash(Frozen("a", 1))
+
+
+def test_records_are_equal_hashed_ordered_and_travel_to_other_processes() -> None:
+    again = pickle.loads(pickle.dumps(RECORD))  # noqa: S301 - just pickled
+    assert again == RECORD
+    assert hash(again) == hash(RECORD)
+    assert len({KEY, TensorKey("conv", "output", 0, step=1), replace(KEY, step=0)}) == 2
+    assert min(KEY, TensorKey("add", "output", 0)).layer == "add"
+    assert Payload(Path("x"), 0, 4) == Payload(Path("x"), 0, 4, "raw")
+
+
+@pytest.mark.each("record", [RECORD, KEY, Light("a", 1), Frozen("a", 1)])
+def test_replaced_records_are_those_of_dataclasses(record: Any) -> None:
+    name = "size" if hasattr(record, "size") else "slot"
+    before = repr(record)
+    found = light_replace(record, **{name: 7})
+    assert (found, type(found)) == (replace(record, **{name: 7}), type(record))
+    assert light_replace(record) == record
+    assert repr(record) == before
+
+
+def test_a_field_that_is_none_is_refused() -> None:
+    with pytest.raises(AttributeError):
+        light_replace(RECORD, shapes=(1,))

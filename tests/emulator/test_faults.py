@@ -29,9 +29,7 @@ def _settings(root: Path, **changes: Any) -> DumpSettings:
 
 
 @pytest.fixture
-def run_half(
-    save_graph: Callable[[onnx.GraphProto, str], Path], acl: Any, tmp_path: Path
-) -> Callable[[list[float]], dict[str, Path]]:
+def run_half(save_graph: Any, acl: Any, tmp_path: Path) -> Callable[[list[float]], dict[str, Path]]:
     """Runs float32 x -> Cast to float16 -> Mul with itself -> Neg under overflow dump."""
     nodes = [
         helper.make_node("Cast", ["x"], ["a"], name="cast", to=TensorProto.FLOAT16),

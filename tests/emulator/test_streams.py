@@ -31,9 +31,7 @@ def test_a_model_runs_in_the_context_it_was_loaded_in_only(program: Any, small_m
     assert acl.rt.destroy_context(second) == 0
 
 
-def test_a_model_reaches_no_memory_of_another_device_nor_python_s_own(
-    program: Any, small_model: Path
-) -> None:
+def test_model_reaches_no_memory_of_another_device_nor_python_s_own(program: Any, small_model: Path) -> None:
     acl = program.acl
     home, _ = acl.rt.get_context()
     acl.rt.set_device(1)

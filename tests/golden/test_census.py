@@ -62,10 +62,8 @@ def test_tensors_that_wait_for_their_place_are_in_use(golden: Callable[[str], Pa
         ("test_here.py::test_copied", "stale"),
         ("test_here.py::test_gone", "stale"),
         ("test_here.py::test_cases[a]", "unjudged"),  # which another machine may have
-        ("test_here.py::test_cases", "unjudged"),
-        ("test_here.py::test_cases_of_others[a]", "stale"),
-        ("test_skipped.py::test_gone", "unjudged"),
-        ("test_gone.py::test_gone", "stale"),
+        *(("test_here.py::test_cases", "unjudged"), ("test_here.py::test_cases_of_others[a]", "stale")),
+        *(("test_skipped.py::test_gone", "unjudged"), ("test_gone.py::test_gone", "stale")),
     ],
 )
 def test_only_what_is_known_to_be_of_no_test_is_stale(tmp_path: Path, test: str, kind: str) -> None:
@@ -109,9 +107,7 @@ for one in stale:
 
 @pytest.mark.e2e
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing is killed like that here")
-def test_a_kill_at_any_removal_leaves_whole_goldens_or_none(
-    golden: Callable[[str], Path], tmp_path: Path, warm: Any
-) -> None:
+def test_a_kill_at_any_removal_leaves_whole_goldens_or_none(golden: Any, tmp_path: Path, warm: Any) -> None:
     (tmp_path / "test_here.py").write_text("")
     for step in range(1, 20):
         paths = [golden("a.yaml"), golden("b.yaml")]
@@ -129,9 +125,7 @@ def test_a_kill_at_any_removal_leaves_whole_goldens_or_none(
     assert step > 4
 
 
-def test_tensors_beside_a_golden_that_has_its_own_in_a_store_are_stale(
-    golden: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_tensors_beside_a_golden_that_has_its_own_in_a_store_are_stale(golden: Any, tmp_path: Path) -> None:
     path = golden("a.yaml")
     (tmp_path / "store").mkdir()
     held = read_golden(path)

@@ -29,24 +29,18 @@ def golden(
     changed: dict[str, str] | None = None,
 ) -> str:
     """The text of a golden with one tensor a layer; ``cells`` are those of the column ``noise``."""
-    noise = "" if cells is None else " noise"
-    rows = [
+    noise, days = "" if cells is None else " noise", changed or {}
+    rows = "".join(
         f"  {layer} float32 2 {value} {value} {value} - 0 0 0"
         f"{'' if cells is None else ' ' + cells.get(layer, '-')}"
-        f"{' # ' + changed[layer] if changed and layer in changed else ''}\n"
+        f"{' # ' * (layer in days)}{days.get(layer, '')}\n"
         for layer, value in values.items()
-    ]
-    lines = (
-        "npudump-golden: 1\n",
-        "test: test_a.py::test_a\n",
-        "producer: {runtime: acl, scene: model, dump_mode: output}\n",
-        head,
-        f"columns: {COLUMNS}{noise}\n",
-        "tensors: |\n",
-        *rows,
-        blocks,
     )
-    return "".join(lines)
+    facts = "test: test_a.py::test_a\nproducer: {runtime: acl, scene: model, dump_mode: output}\n"
+    return f"npudump-golden: 1\n{facts}{head}columns: {COLUMNS}{noise}\ntensors: |\n{rows}{blocks}"
+
+
+MARKED = re.compile(r"<<<<<<< ours\n(?P<ours>.*?)=======\n(?P<theirs>.*?)>>>>>>> theirs\n", re.DOTALL)
 
 
 def joined(ours: str, theirs: str, base: str = golden(BASE)) -> str:
@@ -63,10 +57,18 @@ def test_the_goldens_here_are_as_they_are_written() -> None:
     assert render(parse(text, PATH)) == text
 
 
-def test_changes_of_neighbouring_layers_are_joined() -> None:
-    assert joined(golden(BASE | {"conv": 9}), golden(BASE | {"relu": 8})) == golden(
-        BASE | {"conv": 9, "relu": 8}
-    )
+def test_changes_of_different_layers_are_joined() -> None:
+    """Neighbouring ones, the same on both sides, those inserted or removed in order, and blocks of one."""
+    conv, relu = (golden(BASE | change) for change in ({"conv": 9}, {"relu": 8}))
+    assert joined(conv, relu) == golden(BASE | {"conv": 9, "relu": 8})
+    assert joined(conv, conv) == conv
+    ours = golden({"conv": 1, "bn": 7, "relu": 2, "fc": 3, "out": 4})
+    theirs = golden({"conv": 1, "relu": 2, "out": 5, "loss": 6})
+    assert joined(ours, theirs) == golden({"conv": 1, "bn": 7, "relu": 2, "out": 5, "loss": 6})
+    edges = "edges: |\n  relu < conv:output.0\n  fc < relu:output.0\n"
+    assert joined(golden(BASE, blocks=edges), conv) == golden(BASE | {"conv": 9}, blocks=edges)
+    assert joined(golden(BASE), golden(BASE), base="") == golden(BASE)
+    assert merge(PATH, "", golden(BASE), golden(BASE | {"fc": 9})).conflicts == ("fc:output.0",)
 
 
 def test_a_line_that_all_have_stays_as_it_is_written() -> None:
@@ -80,19 +82,6 @@ def test_a_line_that_all_have_stays_as_it_is_written() -> None:
         assert joined(ours, other, base) == other.replace("conv float32 2 1 1 1", "conv float32 2 5 5 5")
 
 
-def test_layers_that_one_side_inserts_or_removes_keep_the_order_of_execution() -> None:
-    ours = {"conv": 1, "bn": 7, "relu": 2, "fc": 3, "out": 4}
-    theirs = {"conv": 1, "relu": 2, "out": 5, "loss": 6}
-    assert joined(golden(ours), golden(theirs)) == golden(
-        {"conv": 1, "bn": 7, "relu": 2, "out": 5, "loss": 6}
-    )
-
-
-def test_the_same_change_on_both_sides_is_none_of_two() -> None:
-    both = golden(BASE | {"conv": 9})
-    assert joined(both, both) == both
-
-
 def test_each_change_keeps_its_day_and_commit() -> None:
     ours = golden(BASE | {"conv": 9}, changed={"conv": "2026-11-22 aaaaaaaaaaaa", "fc": "2025-01-01"})
     theirs = golden(BASE | {"out": 8}, changed={"out": "2026-11-23", "fc": "2025-01-01"})
@@ -101,43 +90,25 @@ def test_each_change_keeps_its_day_and_commit() -> None:
     assert joined(ours, theirs, base) == golden(BASE | {"conv": 9, "out": 8}, changed=days)
 
 
-def test_what_both_sides_have_is_of_the_later_day() -> None:
-    head = "recorded: 2026-11-{} aaaaaaaaaaaa\n"
+def test_what_both_sides_have_is_of_the_later_day_and_a_conflict_shows_both() -> None:
+    head, days = "recorded: 2026-11-{} aaaaaaaaaaaa\n", (22, 23)
     sides = [
-        golden(BASE | {"fc": 9}, head=head.format(day), changed={"fc": f"2026-11-{day}"}) for day in (22, 23)
+        golden(BASE | {"fc": 9}, head=head.format(day), changed={"fc": f"2026-11-{day}"}) for day in days
     ]
     assert joined(*sides) == sides[1]
-
-
-def test_a_conflict_shows_the_days_of_both() -> None:
-    ours, theirs = (
-        golden(BASE | {"fc": value}, changed={"fc": day})
-        for value, day in ((8, "2026-11-22"), (9, "2026-11-23"))
-    )
-    found = merge(PATH, golden(BASE), ours, theirs)
+    sides = [golden(BASE | {"fc": day - 14}, changed={"fc": f"2026-11-{day}"}) for day in days]
+    found = merge(PATH, golden(BASE), *sides)
     assert found.conflicts == ("fc:output.0",)
     assert re.search(r"ours\n.* 8 .* # 2026-11-22\n=======\n.* 9 .* # 2026-11-23\n>>>>", found.text)
 
 
-def test_a_new_column_of_one_side_is_there_for_all() -> None:
+def test_a_new_column_of_one_side_is_there_for_all_and_no_noise_of_other_values() -> None:
     cells = {"conv": "~1e-3,-,-,-", "fc": "1e-4,-,-,-"}
     ours = golden(BASE, head="repeats: {runs: 2}\n", cells=cells)
     expected = golden(BASE | {"out": 9}, head="repeats: {runs: 2, compared: 3}\n", cells=cells)
     assert joined(ours, golden(BASE | {"out": 9})) == expected
-
-
-def test_noise_of_other_values_is_a_conflict_of_that_line_alone() -> None:
-    ours = golden(BASE, cells={"conv": "~1e-3,-,-,-", "fc": "1e-4,-,-,-"})
-    found = merge(PATH, golden(BASE), ours, golden(BASE | {"fc": 9}))
-    assert found.conflicts == ("fc:output.0",)
-    assert found.text.count("<<<<<<< ") == 1
-
-
-def test_new_blocks_of_one_side_are_kept() -> None:
-    edges = "edges: |\n  relu < conv:output.0\n  fc < relu:output.0\n"
-    assert joined(golden(BASE, blocks=edges), golden(BASE | {"fc": 9})) == golden(
-        BASE | {"fc": 9}, blocks=edges
-    )
+    found = merge(PATH, golden(BASE), golden(BASE, cells=cells), golden(BASE | {"fc": 9}))
+    assert (found.conflicts, found.text.count("<<<<<<< ")) == (("fc:output.0",), 1)
 
 
 def test_edges_of_a_layer_that_has_gone_go_with_it() -> None:
@@ -201,12 +172,10 @@ def test_digests_behind_edges_are_joined_operator_by_operator() -> None:
 def test_digests_stay_behind_edges_where_a_side_adds_a_layer() -> None:
     edges = "".join(f"  {layer} < image | - wwwwww\n" for layer in BASE)
     text, added = golden(BASE, blocks=f"edges: |\n{edges}"), "  bn < conv | - vvvvvv\n"
-    ours = text.replace("  relu f", "  bn float32 2 7 7 7 - 0 0 0\n  relu f").replace(
-        "  relu <", f"{added}  relu <"
-    )
-    assert joined(ours, text.replace("fc float32 2 3", "fc float32 2 9"), text) == ours.replace(
-        "fc float32 2 3", "fc float32 2 9"
-    )
+    ours = text.replace("  relu f", "  bn float32 2 7 7 7 - 0 0 0\n  relu f")
+    ours = ours.replace("  relu <", f"{added}  relu <")
+    theirs, both = (one.replace("fc float32 2 3", "fc float32 2 9") for one in (text, ours))
+    assert joined(ours, theirs, text) == both
 
 
 FACTS = st.fixed_dictionaries({layer: st.tuples(*[st.sampled_from("vw")] * 2) for layer in BASE})
@@ -281,8 +250,7 @@ def test_a_golden_of_tensors_joined_with_one_of_statistics_can_be_read() -> None
 
 def resolved(text: str, side: str) -> str:
     """A text with one side of each conflict."""
-    pattern = r"<<<<<<< ours\n(?P<ours>.*?)=======\n(?P<theirs>.*?)>>>>>>> theirs\n"
-    return re.sub(pattern, lambda found: found[side], text, flags=re.DOTALL)
+    return MARKED.sub(lambda found: found[side], text)
 
 
 def test_projections_alone_may_change() -> None:
@@ -305,58 +273,31 @@ def test_reasons_of_both_sides_are_kept() -> None:
 def test_a_layer_that_both_changed_is_in_markers_and_no_other() -> None:
     found = merge(PATH, golden(BASE), golden(BASE | {"fc": 9, "conv": 5}), golden(BASE | {"fc": 8, "out": 6}))
     assert found.conflicts == ("fc:output.0",)
-    marked = re.search(r"<<<<<<< ours\n(.*)=======\n(.*)>>>>>>> theirs\n", found.text, re.DOTALL)
-    assert marked is not None
-    assert marked[1] == "  fc float32 2 9 9 9 - 0 0 0\n"
-    assert marked[2] == "  fc float32 2 8 8 8 - 0 0 0\n"
-    resolved = found.text.replace(marked[0], marked[2])
-    assert resolved == golden({"conv": 5, "relu": 2, "fc": 8, "out": 6})
+    (marked,) = MARKED.findall(found.text)
+    assert marked == tuple(f"  fc float32 2 {at} {at} {at} - 0 0 0\n" for at in (9, 8))
+    assert resolved(found.text, "theirs") == golden({"conv": 5, "relu": 2, "fc": 8, "out": 6})
     with pytest.raises(GoldenError, match=r"line 8: the conflict markers of a git merge"):
         parse(found.text, PATH)
 
 
-def test_a_layer_that_one_side_removed_and_the_other_changed_is_a_conflict() -> None:
-    ours = {"conv": 1, "relu": 2, "out": 4}
-    found = merge(PATH, golden(BASE), golden(ours), golden(BASE | {"fc": 9}))
+def test_layers_that_sides_remove_or_insert_otherwise_are_a_conflict_as_nobody_knows_their_order() -> None:
+    """Values of one layer stay those of their side where its place is in conflict too."""
+    found = merge(PATH, golden(BASE), golden({"conv": 1, "relu": 2, "out": 4}), golden(BASE | {"fc": 9}))
     assert found.conflicts == ("fc:output.0",)
     assert "<<<<<<< ours\n=======\n  fc float32 2 9" in found.text
-
-
-def test_layers_that_both_insert_at_one_place_are_a_conflict_as_nobody_knows_their_order() -> None:
-    ours = {"conv": 1, "a": 5, "relu": 2, "fc": 3, "out": 4}
-    theirs = {"conv": 1, "b": 6, "relu": 2, "fc": 3, "out": 4}
-    found = merge(PATH, golden(BASE), golden(ours), golden(theirs))
-    assert "<<<<<<< ours\n  a float32 2 5 5 5 - 0 0 0\n=======\n  b float32" in found.text
-    assert found.text.count("<<<<<<<") == 1
-
-
-def test_values_of_one_layer_stay_those_of_their_side_where_its_place_is_in_conflict_too() -> None:
-    ours = {"conv": 1, "a": 5, "b": 6, "relu": 2, "fc": 3, "out": 4}
-    theirs = {"conv": 1, "b": 8, "a": 7, "relu": 2, "fc": 3, "out": 4}
-    found = merge(PATH, golden(BASE), golden(ours), golden(theirs))
-    marked = re.search(r"<<<<<<< ours\n(.*)=======\n(.*)>>>>>>> theirs\n", found.text, re.DOTALL)
-    assert marked
-    assert [re.findall(r"(\w) float32 2 (\d)", side) for side in marked.groups()] == [
-        [("a", "5"), ("b", "6")],
-        [("b", "8"), ("a", "7")],
-    ]
+    for ours, theirs in (({"a": 5}, {"b": 6}), ({"a": 5, "b": 6}, {"b": 8, "a": 7})):
+        sides = [golden({"conv": 1, **new, "relu": 2, "fc": 3, "out": 4}) for new in (ours, theirs)]
+        (marked,) = MARKED.findall(merge(PATH, golden(BASE), *sides).text)
+        rows = [re.findall(r"  (\w) float32 2 (\d) \d \d - 0 0 0\n", side) for side in marked]
+        assert rows == [[(name, str(value)) for name, value in new.items()] for new in (ours, theirs)]
 
 
 def test_producers_of_both_sides_are_a_conflict() -> None:
-    def of(cann: str) -> str:
-        return golden(BASE).replace("acl,", f"acl, cann: {cann},")
+    def of(cann: str, **values: float) -> str:
+        return golden(BASE | values).replace("acl,", f"acl, cann: {cann},")
 
-    found = merge(PATH, of("8.2"), of("9.0"), of("9.1"))
-    assert found.conflicts == ("producer",)
-    assert joined(
-        of("9.0"), golden(BASE | {"fc": 9}).replace("acl,", "acl, cann: 8.2,"), of("8.2")
-    ) == golden(BASE | {"fc": 9}).replace("acl,", "acl, cann: 9.0,")
-
-
-def test_two_first_goldens_are_joined_where_they_agree() -> None:
-    assert joined(golden(BASE), golden(BASE), base="") == golden(BASE)
-    found = merge(PATH, "", golden(BASE), golden(BASE | {"fc": 9}))
-    assert found.conflicts == ("fc:output.0",)
+    assert merge(PATH, of("8.2"), of("9.0"), of("9.1")).conflicts == ("producer",)
+    assert joined(of("9.0"), of("8.2", fc=9), of("8.2")) == of("9.0", fc=9)
 
 
 def test_numbers_of_digits_that_differ_become_a_column() -> None:
@@ -366,13 +307,8 @@ def test_numbers_of_digits_that_differ_become_a_column() -> None:
     text = joined(of(6, BASE), of(6, BASE | {"fc": 9}), of(6, BASE))
     assert text == of(6, BASE | {"fc": 9})
     table = parse(merge(PATH, of(6, BASE), of(8, BASE), of(6, BASE | {"new": 1})).text, PATH).table
-    assert dict(zip(table.keys, table.digits.tolist(), strict=True)) == {
-        "conv:output.0": 8,
-        "relu:output.0": 8,
-        "fc:output.0": 8,
-        "out:output.0": 8,
-        "new:output.0": 6,
-    }
+    expected = {f"{layer}:output.0": 8 for layer in BASE} | {"new:output.0": 6}
+    assert dict(zip(table.keys, table.digits.tolist(), strict=True)) == expected
 
 
 def test_the_record_of_a_run_is_no_golden() -> None:
@@ -429,13 +365,8 @@ def test_a_tensor_that_one_side_leaves_out_as_unwritten_is_a_conflict() -> None:
 @pytest.mark.each(
     ("base", "ours", "theirs", "expected"),
     [
-        ("a", "a", "a", "a"),
-        ("a", "b", "a", "b"),
-        ("a", "a", "b", "b"),
-        ("a", "b", "b", "b"),
-        ("a", None, "a", None),
-        ("a", "a", None, None),
-        (None, "b", None, "b"),
+        *(("a", "a", "a", "a"), ("a", "b", "a", "b"), ("a", "a", "b", "b"), ("a", "b", "b", "b")),
+        *(("a", None, "a", None), ("a", "a", None, None), (None, "b", None, "b")),
         ("a", "b", "c", Conflict("b", "c")),
         ("a", None, "c", Conflict(None, "c")),
         (None, "b", "c", Conflict("b", "c")),

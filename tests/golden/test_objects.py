@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -44,33 +42,18 @@ def test_what_is_written_is_read_back(parts: list[bytes], tmp_path_factory: pyte
     assert cache.has(digest, len(content))
 
 
-def test_other_bytes_than_the_name_says_leave_nothing(tmp_path: Path) -> None:
+def test_other_bytes_than_the_name_says_leave_what_was_there(tmp_path: Path) -> None:
     cache = ObjectCache(tmp_path)
-    with pytest.raises(StoreError, match=r"^s3://b/x: is damaged, its bytes have the SHA-256 [0-9a-f]{64}; "):
+    words = r"^s3://b/x: is damaged, its bytes have the SHA-256 [0-9a-f]{64}; "
+    with pytest.raises(StoreError, match=words):
         cache.write(DIGEST, [CONTENT[:-1]], "s3://b/x")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
-
-
-def test_an_object_that_is_there_survives_a_write_that_fails(tmp_path: Path) -> None:
-    cache = ObjectCache(tmp_path)
     cache.write(DIGEST, [CONTENT], "here")
-    with pytest.raises(StoreError):
-        cache.write(DIGEST, [b"half of it"], "there")
+    with pytest.raises(StoreError, match=words):
+        cache.write(DIGEST, [b"half of it"], "s3://b/x")
     found = cache.read(DIGEST, len(CONTENT))
     assert found is not None
     assert found.tobytes() == CONTENT
-
-
-def flip(path: Path) -> None:
-    path.write_bytes(CONTENT[:700] + bytes([CONTENT[700] ^ 1]) + CONTENT[701:])
-
-
-def cut(path: Path) -> None:
-    path.write_bytes(CONTENT[:-1])
-
-
-def lengthen(path: Path) -> None:
-    path.write_bytes(CONTENT + b"\0")
 
 
 def in_the_way(path: Path) -> None:
@@ -78,23 +61,22 @@ def in_the_way(path: Path) -> None:
     path.mkdir()
 
 
-@pytest.mark.each("damage", [flip, cut, lengthen, Path.unlink, in_the_way])
-def test_a_damaged_file_is_not_read(damage: Callable[[Path], None], tmp_path: Path) -> None:
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "flipped": lambda path: path.write_bytes(CONTENT[:700] + bytes([CONTENT[700] ^ 1]) + CONTENT[701:]),
+    "cut": lambda path: path.write_bytes(CONTENT[:-1]),
+    "longer": lambda path: path.write_bytes(CONTENT + b"\0"),
+    "gone": Path.unlink,
+    "a folder": in_the_way,
+}
+
+
+@pytest.mark.each("damage", DAMAGES)
+def test_a_damaged_file_is_not_read(damage: str, tmp_path: Path) -> None:
     cache = ObjectCache(tmp_path)
     cache.write(DIGEST, [CONTENT], "here")
-    damage(cache.path(DIGEST))
+    DAMAGES[damage](cache.path(DIGEST))
     assert cache.read(DIGEST, len(CONTENT)) is None
-    assert cache.has(DIGEST, len(CONTENT)) == (damage is flip)  # bytes are looked at where they are read
-
-
-def test_what_was_mapped_stays_when_the_file_is_replaced(tmp_path: Path) -> None:
-    cache = ObjectCache(tmp_path)
-    cache.write(DIGEST, [CONTENT], "here")
-    found = cache.read(DIGEST, len(CONTENT))
-    cache.path(DIGEST).unlink()
-    cache.path(DIGEST).write_bytes(b"other")
-    assert found is not None
-    assert found.tobytes() == CONTENT
+    assert cache.has(DIGEST, len(CONTENT)) == (damage == "flipped")  # bytes are looked at where they are read
 
 
 def test_a_folder_that_cannot_be_written_is_said_with_the_way_out(tmp_path: Path) -> None:
@@ -131,33 +113,37 @@ def put(cache: ObjectCache, number: int, ago: float) -> str:
     return digest
 
 
-def test_what_was_used_longest_ago_goes_first(cache: ObjectCache) -> None:
-    names = [put(cache, number, OLD + number) for number in range(4)]
-    assert trim(cache, 2 * SIZE) == 2 * SIZE
-    assert [cache.has(name, SIZE) for name in names] == [True, True, False, False]
-    assert trim(cache, 2 * SIZE) == 0
-
-
-def test_a_read_is_a_use(cache: ObjectCache) -> None:
-    names = [put(cache, number, OLD + number) for number in range(3)]
-    assert cache.read(names[2], SIZE) is not None
-    assert trim(cache, SIZE) == 2 * SIZE
-    assert [cache.has(name, SIZE) for name in names] == [False, False, True]
-
-
-def test_what_another_run_may_be_about_to_read_stays(cache: ObjectCache) -> None:
-    names = [put(cache, 0, OLD), *(put(cache, number, 1) for number in range(1, 4))]
-    assert trim(cache, 0) == SIZE
-    assert [cache.has(name, SIZE) for name in names] == [False, True, True, True]
+@pytest.mark.each(
+    ("ages", "read", "limit", "freed", "left"),
+    [
+        ([OLD, OLD + 1, OLD + 2, OLD + 3], [], 2, 2, [True, True, False, False]),
+        ([OLD, OLD + 1, OLD + 2], [2], 1, 2, [False, False, True]),
+        ([OLD, 1, 1, 1], [], 0, 1, [False, True, True, True]),
+        ([], [], 0, 0, []),
+    ],
+    ids=["what was used longest ago goes first", "a read is a use", "what is in use stays", "nothing"],
+)
+def test_a_cache_is_trimmed(
+    *, tmp_path: Path, ages: list[float], read: list[int], limit: int, freed: int, left: list[bool]
+) -> None:
+    cache = ObjectCache(tmp_path)
+    names = [put(cache, number, age) for number, age in enumerate(ages)]
+    assert len(cached_objects(cache)) == len(names)
+    for number in read:
+        assert cache.read(names[number], SIZE) is not None
+    assert [trim(cache, limit * SIZE) for _ in range(2)] == [freed * SIZE, 0]
+    assert [cache.has(name, SIZE) for name in names] == left
 
 
 def test_a_tensor_that_is_mapped_keeps_its_bytes(cache: ObjectCache) -> None:
+    """Whether its file is removed or another takes its place."""
     name = put(cache, 7, OLD)
     mapped = cache.read(name, SIZE)
     assert mapped is not None
     for one in cached_objects(cache):
         one.path.unlink()
     assert not cache.has(name, SIZE)
+    cache.path(name).write_bytes(b"other")
     assert bytes(mapped) == bytes([7]) * SIZE
 
 
@@ -171,11 +157,6 @@ def test_several_processes_may_trim_at_once(cache: ObjectCache) -> None:
         thread.join()
     assert sum(freed) == 30 * SIZE
     assert [cache.has(name, SIZE) for name in names] == [True] * 10 + [False] * 30
-
-
-def test_no_cache_holds_nothing(cache: ObjectCache) -> None:
-    assert cached_objects(cache) == []
-    assert trim(cache, 0) == 0
 
 
 NAME = f"sha256/{DIGEST[:2]}/{DIGEST}"
@@ -258,28 +239,22 @@ def test_a_shared_folder_that_is_not_mounted_is_not_made(tmp_path: Path, source:
     assert not (tmp_path / "share").exists()
 
 
-def test_a_server_that_is_down_is_said_and_not_asked_again_at_once(s3: Any, source: Path) -> None:
-    objects = ObjectStore(s3.url)
-    objects.write(DIGEST, source, len(CONTENT))
+def test_a_server_that_is_stopped_is_said_and_not_asked_again_at_once(s3: Any, tmp_path: Path) -> None:
+    source = tmp_path / "large"
+    source.write_bytes(CONTENT * 4)
+    objects, other = ObjectStore(s3.url), ObjectStore(s3.url)
+    objects.write(DIGEST, source, len(CONTENT) * 4)
+    pieces = other.read(DIGEST)
+    next(pieces)
     s3.stop()
+    with pytest.raises(StoreError, match="cannot be read or written now"):
+        b"".join(pieces)
     with pytest.raises(StoreError, match=f"^{s3.url}: cannot be read or written now: Could not connect"):
         objects.size(DIGEST)
     s3.endpoint = ""
     objects._files = None  # whoever asks it now would see
     with pytest.raises(StoreError, match="cannot be read or written now"):
-        objects.write(DIGEST, source, len(CONTENT))
-
-
-def test_a_server_that_is_stopped_while_an_object_is_read_is_said(s3: Any, tmp_path: Path) -> None:
-    large = tmp_path / "large"
-    large.write_bytes(CONTENT * 4)
-    objects = ObjectStore(s3.url)
-    objects.write(DIGEST, large, len(CONTENT) * 4)
-    pieces = objects.read(DIGEST)
-    next(pieces)
-    s3.stop()
-    with pytest.raises(StoreError, match="cannot be read or written now"):
-        b"".join(pieces)
+        objects.write(DIGEST, source, len(CONTENT) * 4)
 
 
 @pytest.mark.each("url", ["", "store", "/shared", "s3://", "://x", "file://relative/folder"])
@@ -292,7 +267,7 @@ def test_what_is_no_address_is_refused(url: str) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.each(("package", "url", "extra"), [("fsspec", "memory://x", "store"), ("s3fs", "s3://b", "s3")])
-def test_what_is_not_installed_is_named_with_its_extra(package: str, url: str, extra: str) -> None:
+def test_what_is_not_installed_is_named_with_its_extra(package: str, url: str, extra: str, warm: Any) -> None:
     script = f"""
 import sys
 sys.modules[{package!r}] = None
@@ -302,8 +277,5 @@ try:
 except Exception as error:
     print(type(error).__name__, error)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == (
-        f"MissingExtraError the tensor store {url} needs the package {package!r}, which is not installed: "
-        f"pip install 'pytest-npudump[{extra}]'\n"
-    )
+    words = f"the tensor store {url} needs the package {package!r}, which is not installed: pip install"
+    assert warm.run("-c", script) == (0, f"MissingExtraError {words} 'pytest-npudump[{extra}]'\n", "")

@@ -100,9 +100,7 @@ print(json.dumps(states))
 """
 
 
-def test_a_kill_before_any_step_leaves_the_old_pair_or_the_new_one(
-    tmp_path: Path, where_killed: Callable[..., Any]
-) -> None:
+def test_a_kill_before_any_step_leaves_the_old_pair_or_the_new_one(tmp_path: Path, where_killed: Any) -> None:
     *cut, whole = where_killed(CHILD, tmp_path)
     assert whole[:4] == [0, [2.0, 2.0], [3.0, 3.0], [4.0, 4.0]]
     assert len(cut) >= 5
@@ -123,51 +121,49 @@ def test_the_same_recording_gives_the_same_two_files(tmp_path: Path, recording: 
     assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == files
 
 
-def test_tensors_of_another_recording_with_the_same_statistics_are_refused(
-    tmp_path: Path, recording: Make
-) -> None:
-    """A permutation leaves all statistics as they are."""
-    stage_pair(*recording(1.0), {}).commit()
-    old = tensors_path(tmp_path / "a.yaml").read_bytes()
-    stage_pair(*recording(2.0), {}).commit()
-    tensors_path(tmp_path / "a.yaml").write_bytes(old)
-    with pytest.raises(GoldenError, match=r"recorded with other statistics than a\.yaml.*update-golden"):
-        recorded_tensors(read_golden(tmp_path / "a.yaml"))
+OTHERS = r"recorded with other statistics than a\.yaml.*update-golden"
 
 
-def test_tensors_of_a_golden_whose_statistics_were_changed_are_refused(recording: Make) -> None:
+def test_tensors_of_another_recording_are_refused(tmp_path: Path, recording: Make) -> None:
+    """A permutation leaves all statistics as they are; those of a golden may be changed by hand."""
     golden, tensors = recording(1.0)
     stage_pair(golden, tensors, KeptTensors(tensors).metadata(golden)).commit()
     assert [*stored_tensors(read_golden(golden.path))] == ["conv:output.0"]
-    text = golden.path.read_text("utf-8")
+    text, old = golden.path.read_text("utf-8"), tensors_path(golden.path).read_bytes()
     golden.path.write_text(text.replace(" 2 1 ", " 2 3 "), "utf-8")
     assert read_golden(golden.path).table.value(0, 0) == 3.0
-    with pytest.raises(GoldenError, match=r"recorded with other statistics than a\.yaml.*update-golden"):
+    with pytest.raises(GoldenError, match=OTHERS):
         stored_tensors(read_golden(golden.path))
+    stage_pair(*recording(2.0), {}).commit()
+    tensors_path(tmp_path / "a.yaml").write_bytes(old)
+    with pytest.raises(GoldenError, match=OTHERS):
+        recorded_tensors(read_golden(golden.path))
 
 
-def test_a_golden_of_an_earlier_writer_has_the_tensors_beside_it(recording: Make) -> None:
-    golden, tensors = recording(1.0)
-    write_golden(golden.path, golden)
-    save_tensors(tensors_path(golden.path), tensors, {"golden": "fingerprint"})
-    assert held(golden.path) == 1.0
-
-
-def test_tensors_of_a_recording_are_not_those_of_a_golden_that_names_none(recording: Make) -> None:
+def test_tensors_of_a_recording_are_not_of_a_golden_that_names_none_but_earlier_ones_are(
+    recording: Make,
+) -> None:
     golden, tensors = recording(1.0)
     stage_pair(golden, tensors, {}).commit()
     write_golden(golden.path, golden)
     assert recorded_tensors(read_golden(golden.path)) is None
+    save_tensors(tensors_path(golden.path), tensors, {"golden": "fingerprint"})
+    assert held(golden.path) == 1.0
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff" * 100])
-def test_a_damaged_file_of_tensors_is_replaced(tmp_path: Path, recording: Make, content: bytes) -> None:
+def test_a_damaged_file_of_tensors_is_replaced_by_one_of_its_permissions(
+    tmp_path: Path, recording: Make
+) -> None:
+    path = tmp_path / "a.yaml"
     stage_pair(*recording(1.0), {}).commit()
-    tensors_path(tmp_path / "a.yaml").write_bytes(content)
-    with pytest.raises(GoldenError, match="not a file of golden tensors"):
-        recorded_tensors(read_golden(tmp_path / "a.yaml"))
-    stage_pair(*recording(2.0), {}).commit()
-    assert held(tmp_path / "a.yaml") == 2.0
+    tensors_path(path).chmod(0o640)
+    for value, content in ((2.0, b""), (3.0, b"\xff" * 100)):
+        tensors_path(path).write_bytes(content)
+        with pytest.raises(GoldenError, match="not a file of golden tensors"):
+            recorded_tensors(read_golden(path))
+        stage_pair(*recording(value), {}, ["a_b"]).commit()
+        assert (held(path), left_out(read_golden(path))) == (value, ("a_b",))
+        assert tensors_path(path).stat().st_mode & 0o777 == 0o640
 
 
 def test_a_golden_that_cannot_be_written_leaves_the_old_pair(
@@ -185,13 +181,20 @@ def test_a_golden_that_cannot_be_written_leaves_the_old_pair(
     assert {path.name for path in tmp_path.iterdir()} == {"a.yaml", "a.safetensors"}
 
 
-def test_a_directory_in_place_of_the_tensors_is_refused_before_anything_is_written(
-    tmp_path: Path, recording: Make
-) -> None:
+def test_a_directory_in_place_of_either_file_is_refused(tmp_path: Path, recording: Make) -> None:
+    """Of the tensors before anything is written; it may have taken the golden's place meanwhile."""
     tensors_path(tmp_path / "a.yaml").mkdir()
     with pytest.raises(GoldenError, match=r"a\.safetensors: cannot be written: it is a directory; move it"):
         stage_pair(*recording(1.0), {}).commit()
     assert not (tmp_path / "a.yaml").exists()
+    tensors_path(tmp_path / "a.yaml").rmdir()
+    found = stage_pair(*recording(1.0), {})
+    (tmp_path / "a.yaml").mkdir()
+    with pytest.raises(
+        GoldenError, match=r"a\.yaml: cannot be written: it is a directory; move it elsewhere"
+    ):
+        found.commit()
+    assert (tmp_path / "a.yaml").is_dir()
 
 
 @pytest.mark.parametrize("name", ["a.yaml", "a.safetensors"])
@@ -214,18 +217,6 @@ def test_a_linked_file_is_refused_and_what_it_leads_to_stays(
     assert {path.name for path in tmp_path.iterdir()} == {"a.yaml", "a.safetensors", "real"}
 
 
-def test_permissions_of_the_tensors_are_kept(tmp_path: Path, recording: Make) -> None:
-    stage_pair(*recording(1.0), {}).commit()
-    tensors_path(tmp_path / "a.yaml").chmod(0o640)
-    stage_pair(*recording(2.0), {}).commit()
-    assert tensors_path(tmp_path / "a.yaml").stat().st_mode & 0o777 == 0o640
-
-
-def test_layers_left_out_are_named_in_the_golden(tmp_path: Path, recording: Make) -> None:
-    stage_pair(*recording(1.0), {}, ["a_b"]).commit()
-    assert left_out(read_golden(tmp_path / "a.yaml")) == ("a_b",)
-
-
 @pytest.mark.parametrize("value", ["text", "{recording: 3}", "{left_out: a_b}", "{left_out: [3]}"])
 def test_another_form_of_what_is_said_of_the_tensors_is_refused(recording: Make, value: str) -> None:
     golden, _ = recording(1.0)
@@ -240,15 +231,21 @@ def beside(path: Path) -> set[str]:
     return {found.name for found in path.iterdir()}
 
 
-def test_a_recording_counts_when_it_is_committed(tmp_path: Path, recording: Make) -> None:
+def test_a_recording_counts_when_it_is_committed_and_leaves_nothing_discarded(
+    tmp_path: Path, recording: Make
+) -> None:
+    stage_pair(*recording(1.0), {}).discard()
+    assert beside(tmp_path) == set()
     stage_pair(*recording(1.0), {}).commit()
     old = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    stage_pair(*recording(2.0), {}).discard()
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == old
     found = stage_pair(*recording(2.0), {})
     assert held(tmp_path / "a.yaml") == 1.0
     assert {name: (tmp_path / name).read_bytes() for name in old} == old
     found.commit()
     assert held(tmp_path / "a.yaml") == 2.0
-    assert beside(tmp_path) == set(old)
+    assert beside(tmp_path) == set(old) == {"a.yaml", "a.safetensors"}
 
 
 def test_a_commit_excludes_other_writers_of_what_it_replaces(tmp_path: Path, recording: Make) -> None:
@@ -271,62 +268,34 @@ def test_a_commit_excludes_other_writers_of_what_it_replaces(tmp_path: Path, rec
     assert locked(alone) == ["a.yaml"]
 
 
-def test_a_recording_that_is_discarded_leaves_nothing(tmp_path: Path, recording: Make) -> None:
-    stage_pair(*recording(1.0), {}).discard()
-    assert beside(tmp_path) == set()
-    stage_pair(*recording(1.0), {}).commit()
-    stage_pair(*recording(2.0), {}).discard()
-    assert held(tmp_path / "a.yaml") == 1.0
-    assert beside(tmp_path) == {"a.yaml", "a.safetensors"}
-
-
-def test_what_an_earlier_recording_left_is_swept_by_the_next_and_cannot_be_committed(
+def test_what_another_recording_took_the_place_of_cannot_be_committed(
     tmp_path: Path, recording: Make
 ) -> None:
+    """It is swept by the next; and one that found the golden unchanged is held against it again."""
+    gone = r"a\.yaml: what was recorded is not there any more: another run"
     lost = stage_pair(*recording(2.0), {})
     stage_pair(*recording(1.0), {}).commit()
     assert beside(tmp_path) == {"a.yaml", "a.safetensors"}
-    with pytest.raises(GoldenError, match=r"a\.yaml: what was recorded is not there any more: another run"):
+    with pytest.raises(GoldenError, match=gone):
         lost.commit()
     lost.discard()
     assert held(tmp_path / "a.yaml") == 1.0
-
-
-def test_a_directory_that_took_the_golden_s_place_meanwhile_is_refused(
-    tmp_path: Path, recording: Make
-) -> None:
-    found = stage_pair(*recording(1.0), {})
-    (tmp_path / "a.yaml").mkdir()
-    with pytest.raises(
-        GoldenError, match=r"a\.yaml: cannot be written: it is a directory; move it elsewhere"
-    ):
-        found.commit()
-    assert (tmp_path / "a.yaml").is_dir()
+    unchanged, again = (stage_pair(*recording(1.0), {}) for _ in range(2))
+    assert unchanged.staged is None
+    unchanged.commit()
+    write_golden(tmp_path / "a.yaml", recording(1.0, rows=3.0)[0])
+    with pytest.raises(GoldenError, match=gone):
+        again.commit()
 
 
 @pytest.mark.parametrize("first", [0, 1], ids=["first", "second"])
-def test_two_runs_that_record_the_same_at_once_are_both_good(
-    tmp_path: Path, recording: Make, first: int
-) -> None:
+def test_two_runs_that_record_same_at_once_are_both_good(tmp_path: Path, recording: Make, first: int) -> None:
     stage_pair(*recording(1.0), {}).commit()
     runs = [stage_pair(*recording(2.0), {}), stage_pair(*recording(2.0), {})]
     runs[first].commit()
     runs[1 - first].commit()
     assert held(tmp_path / "a.yaml") == 2.0
     assert beside(tmp_path) == {"a.yaml", "a.safetensors"}
-
-
-def test_a_recording_that_found_the_golden_unchanged_is_held_against_it_again(
-    tmp_path: Path, recording: Make
-) -> None:
-    stage_pair(*recording(1.0), {}).commit()
-    unchanged = stage_pair(*recording(1.0), {})
-    assert unchanged.staged is None
-    unchanged.commit()
-    again = stage_pair(*recording(1.0), {})
-    write_golden(tmp_path / "a.yaml", recording(1.0, rows=3.0)[0])
-    with pytest.raises(GoldenError, match=r"a\.yaml: what was recorded is not there any more: another run"):
-        again.commit()
 
 
 def test_tensors_that_cannot_be_moved_into_place_are_said_to_be_aside_and_are_read_there(

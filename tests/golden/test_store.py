@@ -9,39 +9,40 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError, GoldenMissingError
 from pytest_npudump.golden.store import is_there, read_golden, stage_golden, write_golden
 from pytest_npudump.record.record import Record
-from pytest_npudump.record.text import render
 from pytest_npudump.storage import atomic
 
 
-@pytest.fixture
-def golden(make_table: Callable[..., StatsTable]) -> Any:
-    def make(value: Any = 1.0, rows: Any = 1) -> Any:
-        table = make_table(
-            *[(f"layer{i}:output.0", "float32", (2,), {"max": value + i}) for i in range(rows)]
-        )
-        return Record("tests/test_a.py::test_a", {"runtime": "emulator"}, table, Path("unused"))
-
-    return make
+def golden(value: float = 1.0, test: str = "tests/test_a.py::test_a") -> Record:
+    stats = Stats(max=value)
+    row = TensorRecord(TensorKey("layer0", "output", 0), "", "float32", (2,), Path("d"), stats=stats)
+    return Record(test, {"runtime": "emulator"}, StatsTable.from_records([row]), Path("unused"))
 
 
-def test_what_was_written_is_read(tmp_path: Path, golden: Callable[..., Record]) -> None:
+def fails(what: Callable[..., object], path: Path, words: str, kind: type[GoldenError] = GoldenError) -> None:
+    with pytest.raises(kind, match=words):
+        what(path) if what is read_golden else what(path, golden())
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "er" / "a.yaml"
     assert write_golden(path, golden()) is True
     back = read_golden(path)
     assert (back.path, back.test, back.table.keys) == (path, golden().test, golden().table.keys)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())  # a byte order mark is read over
+    assert len(read_golden(path).table) == 1
 
 
-def test_the_same_content_leaves_the_file_untouched(tmp_path: Path, golden: Callable[..., Record]) -> None:
+def test_the_same_content_leaves_the_file_untouched(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     write_golden(path, golden())
     before = path.stat()
@@ -51,16 +52,11 @@ def test_the_same_content_leaves_the_file_untouched(tmp_path: Path, golden: Call
     assert read_golden(path).table.value(0, 0) == 2.0
 
 
-def test_a_missing_file_is_an_error_of_its_own(tmp_path: Path) -> None:
-    words = r"none\.yaml: the golden file does not exist; write it with pytest --"
-    with pytest.raises(GoldenMissingError, match=words):
-        read_golden(tmp_path / "none.yaml")
-
-
-def test_a_dangling_link_is_a_missing_golden(tmp_path: Path) -> None:
+def test_a_missing_file_or_a_link_to_none_is_an_error_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").symlink_to(tmp_path / "gone.yaml")
-    with pytest.raises(GoldenMissingError):
-        read_golden(tmp_path / "a.yaml")
+    for name in ("none", "a"):
+        words = rf"{name}\.yaml: the golden file does not exist; write it with pytest --"
+        fails(read_golden, tmp_path / f"{name}.yaml", words, GoldenMissingError)
 
 
 @pytest.mark.each(
@@ -71,69 +67,50 @@ def test_a_dangling_link_is_a_missing_golden(tmp_path: Path) -> None:
         (b"\n\xff\n", r"line 2: byte 1 is not UTF-8"),
         (b"\x00" * 64, r"not YAML"),
         (b"", r"the file is empty"),
+        (b"x" * 101, "more than 100 bytes"),
     ],
 )
-def test_bytes_that_are_no_text_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
-    path = tmp_path / "a.yaml"
-    path.write_bytes(content)
-    with pytest.raises(GoldenError, match=message):
-        read_golden(path)
+def test_bytes_that_are_no_text_or_too_many_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, message: str
+) -> None:
+    monkeypatch.setattr("pytest_npudump.golden.store.LARGEST", 100)
+    (tmp_path / "a.yaml").write_bytes(content)
+    fails(read_golden, tmp_path / "a.yaml", message)
 
 
-def test_a_directory_in_its_place_is_an_error(tmp_path: Path, golden: Callable[..., Record]) -> None:
+NO_FILE = "it is a pipe, a socket or a device"
+
+
+@pytest.mark.each(
+    ("make", "read", "written"),
+    [
+        (Path.mkdir, "cannot be read", "cannot be written"),
+        (os.mkfifo, f"cannot be read: {NO_FILE}; move it", f"cannot be written: {NO_FILE}; move it"),
+        (lambda path: path.symlink_to(os.devnull), f"cannot be read: {NO_FILE}", "is a symbolic link"),
+    ],
+    ids=["a directory", "a pipe, for which nobody waits", "a link to a device"],
+)
+def test_what_is_no_file_is_neither_read_nor_replaced(
+    tmp_path: Path, make: Callable[[Path], object], read: str, written: str
+) -> None:
     path = tmp_path / "a.yaml"
-    path.mkdir()
-    with pytest.raises(GoldenError, match="cannot be read"):
-        read_golden(path)
-    with pytest.raises(GoldenError, match="cannot be written"):
-        write_golden(path, golden())
+    make(path)
+    before = path.lstat()
+    fails(read_golden, path, read)
+    fails(write_golden, path, written)
     assert list(tmp_path.iterdir()) == [path]
+    assert (path.lstat().st_ino, path.lstat().st_mode) == (before.st_ino, before.st_mode)
 
 
-def test_a_pipe_in_its_place_is_an_error_and_no_wait(tmp_path: Path, golden: Callable[..., Record]) -> None:
-    os.mkfifo(tmp_path / "a.yaml")
-    with pytest.raises(GoldenError, match="cannot be read: it is a pipe, a socket or a device; move it"):
-        read_golden(tmp_path / "a.yaml")
-    with pytest.raises(GoldenError, match="cannot be written: it is a pipe, a socket or a device; move it"):
-        write_golden(tmp_path / "a.yaml", golden())
-    assert (tmp_path / "a.yaml").is_fifo()
-
-
-def test_a_file_too_large_for_a_golden_is_not_read_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "a.yaml"
-    path.write_bytes(b"x" * 11)
-    monkeypatch.setattr("pytest_npudump.golden.store.LARGEST", 10)
-    with pytest.raises(GoldenError, match="more than 10 bytes"):
-        read_golden(path)
-
-
-def test_a_byte_order_mark_is_read_over(tmp_path: Path, golden: Callable[..., Record]) -> None:
-    path = tmp_path / "a.yaml"
-    path.write_bytes(b"\xef\xbb\xbf" + render(golden()).encode())
-    assert len(read_golden(path).table) == 1
-
-
-@pytest.mark.parametrize("mode", [0o600, 0o644, 0o664])
-def test_an_existing_files_permissions_are_kept(
-    tmp_path: Path, golden: Callable[..., Record], mode: int
-) -> None:
+def test_permissions_are_kept_but_its_owner_may_read_it(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     write_golden(path, golden())
-    path.chmod(mode)
-    write_golden(path, golden(2.0))
-    assert path.stat().st_mode & 0o777 == mode
-
-
-def test_a_file_that_nobody_may_read_can_be_read_once_it_is_replaced(
-    tmp_path: Path, golden: Callable[..., Record]
-) -> None:
-    path = tmp_path / "a.yaml"
-    write_golden(path, golden())
-    path.chmod(0o044)
-    write_golden(path, golden(2.0))
-    assert path.stat().st_mode & 0o777 == 0o644
+    (tmp_path / "b").touch()
+    assert path.stat().st_mode == (tmp_path / "b").stat().st_mode
+    for value, (mode, kept) in enumerate({0o600: 0o600, 0o644: 0o644, 0o664: 0o664, 0o044: 0o644}.items(), 2):
+        path.chmod(mode)
+        assert write_golden(path, golden(value))
+        assert path.stat().st_mode & 0o777 == kept, oct(mode)
 
 
 def test_a_folder_that_may_not_be_entered_is_no_missing_golden(
@@ -148,82 +125,47 @@ def test_a_folder_that_may_not_be_entered_is_no_missing_golden(
     assert is_there(tmp_path / "a.yaml")
 
 
-def test_a_link_to_a_device_is_neither_read_nor_replaced(
-    tmp_path: Path, golden: Callable[..., Record]
-) -> None:
-    path = tmp_path / "a.yaml"
-    path.symlink_to(os.devnull)
-    with pytest.raises(GoldenError, match="cannot be read: it is a pipe, a socket or a device"):
-        read_golden(path)
-    with pytest.raises(GoldenError, match="is a symbolic link"):
-        write_golden(path, golden())
-
-
-def test_a_new_files_permissions_are_those_of_any_new_file(
-    tmp_path: Path, golden: Callable[..., Record]
-) -> None:
-    write_golden(tmp_path / "a.yaml", golden())
-    (tmp_path / "b").touch()
-    assert (tmp_path / "a.yaml").stat().st_mode == (tmp_path / "b").stat().st_mode
-
-
-@pytest.mark.parametrize("there", [True, False], ids=["to a file", "to nothing"])
-def test_nothing_is_written_through_a_symbolic_link(
-    tmp_path: Path, golden: Callable[..., Record], *, there: bool
-) -> None:
+def test_nothing_is_written_through_a_symbolic_link(tmp_path: Path) -> None:
     real, link = tmp_path / "real" / "a.yaml", tmp_path / "a.yaml"
     real.parent.mkdir()
-    if there:
-        real.write_bytes(b"mine")
     link.symlink_to(real)
-    for write in (write_golden, stage_golden):
-        with pytest.raises(
-            GoldenError, match=r"a\.yaml: is a symbolic link, through which nothing is written"
-        ):
-            write(link, golden())
-    assert link.is_symlink()
-    assert [path.read_bytes() for path in real.parent.iterdir()] == [b"mine"] * there
+    for content in ([], [b"mine"]):
+        for mine in content:
+            real.write_bytes(mine)
+        for write in (write_golden, stage_golden):
+            fails(write, link, r"a\.yaml: is a symbolic link, through which nothing is written")
+        assert link.is_symlink()
+        assert [path.read_bytes() for path in real.parent.iterdir()] == content
 
 
-def test_a_folder_of_goldens_may_be_a_link_and_none_below_it(
-    tmp_path: Path, golden: Callable[..., Record]
-) -> None:
-    elsewhere = tmp_path / "elsewhere"
+def test_a_folder_of_goldens_may_be_a_link_and_none_below_it(tmp_path: Path) -> None:
+    elsewhere, root = tmp_path / "elsewhere", tmp_path / "golden"
     (elsewhere / "other").mkdir(parents=True)
-    root = tmp_path / "golden"
     root.symlink_to(elsewhere)
-    one = replace(golden(), test="test_a.py::test_b")
-    assert write_golden(root / "test_a" / "test_b.yaml", one)
+    assert write_golden(root / "test_a" / "test_b.yaml", golden(test="test_a.py::test_b"))
     assert (elsewhere / "test_a" / "test_b.yaml").is_file()
     (root / "test_c").symlink_to(elsewhere / "other")
     with pytest.raises(GoldenError, match="test_c: is a symbolic link"):
-        write_golden(root / "test_c" / "test_b.yaml", replace(one, test="test_c.py::test_b"))
+        write_golden(root / "test_c" / "test_b.yaml", golden(test="test_c.py::test_b"))
     assert [*(elsewhere / "other").iterdir()] == []
 
 
-def test_a_failing_disk_leaves_the_old_golden(
-    tmp_path: Path, golden: Callable[..., Record], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failing_disk_leaves_the_old_golden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.yaml"
-    write_golden(path, golden())
+    write_golden(path, golden(2.0))
     old = path.read_bytes()
 
     def full(_descriptor: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(atomic.os, "fsync", full)
-    with pytest.raises(GoldenError, match=r"a\.yaml: cannot be written: No space left on device"):
-        write_golden(path, golden(2.0))
+    fails(write_golden, path, r"a\.yaml: cannot be written: No space left on device")
     assert path.read_bytes() == old
     assert list(tmp_path.iterdir()) == [path]
+    fails(write_golden, Path("/proc/npudump/a.yaml"), "cannot be written")
 
 
-def test_a_really_full_disk_leaves_nothing_half_written(golden: Callable[..., Record]) -> None:
-    with pytest.raises(GoldenError, match="cannot be written"):
-        write_golden(Path("/proc/npudump/a.yaml"), golden())
-
-
-def test_what_a_killed_writer_left_is_swept(tmp_path: Path, golden: Callable[..., Record]) -> None:
+def test_what_a_killed_writer_left_is_swept(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     own = tmp_path / f"{atomic._own_prefix(path)}0123.tmp"
     young, old = tmp_path / ".npudump-other-1.tmp", tmp_path / ".npudump-other-2.tmp"
@@ -235,31 +177,9 @@ def test_what_a_killed_writer_left_is_swept(tmp_path: Path, golden: Callable[...
 
 
 def test_writers_with_other_temporary_directories_exclude_each_other(
-    tmp_path: Path, golden: Callable[..., Record], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(atomic, "_LOCK_SECONDS", 0.05)
-    path = tmp_path / "a.yaml"
-    with holding(path, tmp_path), pytest.raises(GoldenError, match="another process has held the lock"):
-        write_golden(path, golden())
-    assert write_golden(path, golden())
-    assert beside(path) == ["a.yaml"]
-
-
-def test_a_lock_that_a_killed_writer_left_holds_nobody_up(
-    tmp_path: Path, golden: Callable[..., Record], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(atomic, "_LOCK_SECONDS", 0.05)
-    path = tmp_path / "a.yaml"
-    with holding(path, tmp_path) as child:
-        child.kill()
-    assert beside(path) == [atomic.lock_file(path).name]
-    assert write_golden(path, golden())
-    assert beside(path) == ["a.yaml"]
-
-
-def test_a_waiting_writer_takes_over_from_one_whose_lock_is_gone(
-    tmp_path: Path, golden: Callable[..., Record]
-) -> None:
+    """Until one is killed, or ends: a lock that is left or gone holds nobody up."""
     path = tmp_path / "a.yaml"
     with holding(path, tmp_path) as child:
         waiting = threading.Thread(target=write_golden, args=(path, golden()))
@@ -267,17 +187,22 @@ def test_a_waiting_writer_takes_over_from_one_whose_lock_is_gone(
         child.communicate(b"")
         waiting.join()
     assert beside(path) == ["a.yaml"]
+    monkeypatch.setattr(atomic, "_LOCK_SECONDS", 0.05)
+    with holding(path, tmp_path) as child:
+        with pytest.raises(GoldenError, match="another process has held the lock"):
+            write_golden(path, golden(2.0))
+        child.kill()
+    assert beside(path) == sorted(["a.yaml", atomic.lock_file(path).name])
+    assert write_golden(path, golden(2.0))
+    assert beside(path) == ["a.yaml"]
 
 
-def test_a_golden_that_is_the_same_needs_no_lock(
-    tmp_path: Path, golden: Callable[..., Record], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_golden_that_is_the_same_needs_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.yaml"
-    write_golden(path, golden())
+    write_golden(path, golden(2.0))
     monkeypatch.setattr(atomic, "lock_file", lambda _: Path("/proc/npudump/a.lock"))
-    assert not write_golden(path, golden())
-    with pytest.raises(GoldenError, match="cannot be written"):
-        write_golden(path, golden(2.0))
+    assert not write_golden(path, golden(2.0))
+    fails(write_golden, path, "cannot be written")
 
 
 HOLDER = """
@@ -346,20 +271,20 @@ def test_no_kill_tears_or_loses_a_golden(tmp_path: Path, warm: Any) -> None:
 
 
 @pytest.mark.e2e
-def test_writers_in_parallel_each_leave_a_whole_file(tmp_path: Path) -> None:
-    path = tmp_path / "a.yaml"
-    command = [sys.executable, "-c", WRITER, str(path)]
+def test_writers_in_parallel_each_leave_a_whole_file(tmp_path: Path, warm: Any) -> None:
+    path, writers = tmp_path / "a.yaml", list[int]()
+    command = [*warm.client, "-c", WRITER, str(path)]
     children = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
     try:
         for child in children:
             assert child.stdout is not None
-            assert int(child.stdout.readline()) == child.pid
+            writers.append(int(child.stdout.readline()))
         for _ in range(50):
             lines = path.read_bytes().splitlines()
             assert (len(lines), len(set(lines))) == (20001, 2)
-        with atomic.locked(path) as real:
-            atomic.replace_file(real, [b"last"])
+        assert write_golden(path, golden())
     finally:
+        for writer in writers:
+            os.kill(writer, signal.SIGKILL)
         for child in children:
-            child.kill()
             child.communicate()

@@ -93,9 +93,7 @@ def test_the_golden_is_as_it_was_where_a_tensor_does_not_reach_the_store(
     assert held(read_golden(tmp_path / "a.yaml"), store) == {"conv": 1.0, "relu": 2.0, "fc": 3.0}
 
 
-def test_a_recording_that_is_discarded_changes_nothing(
-    record: Any, store: TensorStore, tmp_path: Path
-) -> None:
+def test_recording_that_is_discarded_changes_nothing(record: Any, store: TensorStore, tmp_path: Path) -> None:
     record().commit()
     record(conv=4).discard()
     assert held(read_golden(tmp_path / "a.yaml"), store)["conv"] == 1.0

@@ -36,30 +36,24 @@ def files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-@pytest.mark.parametrize(
-    "array",
-    [
-        VALUES,
-        VALUES.astype(np.float16),
-        VALUES.astype(ml_dtypes.bfloat16),
-        VALUES.astype(ml_dtypes.float8_e4m3fn),
-        VALUES > 0,
-        (VALUES * 100).astype(np.int8),
-        VALUES + 1j,
-        np.float64(3.5).reshape(()),
-        np.array([np.nan, -0.0, np.inf], np.float32),
-    ],
-    ids=lambda array: f"{array.dtype}{array.shape}",
-)
+ARRAYS = [
+    *(VALUES.astype(kind) for kind in (np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn)),
+    *(VALUES > 0, (VALUES * 100).astype(np.int8), VALUES + 1j, np.float64(3.5).reshape(())),
+    np.array([np.nan, -0.0, np.inf], np.float32),
+]
+
+
+@pytest.mark.parametrize("array", ARRAYS, ids=lambda array: f"{array.dtype}{array.shape}")
 def test_a_tensor_comes_back_bit_for_bit(array: np.ndarray, store: TensorStore) -> None:
+    """One of another order is kept as it reads."""
     assert store.keep(array) == (pointer(array).digest, array.nbytes)
     back = store.array(pointer(array))
     assert (back.dtype, back.shape, back.tobytes()) == (array.dtype, array.shape, array.tobytes())
-
-
-def test_an_array_of_another_order_is_kept_as_it_reads(store: TensorStore) -> None:
-    strange = np.asfortranarray(VALUES).astype(">f4")
-    assert store.keep(strange)[0] == pointer(VALUES).digest
+    if array.dtype.isbuiltin == 1:
+        assert store.keep(np.asfortranarray(array).astype(array.dtype.newbyteorder(">"))) == (
+            pointer(array).digest,
+            array.nbytes,
+        )
 
 
 def test_an_empty_tensor_takes_no_object(store: TensorStore, tmp_path: Path) -> None:
@@ -87,79 +81,68 @@ def test_what_is_cached_needs_no_store(store: TensorStore, monkeypatch: pytest.M
     assert replace(store, url="").array(pointer(VALUES)).tobytes() == VALUES.tobytes()
 
 
-def test_a_damaged_cache_is_mended_from_the_store(store: TensorStore) -> None:
-    store.keep(VALUES)
-    path = store.cache.path(pointer(VALUES).digest)
-    path.write_bytes(b"\0" * VALUES.nbytes)
-    assert store.array(pointer(VALUES)).tobytes() == VALUES.tobytes()
-    assert path.read_bytes() == VALUES.tobytes()
-
-
-def test_a_damaged_cache_is_not_put_into_the_store(store: TensorStore, tmp_path: Path) -> None:
-    store.keep(VALUES)
-    store.cache.path(pointer(VALUES).digest).write_bytes(b"\0" * VALUES.nbytes)
-    with pytest.raises(StoreError, match="is not cached here, or damaged"):
-        store.push(pointer(VALUES).digest, VALUES.nbytes, replace=True)
-    (kept,) = files(tmp_path / "store")
-    assert kept.read_bytes() == VALUES.tobytes()
-    store.keep(VALUES)
-    assert store.cache.path(pointer(VALUES).digest).read_bytes() == VALUES.tobytes()
-
-
-def test_a_damaged_store_is_said_and_not_cached(store: TensorStore, tmp_path: Path) -> None:
-    store.keep(VALUES)
-    (kept,) = files(tmp_path / "store")
-    kept.write_bytes(b"\0" * VALUES.nbytes)
-    elsewhere = replace(store, folder=str(tmp_path / "other"))
-    with pytest.raises(StoreError, match=r"file:.*: is damaged, its bytes have the SHA-256"):
-        elsewhere.array(pointer(VALUES))
-    assert files(tmp_path / "other") == []
-    assert store.push(pointer(VALUES).digest, VALUES.nbytes, replace=True)
-    assert elsewhere.array(pointer(VALUES)).tobytes() == VALUES.tobytes()
-
-
-def test_a_store_that_holds_half_of_it_is_said_and_mended_by_a_push(
+def test_a_damaged_cache_is_mended_from_the_store_and_not_put_into_it(
     store: TensorStore, tmp_path: Path
 ) -> None:
+    wanted, zeros = pointer(VALUES), b"\0" * VALUES.nbytes
+    store.keep(VALUES)
+    path = store.cache.path(wanted.digest)
+    for mend in (lambda: store.array(wanted), lambda: store.keep(VALUES)):
+        path.write_bytes(zeros)
+        with pytest.raises(StoreError, match="is not cached here, or damaged"):
+            store.push(wanted.digest, VALUES.nbytes, replace=True)
+        (kept,) = files(tmp_path / "store")
+        assert kept.read_bytes() == VALUES.tobytes()
+        mend()
+        assert path.read_bytes() == VALUES.tobytes()
+    path.write_bytes(zeros)
+    assert store.array(wanted).tobytes() == VALUES.tobytes()
+
+
+def test_a_damaged_store_is_said_and_not_cached_and_mended_by_a_push(
+    store: TensorStore, tmp_path: Path
+) -> None:
+    wanted, size = pointer(VALUES), VALUES.nbytes
     store.keep(VALUES)
     (kept,) = files(tmp_path / "store")
-    kept.write_bytes(VALUES.tobytes()[:100])
     elsewhere = replace(store, folder=str(tmp_path / "other"))
+    kept.write_bytes(b"\0" * size)
+    with pytest.raises(StoreError, match=r"file:.*: is damaged, its bytes have the SHA-256"):
+        elsewhere.array(wanted)
+    assert files(tmp_path / "other") == []
+    assert store.push(wanted.digest, size, replace=True)
+    kept.write_bytes(VALUES.tobytes()[:100])
     with pytest.raises(StoreError, match=r"has 100 bytes in the store: .*remote push"):
-        elsewhere.fetch(pointer(VALUES))
-    assert store.push(pointer(VALUES).digest, VALUES.nbytes, replace=False)
-    assert not store.push(pointer(VALUES).digest, VALUES.nbytes, replace=False)
-    assert elsewhere.fetch(pointer(VALUES))
+        elsewhere.fetch(wanted)
+    assert [store.push(wanted.digest, size, replace=False) for _ in range(2)] == [True, False]
+    assert elsewhere.fetch(wanted)
+    assert elsewhere.array(wanted).tobytes() == VALUES.tobytes()
 
 
-@pytest.mark.each(
-    ("url", "words"),
-    [
-        ("", "no store is named: set npudump_tensor_store in pytest's ini file"),
-        (
-            "file:///nowhere/at/all",
-            "its store is not at hand: .*'npudump golden remote pull'.*no such folder",
-        ),
-        ("memory://empty", "is not in the store: .*'npudump golden remote push'.*; memory://empty/sha256/"),
-    ],
-)
-def test_what_is_lacking_is_said_with_the_way_out(url: str, words: str, tmp_path: Path) -> None:
+LACKING = {
+    "": "no store is named: set npudump_tensor_store in pytest's ini file",
+    "file:///nowhere/at/all": "its store is not at hand: .*'npudump golden remote pull'.*no such folder",
+    "memory://empty": "is not in the store: .*'npudump golden remote push'.*; memory://empty/sha256/",
+}
+
+
+@pytest.mark.each("url", LACKING)
+def test_what_is_lacking_is_said_with_the_way_out(url: str, tmp_path: Path) -> None:
     store, wanted = TensorStore(url, str(tmp_path)), pointer(VALUES)
     for ask in (store.fetch, store.array):
         with pytest.raises(StoreError) as raised:
             ask(wanted)
         assert str(raised.value).startswith("golden tensor fc:output.0 is not cached, and ")
         assert str(raised.value).endswith(f"(sha256 {wanted.digest}, 2400 bytes, cache {tmp_path})")
-        raised.match(words)
+        raised.match(LACKING[url])
 
 
-@pytest.mark.parametrize("wrong", [{"dtype": "object"}, {"dtype": "float64"}, {"shape": (7,)}])
-def test_a_pointer_that_does_not_fit_its_bytes_is_refused(wrong: dict[str, Any], store: TensorStore) -> None:
+def test_a_pointer_that_does_not_fit_its_bytes_is_refused(store: TensorStore) -> None:
     store.keep(VALUES)
-    with pytest.raises(
-        GoldenError, match=r"the stored tensor fc:output\.0 has 2400 bytes.*do not go together"
-    ):
-        store.array(replace(pointer(VALUES), **wrong))
+    wrong: list[dict[str, Any]] = [{"dtype": "object"}, {"dtype": "float64"}, {"shape": (7,)}]
+    for change in wrong:
+        with pytest.raises(GoldenError, match=r"tensor fc:output\.0 has 2400 bytes.*do not go together"):
+            store.array(replace(pointer(VALUES), **change))
 
 
 def test_many_writers_of_one_content_leave_it_whole(store: TensorStore, tmp_path: Path) -> None:

@@ -41,16 +41,13 @@ def test_the_one_whose_facts_the_run_has_counts_and_it_is_said_why() -> None:
     assert found.why == "compared with the variant 'b', which t.yaml names for soc B"
 
 
-def test_none_counts_for_another_run_and_that_is_said() -> None:
-    found = choose(common(b={"soc": "B"}), facts("C"))
+def test_none_counts_for_a_run_that_is_another_or_does_not_tell_a_fact_and_that_is_said() -> None:
+    given = common(b={"soc": "B"})
+    found = choose(given, facts("C"))
     assert (found.name, found.foreign) == ("", "of soc A, and this run of soc C")
     assert "none of its variants (b: soc B) is for soc C, cann 8.0, runtime acl" in found.why
-    assert choose(common(b={"soc": "B"}), facts("A")).foreign == ""
-
-
-def test_a_run_that_does_not_tell_a_fact_has_no_variant_by_it() -> None:
-    assert choose(common(b={"soc": "B"}), {"runtime": "acl"}).name == ""
-    assert choose(common(b={"soc": "B"}), {"soc": "B"}).name == "b"
+    assert choose(given, facts("A")).foreign == ""
+    assert [choose(given, told).name for told in ({"runtime": "acl"}, {"soc": "B"})] == ["", "b"]
 
 
 def test_the_more_special_one_counts_where_both_fit() -> None:
@@ -75,20 +72,16 @@ def test_two_that_fit_one_run_are_an_error_for_every_run(one: dict[str, str], ot
             choose(common(x=one, y=other), run)
 
 
-@pytest.mark.each(
-    "bad",
-    [
-        {"a": {}},
-        {"a": {"driver": "25"}},
-        {"a": {"soc": 3}},
-        {"../a": {"soc": "B"}},
-        {"a": "B"},
-        {"a@b": {"soc": "B"}},
-    ],
-)
-def test_a_key_that_is_not_as_written_is_an_error(bad: dict[str, Any]) -> None:
+WRONG: list[dict[str, Any]] = [
+    *({"a": {}}, {"a": {"driver": "25"}}, {"a": {"soc": 3}}, {"../a": {"soc": "B"}}, {"a": "B"}),
+    {"a@b": {"soc": "B"}},
+]
+
+
+@pytest.mark.each("wrong", WRONG)
+def test_a_key_that_is_not_as_written_is_an_error(wrong: dict[str, Any]) -> None:
     with pytest.raises(GoldenError, match=r"variants is .* expected a mapping such as"):
-        variants_of(common(**bad))
+        variants_of(common(**wrong))
 
 
 def test_the_head_of_a_file_tells_whether_it_names_variants(tmp_path: Path) -> None:
@@ -119,64 +112,42 @@ def goldens(folder: Path, producer: dict[str, str], variant: str = "") -> Golden
     return Goldens("test_a.py::test_b", DumpRequest(), path, own)
 
 
-@pytest.mark.each(
-    ("recorded", "run", "refused"),
-    [
-        (DEVICE, EMULATOR, True),
-        ({**DEVICE, "runtime": "mindspore"}, EMULATOR, True),
-        (EMULATOR, EMULATOR, False),
-        (EMULATOR, DEVICE, False),
-        (DEVICE, {**DEVICE, "cann": "9.2.0"}, False),
-        (DEVICE, {**DEVICE, "soc": "Ascend310P3"}, False),
-    ],
-)
-def test_the_emulators_run_replaces_no_devices_golden(
-    tmp_path: Path, recorded: dict[str, str], run: dict[str, str], *, refused: bool
-) -> None:
-    assert bool(not_recorded(goldens(tmp_path, recorded), run)) is refused
-
-
-def test_beside_a_devices_golden_the_emulator_may_have_one(tmp_path: Path) -> None:
-    assert not not_recorded(goldens(tmp_path, DEVICE, "emulated"), EMULATOR)
+OTHER = {**DEVICE, "soc": "Ascend310P3"}
 
 
 @pytest.mark.each(
-    ("recorded", "run", "refused"),
+    ("recorded", "run", "variant", "replaces", "calibrates"),
     [
-        (DEVICE, EMULATOR, True),
-        (EMULATOR, DEVICE, True),
-        (DEVICE, {**DEVICE, "soc": "Ascend310P3"}, True),
-        (DEVICE, {**DEVICE, "cann": "9.2.0"}, False),
-        (EMULATOR, EMULATOR, False),
+        (DEVICE, EMULATOR, "", False, False),
+        ({**DEVICE, "runtime": "mindspore"}, EMULATOR, "", False, False),
+        (EMULATOR, EMULATOR, "", True, True),
+        (EMULATOR, DEVICE, "", True, False),
+        (DEVICE, {**DEVICE, "cann": "9.2.0"}, "", True, True),
+        (DEVICE, OTHER, "", True, False),
+        (DEVICE, EMULATOR, "emulated", True, False),  # which is not there, and lends no noise
     ],
 )
-def test_noise_is_that_of_the_chip_that_recorded_the_golden(
-    tmp_path: Path, recorded: dict[str, str], run: dict[str, str], *, refused: bool
+def test_emulators_run_replaces_no_devices_golden_and_noise_is_of_the_chip_that_recorded_it(
+    *, tmp_path: Path, recorded: Any, run: Any, variant: str, replaces: bool, calibrates: bool
 ) -> None:
-    assert bool(not_calibrated(goldens(tmp_path, recorded), run)) is refused
-
-
-def test_a_variant_that_is_not_there_lends_no_noise_to_the_common_golden(tmp_path: Path) -> None:
-    assert not_calibrated(goldens(tmp_path, DEVICE, "emulated"), EMULATOR)
+    found = goldens(tmp_path, recorded, variant)
+    assert (not not_recorded(found, run), not not_calibrated(found, run)) == (replaces, calibrates)
 
 
 def test_what_another_chip_had_recorded_is_told(tmp_path: Path) -> None:
     found = goldens(tmp_path, DEVICE)
     golden = found.read_if_any()
+    words = "the golden was of runtime acl, soc Ascend910B3, and is of runtime acl, soc Ascend310P3"
     (note,) = replaced_words(found, golden, {"runtime": "acl", "soc": "Ascend310P3"})
-    assert note.startswith(
-        "the golden was of runtime acl, soc Ascend910B3, and is of runtime acl, soc Ascend310P3"
-    )
-    assert replaced_words(found, golden, {**DEVICE, "cann": "9.2.0"}) == ()
-    assert replaced_words(found, golden, {"runtime": "acl"}) == ()
+    assert note.startswith(words)
+    for run in ({**DEVICE, "cann": "9.2.0"}, {"runtime": "acl"}):
+        assert replaced_words(found, golden, run) == ()
     assert replaced_words(found, None, EMULATOR) == ()
     beside = goldens(tmp_path, DEVICE, "b")
     assert replaced_words(beside, beside.read_if_any(), {"runtime": "acl", "soc": "Ascend310P3"}) == ()
 
 
-def test_a_variant_that_an_option_names_and_the_common_golden_in_its_place_are_told_apart(
-    tmp_path: Path,
-) -> None:
+def test_variant_that_option_names_and_the_common_golden_in_its_place_are_told_apart(tmp_path: Path) -> None:
     found = goldens(tmp_path, DEVICE, "b")
     named = "npudump_golden_variant names test_b@b.yaml"
     assert found.for_run(DEVICE).why == (

@@ -20,6 +20,19 @@ from pytest_npudump.graph.model_digests import model_lines
 from pytest_npudump.onnxmodels import loaded_files
 from pytest_npudump.record.model_lines import ModelChange, change_of_models, check_model_lines, types_between
 
+HEAD = '<ir_version: 8, opset_import: ["" : 17]> '
+
+
+def lines_of(folder: Path, *models: Any) -> list[str]:
+    """Lines of models under one file's name, each given as one of onnx or as its text."""
+    found, path = [], folder / "m.onnx"
+    for model in models:
+        made = onnx.parser.parse_model(model) if isinstance(model, str) else model
+        path.write_bytes(made.SerializeToString())
+        found.append(model_lines([path]))
+        check_model_lines(found[-1])
+    return found
+
 
 def replaced(tensor: Any, array: Any) -> None:
     tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
@@ -98,15 +111,10 @@ ONE = {"weights": ("Conv@21",)}
         (of_conv("Conv@45", lambda a: a[::-1, ::-1]), {"weights": ("Conv@45",)}),
         (attribute_changed, {"attributes": ("Conv@21",)}),
         (another_type, {"graph": True}),
-        (renamed, NOTHING),
-        (documented, NOTHING),
-        (with_initialisers, NOTHING),
-        (raw, NOTHING),
+        *((renamed, NOTHING), (documented, NOTHING), (with_initialisers, NOTHING), (raw, NOTHING)),
     ],
 )
-def test_what_changed_in_a_real_model_is_named(
-    change: Callable[[Any], None], expected: dict[str, Any], tmp_path: Path
-) -> None:
+def test_what_changed_in_a_real_model_is_named(change: Any, expected: dict[str, Any], tmp_path: Path) -> None:
     model = onnx.load(str(MODEL))
     change(model)
     onnx.save(model, str(tmp_path / MODEL.name))
@@ -122,14 +130,15 @@ def test_what_changed_in_a_real_model_is_named(
 
 @pytest.mark.each("name", ["act", "Relu_1", "layer/Relu"])
 def test_another_type_is_named_with_both(name: str, tmp_path: Path) -> None:
-    lines = []
-    for op_type in ("Relu", "Neg"):
-        node = helper.make_node(op_type, ["x"], ["y"], name)
-        ends = [helper.make_tensor_value_info(end, TensorProto.FLOAT, [2]) for end in "xy"]
-        graph = helper.make_graph([node], "g", ends[:1], ends[1:])
-        onnx.save(helper.make_model(graph), str(tmp_path / "m.onnx"))
-        lines.append(model_lines([tmp_path / "m.onnx"]))
-        check_model_lines(lines[-1])
+    graphs = [
+        helper.make_graph(
+            [helper.make_node(op_type, ["x"], ["y"], name)],
+            "g",
+            *([helper.make_tensor_value_info(end, TensorProto.FLOAT, [2])] for end in "xy"),
+        )
+        for op_type in ("Relu", "Neg")
+    ]
+    lines = lines_of(tmp_path, *map(helper.make_model, graphs))
     assert ("=Relu" in lines[0]) is (name == "act")
     assert types_between(*lines) == {name: ("Relu", "Neg")}
     assert types_between(lines[0], lines[1].replace("=\n", "\n")) == {}
@@ -190,13 +199,8 @@ BIASED = "{7, 8, 9, 10}, float[2] j = {5, 6}"
         ("alpha = 0.25", "alpha = 0.01", {"attributes": ("call",)}),
     ],
 )
-def test_what_is_inside_an_operator_is_its_own(
-    old: str, new: str, expected: dict[str, Any], tmp_path: Path
-) -> None:
-    lines = []
-    for text in (IF, IF.replace(old, new)):
-        (tmp_path / "m.onnx").write_bytes(onnx.parser.parse_model(text).SerializeToString())
-        lines.append(model_lines([tmp_path / "m.onnx"]))
+def test_what_is_inside_an_operator_is_its_own(old: str, new: str, expected: Any, tmp_path: Path) -> None:
+    lines = lines_of(tmp_path, IF, IF.replace(old, new))
     assert lines[0] != lines[1]
     assert change_of_models(*lines) == ModelChange(("m.onnx",), read="all", weighted=3, **expected)
 
@@ -255,22 +259,16 @@ g (float[2,2] x, bool c) => (float[2,2] s, float[2,2] p, float[2,2] q, float[2,2
     ],
 )
 def test_what_changes_places_among_equals_is_a_change_of_the_graph(
-    old: str,
-    new: str,
-    expected: dict[str, Any],
-    tmp_path: Path,
+    old: str, new: str, expected: dict[str, Any], tmp_path: Path
 ) -> None:
-    lines = []
-    for text in (TWINS, TWINS.replace(old, new)):
-        model = onnx.parser.parse_model(text)
+    models = [onnx.parser.parse_model(text) for text in (TWINS, TWINS.replace(old, new))]
+    for model in models:
         branches = [one.g.node for node in model.graph.node for one in node.attribute]
         for nodes in (model.graph.node, *branches):
             for node in nodes:
                 node.name = f"n_{node.output[0]}"
                 node.input[:] = ["" if name == "end" else name for name in node.input]
-        (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
-        lines.append(model_lines([tmp_path / "m.onnx"]))
-        check_model_lines(lines[-1])
+    lines = lines_of(tmp_path, *models)
     assert lines[0] != lines[1]
     assert change_of_models(*lines) == ModelChange(("m.onnx",), read="all", weighted=3, **expected)
     earlier = re.sub(r"^(#\S+ \S+ \S{6})\S{6}", r"\1", lines[0])  # recorded without the second digest
@@ -280,13 +278,10 @@ def test_what_changes_places_among_equals_is_a_change_of_the_graph(
 
 
 def test_an_attribute_that_is_the_default_says_nothing(tmp_path: Path) -> None:
-    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) {{ y = LeakyRelu{} (x) }}'
-    lines = []
-    for attribute in ("", " <alpha = 0.01>", " <alpha = 0.02>"):
-        model = onnx.parser.parse_model(text.format(attribute))
-        (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
-        lines.append(model_lines([tmp_path / "m.onnx"]))
-    found = [change_of_models(lines[0], other) for other in lines[1:]]
+    text = HEAD + "g (float[2] x) => (float[2] y) {{ y = LeakyRelu{} (x) }}"
+    written = (text.format(attribute) for attribute in ("", " <alpha = 0.01>", " <alpha = 0.02>"))
+    first, *others = lines_of(tmp_path, *written)
+    found = [change_of_models(first, other) for other in others]
     assert [one.changed for one in found if one is not None] == [False, True]
 
 
@@ -309,21 +304,15 @@ EARLIER = re.compile(r"^(\S+ \S{4})\S{4}", re.MULTILINE)
     ],
 )
 def test_an_attribute_that_changes_nothing_is_no_change(
-    op: str,
-    plain: str,
-    written: str,
-    changed: bool,  # noqa: FBT001
-    tmp_path: Path,
+    op: str, plain: str, written: str, tmp_path: Path, *, changed: bool
 ) -> None:
     text = '<ir_version: 8, opset_import: ["" : 17]> g (float[1,1,4,4] x) => (float[1,1,3,3] y) '
     text += "<float[1,1,2,2] w = {{1, 2, 3, 4}}> {{ [n] y = {op} <{attributes}> (x{weight}) }}"
-    lines = []
+    texts = []
     for name, attributes in (("m", plain), ("m", written), ("renamed", written)):
         model = text.format(op=op, attributes=attributes, weight=", w" * op.startswith("Conv"))
-        model = model.replace("[n]", f"[{name}]").replace(" <>", "")
-        (tmp_path / "m.onnx").write_bytes(onnx.parser.parse_model(model).SerializeToString())
-        lines.append(model_lines([tmp_path / "m.onnx"]))
-        check_model_lines(lines[-1])
+        texts.append(model.replace("[n]", f"[{name}]").replace(" <>", ""))
+    lines = lines_of(tmp_path, *texts)
     for golden, run in ((0, 1), (1, 0), (0, 2)):
         found = change_of_models(lines[golden], lines[run])
         assert found is not None
@@ -336,16 +325,13 @@ def test_an_attribute_that_changes_nothing_is_no_change(
 
 
 def test_equal_attributes_of_another_type_of_operator_are_no_change_of_it(tmp_path: Path) -> None:
-    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[1,1,8,8] x) => (float[1,1,5,5] y) '
-    text += "<float[1,1,3,3] w = {{1,2,3,4,5,6,7,8,9}}, float[1,1,2,2] v = {{1,2,3,4}}> {{ "
-    text += (
+    text = HEAD + (
+        "g (float[1,1,8,8] x) => (float[1,1,5,5] y) "
+        "<float[1,1,3,3] w = {{1,2,3,4,5,6,7,8,9}}, float[1,1,2,2] v = {{1,2,3,4}}> {{ "
         "[pool] a = MaxPool <kernel_shape = [{0}, {0}]> (x) [one] b = Conv <kernel_shape = [3, 3]> (a, w) "
+        "[two] y = Conv <kernel_shape = [2, 2]> (b, v) }}"
     )
-    text += "[two] y = Conv <kernel_shape = [2, 2]> (b, v) }}"
-    lines = []
-    for size in (2, 3):
-        (tmp_path / "m.onnx").write_bytes(onnx.parser.parse_model(text.format(size)).SerializeToString())
-        lines.append(model_lines([tmp_path / "m.onnx"]))
+    lines = lines_of(tmp_path, *map(text.format, (2, 3)))
     for before, after in (lines, lines[::-1]):
         found = change_of_models(before, after)
         assert found is not None
@@ -371,18 +357,12 @@ LSTM = 'activations = ["Sigmoid", "Tanh", "Tanh"]'
     ],
 )
 def test_defaults_that_only_the_text_of_a_schema_has_are_no_change(
-    node: str,
-    written: str,
-    changed: bool,  # noqa: FBT001
-    tmp_path: Path,
+    node: str, written: str, tmp_path: Path, *, changed: bool
 ) -> None:
     text = '<ir_version: 8, opset_import: ["" : 17]> g (float[2,2] x, float[2] v) => (float y) '
     text += "<float[1,2] w = {{1, 2}}> {{ [n] {} }}"
-    lines = []
-    for attribute in ("", f", {written}"):
-        proto = onnx.parser.parse_model(text.format(node.replace("{}", attribute)))
-        (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
-        lines.append(model_lines([tmp_path / "m.onnx"]))
+    texts = (text.format(node.replace("{}", attribute)) for attribute in ("", f", {written}"))
+    lines = lines_of(tmp_path, *texts)
     for sides in (lines, lines[::-1]):
         found = change_of_models(*sides)
         assert found is not None
@@ -391,13 +371,8 @@ def test_defaults_that_only_the_text_of_a_schema_has_are_no_change(
 
 def test_a_zero_of_the_other_sign_is_a_change(tmp_path: Path) -> None:
     """As 1/x tells them apart."""
-    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) '
-    lines = []
-    for zero in ("0.0", "-0.0"):
-        model = onnx.parser.parse_model(text + f"<float[2] w = {{1, {zero}}}> {{ [n] y = Mul (x, w) }}")
-        (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
-        lines.append(model_lines([tmp_path / "m.onnx"]))
-    found = change_of_models(*lines)
+    text = HEAD + "g (float[2] x) => (float[2] y) <float[2] w = {1, ZERO}> { [n] y = Mul (x, w) }"
+    found = change_of_models(*lines_of(tmp_path, *(text.replace("ZERO", zero) for zero in ("0.0", "-0.0"))))
     assert found is not None
     assert found.weights == ("n",)
 
@@ -408,7 +383,7 @@ def test_a_zero_of_the_other_sign_is_a_change(tmp_path: Path) -> None:
 )
 def test_elements_are_the_same_raw_or_in_fields(dtype: str, tmp_path: Path) -> None:
     number = getattr(TensorProto, dtype)
-    lines = []
+    models = []
     for bare in (False, True):
         tensor = helper.make_tensor("w", number, (2, 2), [0, 1, 1, 0])
         if bare:
@@ -418,26 +393,20 @@ def test_elements_are_the_same_raw_or_in_fields(dtype: str, tmp_path: Path) -> N
             tensor = helper.make_tensor("w", number, (2, 2), data, raw=True)
         node = helper.make_node("Identity", ["w"], ["y"], name="i")
         out = helper.make_tensor_value_info("y", number, [2, 2])
-        model = helper.make_model(helper.make_graph([node], "g", [], [out], [tensor]))
-        (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
-        lines.append(model_lines([tmp_path / "m.onnx"]))
+        models.append(helper.make_model(helper.make_graph([node], "g", [], [out], [tensor])))
+    lines = lines_of(tmp_path, *models)
     assert lines[0] != lines[1]
     assert lines[0].splitlines()[1] == lines[1].splitlines()[1]
 
 
 def test_several_models_are_told_apart_and_paired_by_content(tmp_path: Path) -> None:
-    paths = []
-    for name, alpha in (("a", 0.5), ("b", 0.75)):
-        text = '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) '
-        text += f"{{ [l] y = LeakyRelu <alpha = {alpha}> (x) }}"
-        paths.append(tmp_path / f"{name}.onnx")
-        paths[-1].write_bytes(onnx.parser.parse_model(text).SerializeToString())
+    paths = [tmp_path / f"{name}.onnx" for name in "ab"]
+    for path, alpha in zip(paths, (0.5, 0.75), strict=True):
+        text = HEAD + f"g (float[2] x) => (float[2] y) {{ [l] y = LeakyRelu <alpha = {alpha}> (x) }}"
+        path.write_bytes(onnx.parser.parse_model(text).SerializeToString())
     golden = model_lines(paths)
     assert [line.split()[0] for line in golden.splitlines()] == [
-        "#a.onnx",
-        "#b.onnx",
-        "l#model=a",
-        "l#model=b",
+        *("#a.onnx", "#b.onnx", "l#model=a", "l#model=b")
     ]
     check_model_lines(golden)
     paths[1].write_bytes(paths[0].read_bytes())

@@ -88,13 +88,23 @@ def test_text_has_operators_with_their_inputs(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.each("name", [r"\u4f4d", r"\x", r"\N{NO SUCH}"])
-def test_a_name_that_is_no_string_of_protobuf_text_is_an_error_with_the_file(
-    tmp_path: Path, name: str
-) -> None:
-    path = tmp_path / "ge_proto_00000_graph_0_Build.txt"
-    path.write_text(TEXT.replace(r"scale\344", f"scale{name}"), encoding="utf-8")
-    with pytest.raises(FormatError, match=r"_Build\.txt: .* is no string of protobuf text"):
+@pytest.mark.each(
+    ("text", "reason"),
+    [
+        ("", "holds no operator"),
+        ("name: 1\n", "holds no operator"),
+        ("}\n", "closes a brace"),
+        (TEXT[:-30], "ends within graph"),
+        *(
+            (TEXT.replace(r"scale\344", f"scale{name}"), r"graph\.txt: .* is no string of protobuf text")
+            for name in (r"\u4f4d", r"\x", r"\N{NO SUCH}")
+        ),
+    ],
+)
+def test_what_is_no_text_of_a_graph_is_refused(tmp_path: Path, text: str, reason: str) -> None:
+    path = tmp_path / "graph.txt"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(FormatError, match=reason):
         read_ge_text(path)
 
 
@@ -164,28 +174,8 @@ node {
 def test_graphs_of_torchair_have_operators_outermost(tmp_path: Path, text: str) -> None:
     path = tmp_path / "dynamo_optimized_graph_1_rank_0_pid_1_ts_2.txt"
     path.write_text(text, encoding="utf-8")
-    assert read_ge_text(path).feeds == {
-        "arg0_1": (),
-        "Const": (),
-        "MatMul_1": (Port("arg0_1"), None),
-        "Relu_2": (Port("MatMul_1"),),
-    }
-
-
-@pytest.mark.each(
-    ("text", "reason"),
-    [
-        ("", "holds no operator"),
-        ("name: 1\n", "holds no operator"),
-        ("}\n", "closes a brace"),
-        (TEXT[:-30], "ends within graph"),
-    ],
-)
-def test_what_is_no_text_of_a_graph_is_refused(tmp_path: Path, text: str, reason: str) -> None:
-    path = tmp_path / "graph.txt"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(FormatError, match=reason):
-        read_ge_text(path)
+    outermost = {"arg0_1": (), "Const": (), "MatMul_1": (Port("arg0_1"), None), "Relu_2": (Port("MatMul_1"),)}
+    assert read_ge_text(path).feeds == outermost
 
 
 def operator(name: str, op_type: str, *inputs: str, **more: Any) -> dict[str, Any]:
@@ -209,38 +199,20 @@ def test_json_has_the_same(tmp_path: Path) -> None:
 
 
 def test_what_an_inner_graph_puts_out_is_not_known(tmp_path: Path) -> None:
-    graphs = [
-        {
-            "op": [
-                operator("x", "Data", ""),
-                operator("call", "PartitionedCall", "x:0"),
-                operator("y", "Relu", "call:0"),
-            ]
-        },
-        {"op": [operator("inner", "Data", ""), operator("conv", "Conv2D", "inner:0")]},
-    ]
+    call = (operator("call", "PartitionedCall", "x:0"), operator("y", "Relu", "call:0"))
+    inner = [operator("inner", "Data", ""), operator("conv", "Conv2D", "inner:0")]
     path = tmp_path / "model.json"
-    path.write_text(json.dumps({"graph": graphs}))
+    path.write_text(json.dumps({"graph": [{"op": [operator("x", "Data", ""), *call]}, {"op": inner}]}))
     found = read_atc_json(path).restricted(["x", "y", "conv"]).feeds
     assert UNKNOWN in found["y"]
     assert UNKNOWN in found["conv"]
     assert found["x"] == (None,)
 
 
-@pytest.mark.each(
-    "text",
-    [
-        "",
-        "{",
-        "[]",
-        "{}",
-        '{"graph": 1}',
-        '{"graph": [1]}',
-        '{"graph": [{"op": [{"name": 1}]}]}',
-        "[" * 100_000,
-    ],
-    ids=len,
-)
+NO_JSON = ["", "{", "[]", "{}", '{"graph": 1}', '{"graph": [1]}', '{"graph": [{"op": [{"name": 1}]}]}']
+
+
+@pytest.mark.each("text", [*NO_JSON, "[" * 100_000], ids=len)
 def test_what_is_no_json_of_an_om_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "model.json"
     path.write_text(text)
@@ -427,16 +399,19 @@ def model(folder: Path, name: str, *operators: tuple[str, list[str]]) -> Path:
     return folder / f"{name}.om"
 
 
-def test_layers_of_two_models_are_fed_as_both_say(
-    tmp_path: Path, make_table: Callable[..., StatsTable]
-) -> None:
-    table = make_table(
-        *[
-            (f"{layer}#model={name}:output.0", "float32", (4,), BASE)
-            for name in ("cls", "det")
-            for layer in ("conv", "relu")
-        ]
-    )
+@pytest.fixture
+def layers(make_table: Callable[..., StatsTable]) -> Callable[..., StatsTable]:
+    """Return what makes a table of an output of each layer."""
+    return lambda *names: make_table(*((f"{name}:output.0", "float32", (4,), BASE) for name in names))
+
+
+def ir_of_mindspore(folder: Path) -> None:
+    (folder / "rank_0" / "graphs").mkdir(parents=True)
+    (folder / "rank_0" / "graphs" / "ms_output_trace_code_graph_0.ir").write_text(IR)
+
+
+def test_layers_of_two_models_are_fed_as_both_say(tmp_path: Path, layers: Any) -> None:
+    table = layers(*(f"{layer}#model={name}" for name in ("cls", "det") for layer in ("conv", "relu")))
     one = model(tmp_path, "cls", ("conv", []), ("relu", ["conv:0"]))
     edges, notes = edges_at_hand([one], tmp_path, table)
     assert (edges.feeds, notes) == ({"conv": (UNKNOWN,), "relu": (UNKNOWN,)}, ())  # det's may be others
@@ -445,60 +420,41 @@ def test_layers_of_two_models_are_fed_as_both_say(
     assert (edges.feeds, notes) == ({"conv": (), "relu": (Port("conv"),)}, ())
 
 
-def test_layers_of_two_graphs_of_mindspore_are_told_apart(
-    tmp_path: Path, make_table: Callable[..., StatsTable]
-) -> None:
-    folder = tmp_path / "rank_0" / "graphs"
-    folder.mkdir(parents=True)
-    (folder / "ms_output_trace_code_graph_0.ir").write_text(IR)
+def test_layers_of_two_graphs_of_mindspore_are_told_apart(tmp_path: Path, layers: Any) -> None:
+    ir_of_mindspore(tmp_path)
     relu = "Default_relu-ReLU_ReLU-op0"
-    rows = [(f"{relu}#model={name}:output.0", "float32", (4,), BASE) for name in ("0", "1")]
-    known = edges_at_hand([], tmp_path, make_table(*rows[:1]))[0].feeds[relu]
-    assert known == (Port("Default/fc-Dense/BiasAdd-op0"),)
-    assert edges_at_hand([], tmp_path, make_table(*rows))[0].feeds[relu] == (UNKNOWN,)
+    for graphs, fed in (("0", Port("Default/fc-Dense/BiasAdd-op0")), ("01", UNKNOWN)):
+        table = layers(*(f"{relu}#model={name}" for name in graphs))
+        assert edges_at_hand([], tmp_path, table)[0].feeds[relu] == (fed,)
 
 
 def test_operators_that_mindspore_numbers_otherwise_in_its_dump_are_joined_to_none(
-    tmp_path: Path, make_table: Callable[..., StatsTable]
+    tmp_path: Path, layers: Any
 ) -> None:
-    folder = tmp_path / "rank_0" / "graphs"
-    folder.mkdir(parents=True)
-    (folder / "ms_output_trace_code_graph_0.ir").write_text(IR)
-    layers = ["Default_fc-Dense_BiasAdd-op0", "Default_relu-ReLU_ReLU-op0", "fc_weight"]
-    for further, fed in (
-        ([], Port("Default/fc-Dense/BiasAdd-op0")),
-        (["Default_fc-Dense_BiasAdd-op1"], UNKNOWN),
-    ):
-        rows = [(f"{layer}:output.0", "float32", (4,), BASE) for layer in layers + further]
-        feeds = edges_at_hand([], tmp_path, make_table(*rows))[0].feeds
+    ir_of_mindspore(tmp_path)
+    names = ["Default_fc-Dense_BiasAdd-op0", "Default_relu-ReLU_ReLU-op0", "fc_weight"]
+    numbered = ["Default_fc-Dense_BiasAdd-op1"]
+    for further, fed in (([], Port("Default/fc-Dense/BiasAdd-op0")), (numbered, UNKNOWN)):
+        feeds = edges_at_hand([], tmp_path, layers(*names, *further))[0].feeds
         assert feeds["Default_relu-ReLU_ReLU-op0"] == (fed,)
         assert feeds["Default_split-Split_Split-op0"][0] == Port("x")
 
 
-def test_a_named_graph_goes_before_what_the_models_tell(
-    tmp_path: Path, make_table: Callable[..., StatsTable]
-) -> None:
-    table = make_table(*[(f"{layer}:output.0", "float32", (4,), BASE) for layer in ("conv", "relu", "add")])
+def test_a_named_graph_goes_before_what_the_models_tell_and_completes_it(tmp_path: Path, layers: Any) -> None:
+    table = layers("conv", "relu", "add")
     ran = model(tmp_path, "ran", ("conv", []), ("relu", ["conv:0"]), ("add", ["relu:0"]))
     named = model(tmp_path, "named", ("conv", []), ("relu", []), ("add", ["conv:0"])).with_suffix(".json")
     edges, notes = edges_at_hand([ran], tmp_path, table, named)
     assert (edges.feeds, notes) == ({"conv": (), "relu": (), "add": (Port("conv"),)}, ())
     assert edges_at_hand([], tmp_path, table, named)[0].feeds == edges.feeds
-
-
-def test_a_named_graph_completes_what_the_models_do_not_know(
-    tmp_path: Path, make_table: Callable[..., StatsTable]
-) -> None:
-    table = make_table(*[(f"{layer}:output.0", "float32", (4,), BASE) for layer in ("conv", "relu")])
     ran = model(tmp_path, "ran", ("conv", []))
     named = model(tmp_path, "named", ("relu", ["conv:0"])).with_suffix(".json")
-    assert edges_at_hand([ran], tmp_path, table, named)[0].feeds == {"conv": (), "relu": (Port("conv"),)}
+    found = edges_at_hand([ran], tmp_path, layers("conv", "relu"), named)[0]
+    assert found.feeds == {"conv": (), "relu": (Port("conv"),)}
 
 
-def test_a_named_graph_of_other_layers_or_none_at_all_is_said(
-    tmp_path: Path, make_table: Callable[..., StatsTable]
-) -> None:
-    table = make_table(("conv:output.0", "float32", (4,), BASE))
+def test_a_named_graph_of_other_layers_or_none_at_all_is_said(tmp_path: Path, layers: Any) -> None:
+    table = layers("conv")
     ran = model(tmp_path, "ran", ("conv", []))
     other = model(tmp_path, "other", ("elsewhere", [])).with_suffix(".json")
     edges, notes = edges_at_hand([ran], tmp_path, table, other)
@@ -514,20 +470,20 @@ def test_every_kind_of_file_that_a_marker_may_name_has_a_reader() -> None:
     assert {suffix for suffix, _ in _READERS} == {*GRAPH_SUFFIXES}
 
 
-@pytest.mark.each("root", ["", "dump"])
 def test_graphs_of_torchair_lie_beside_the_dump_or_in_the_folder_of_several(
-    tmp_path: Path, make_table: Callable[..., StatsTable], root: str
+    tmp_path: Path, layers: Any
 ) -> None:
-    table = make_table(*[(f"{layer}:output.0", "float32", (4,), BASE) for layer in ("MatMul_1", "Relu_2")])
+    table = layers("MatMul_1", "Relu_2")
     (tmp_path / "torchair").mkdir()
     graph = tmp_path / "torchair" / "dynamo_optimized_graph_1_rank_0_pid_1_ts_2.txt"
-    graph.write_text('op {\n  name: "MatMul_1"\n}\nop {\n  name: "Relu_2"\n  input: "MatMul_1:0"\n}\n')
-    edges, notes = edges_at_hand([], tmp_path / root, table)
-    assert (edges.feeds, notes) == ({"MatMul_1": (), "Relu_2": (Port("MatMul_1"),)}, ())
-    graph.write_text("op {")
-    edges, (note,) = edges_at_hand([], tmp_path / root, table)
-    assert not edges.feeds
-    assert "it is cut off" in note
+    for root in (tmp_path, tmp_path / "dump"):
+        graph.write_text('op {\n  name: "MatMul_1"\n}\nop {\n  name: "Relu_2"\n  input: "MatMul_1:0"\n}\n')
+        edges, notes = edges_at_hand([], root, table)
+        assert (edges.feeds, notes) == ({"MatMul_1": (), "Relu_2": (Port("MatMul_1"),)}, ())
+        graph.write_text("op {")
+        edges, (note,) = edges_at_hand([], root, table)
+        assert not edges.feeds
+        assert "it is cut off" in note
 
 
 def test_what_msprobe_calls_in_a_call_is_in_it(tmp_path: Path) -> None:

@@ -14,11 +14,8 @@ def test_small():
     filled(Small())(Tensor(X))
 """
 LAYERS = [
-    "Default/fc1-Dense/MatMul-op0",
-    "Default/fc1-Dense/BiasAdd-op0",
-    "Default/relu-ReLU/ReLU-op0",
-    "Default/fc2-Dense/MatMul-op0",
-    "Default/fc2-Dense/BiasAdd-op0",
+    *("Default/fc1-Dense/MatMul-op0", "Default/fc1-Dense/BiasAdd-op0", "Default/relu-ReLU/ReLU-op0"),
+    *("Default/fc2-Dense/MatMul-op0", "Default/fc2-Dense/BiasAdd-op0"),
 ]
 
 
@@ -117,9 +114,7 @@ def test_a_nan_that_relu_hides_from_the_output_is_found_where_it_appears(project
     assert findings["Default/fc1-Dense/MatMul-op0"]["tensor"]["nan"] == 2
 
 
-def test_graphs_and_iterations_keep_their_keys_where_the_second_run_lacks_the_first_graph(
-    project: Project,
-) -> None:
+def test_graphs_and_iterations_keep_their_keys_where_second_run_lacks_first_graph(project: Project) -> None:
     """The sixth call goes to the iteration of the second: MindSpore counts so."""
     project.tests("""
         @pytest.mark.npu_dump

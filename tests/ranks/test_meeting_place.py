@@ -63,7 +63,8 @@ def test_rank_that_is_joining_is_never_taken_for_one_that_has_ended(monkeypatch:
     assert seen == [False]
 
 
-def test_ranks_of_one_address_meet_whatever_started_them(tmp_path: Path) -> None:
+def test_ranks_of_one_address_meet_whatever_started_them_and_later_ones_begin_anew(tmp_path: Path) -> None:
+    """As a second session of a rank does, which the others follow."""
     first, second = (Process(tmp_path, number, **TORCHRUN) for number in range(2))
     assert first.folder == second.folder
     assert has_joined(first.folder, 0)
@@ -72,6 +73,16 @@ def test_ranks_of_one_address_meet_whatever_started_them(tmp_path: Path) -> None
     assert has_joined(first.folder, 1)
     assert not is_present(first.folder, 1)
     first.leave()
+    one, zero = (Process(tmp_path, number, **TORCHRUN) for number in (1, 0))
+    assert one.folder == zero.folder != first.folder
+    zero.leave()
+    again = Process(tmp_path, 0, **TORCHRUN)
+    assert again.folder != zero.folder
+    one.leave()
+    follows = Process(tmp_path, 1, **TORCHRUN)
+    assert follows.folder == again.folder
+    again.leave()
+    follows.leave()
 
 
 def test_ranks_that_nothing_names_a_run_of_meet_only_by_their_launcher(tmp_path: Path) -> None:
@@ -96,34 +107,12 @@ def test_runs_that_differ_in_a_variable_do_not_meet(other: dict[str, str]) -> No
     assert join(rank(0), TORCHRUN) != join(rank(1), TORCHRUN | other)
 
 
-def test_run_of_the_same_address_after_another_begins_anew(tmp_path: Path) -> None:
-    earlier = [Process(tmp_path, number, **TORCHRUN) for number in range(2)]
-    for process in earlier:
-        process.leave()
-    later = [Process(tmp_path, number, **TORCHRUN) for number in (1, 0)]
-    assert later[0].folder == later[1].folder != earlier[0].folder
-    for process in later:
-        process.leave()
-
-
-def test_second_session_of_a_rank_begins_anew_and_the_others_follow(tmp_path: Path) -> None:
-    earlier = [Process(tmp_path, number, **TORCHRUN) for number in range(2)]
-    earlier[0].leave()
-    again = Process(tmp_path, 0, **TORCHRUN)
-    assert again.folder != earlier[0].folder
-    earlier[1].leave()
-    follows = Process(tmp_path, 1, **TORCHRUN)
-    assert follows.folder == again.folder
-    again.leave()
-    follows.leave()
-
-
 def test_another_process_that_got_the_id_of_an_ended_one_does_not_count() -> None:
     folder = join(rank(0))
     assert is_present(folder, 0)
-    here = folder / "here.0"
-    here.write_text(json.dumps({"process": os.getpid(), "began": 1}))
+    (folder / "here.0").write_text(json.dumps({"process": os.getpid(), "began": 1}))
     assert not is_present(folder, 0)
+    assert [one.stat().st_mode & 0o777 for one in (folder, folder.parent)] == [0o700] * 2
 
 
 @pytest.mark.each("text", ["", "{", "7", '{"process": 1}', '{"process": "x", "began": 0}', "[]"])
@@ -139,6 +128,13 @@ def test_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
     tmp_path.joinpath("elsewhere").mkdir()
     with pytest.raises(ConfigError, match="expected a folder of this user's own"):
         join(rank(0))
+
+
+def test_ranks_meet_below_tmpdir_where_the_common_folder_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_npudump.ranks.rank._COMMON", str(tmp_path / "absent"))
+    assert tmp_path in join(rank(0)).parents
 
 
 def test_meeting_place_that_cannot_be_made_is_refused_with_what_to_do(tmp_path: Path) -> None:
@@ -160,13 +156,6 @@ def test_ranks_meet_although_each_has_a_tmpdir_of_its_own(tmp_path: Path) -> Non
             process.leave()
 
 
-def test_ranks_meet_below_tmpdir_where_the_common_folder_cannot_be_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_npudump.ranks.rank._COMMON", str(tmp_path / "absent"))
-    assert tmp_path in join(rank(0)).parents
-
-
 def test_folders_of_runs_that_are_over_are_removed() -> None:
     old, young = (join(rank(0), {"MASTER_PORT": port}) for port in ("1", "2"))
     for folder in (old, young):
@@ -178,9 +167,3 @@ def test_folders_of_runs_that_are_over_are_removed() -> None:
     assert not old.exists()
     assert young.exists()
     assert living.exists()
-
-
-def test_folder_is_private_to_the_user() -> None:
-    folder = join(rank(0))
-    assert folder.stat().st_mode & 0o777 == 0o700
-    assert folder.parent.stat().st_mode & 0o777 == 0o700

@@ -62,11 +62,7 @@ TWO += POOL.replace("pool", "pool#model=n")
         # A model that is new or gone, beside one that is as before, or is not.
         (TWO, FILE + CONV, ModelChange(read="all")),
         (FILE + CONV, TWO, ModelChange(("n.onnx",))),
-        (
-            TWO,
-            OTHER + CONV.replace("w", "v"),
-            {"weights": ("conv",), "permuted": {"conv": 0}, "weighted": 1},
-        ),
+        (TWO, OTHER + CONV.replace("w", "v"), {"weights": ("conv",), "permuted": {"conv": 0}, "weighted": 1}),
         (
             FILE + CONV.replace("w", "v"),
             TWO.replace("A" * 16, "B" * 16),
@@ -187,17 +183,8 @@ def test_an_operator_of_another_name_has_the_type_that_its_old_name_implies(
 @pytest.mark.each(
     "line",
     [
-        "conv",
-        "conv =",
-        "conv AAAA =Conv",
-        "conv =Conv  AAAA",
-        "#m.onnx AAAAAAAAAAAAAAAA AAAAA=",
-        "conv AAA",
-        "conv AAAA wwwww",
-        "#m.onnx AAAA -",
-        "conv AAAA wwwwww 1 2",
-        " x AAAA",
-        "a b AAAA",
+        *("conv", "conv =", "conv AAAA =Conv", "conv =Conv  AAAA", "#m.onnx AAAAAAAAAAAAAAAA AAAAA="),
+        *("conv AAA", "conv AAAA wwwww", "#m.onnx AAAA -", "conv AAAA wwwwww 1 2", " x AAAA", "a b AAAA"),
     ],
 )
 def test_what_is_no_line_is_refused(line: str) -> None:

@@ -58,14 +58,11 @@ def test_a_table_in_batches_is_the_table_in_one_go(rows: int, last: str) -> None
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), strict=True)
 
 
-@pytest.mark.each("row", [0, 250, ROWS - 1])
-def test_a_fault_is_in_the_row_of_the_whole_table(row: int) -> None:
-    lines = [*LINES[:row], "x\n", *LINES[row + 1 :]]
-    with pytest.raises(RowError, match=f"row {row}: 1 cells, expected 13"):
-        parse_table("".join(lines), FULL, 0)
-
-
-def test_a_tensor_that_occurs_again_in_a_later_batch_is_refused() -> None:
+def test_a_fault_is_in_the_row_of_the_whole_table() -> None:
+    for row in (0, 250, ROWS - 1):
+        lines = [*LINES[:row], "x\n", *LINES[row + 1 :]]
+        with pytest.raises(RowError, match=f"row {row}: 1 cells, expected 13"):
+            parse_table("".join(lines), FULL, 0)
     with pytest.raises(
         RowError, match=r"row 500: the tensor net/layer\.3:output\.0 stands here a second time"
     ):
@@ -101,10 +98,11 @@ def text(**ends: str) -> str:
 
 @pytest.mark.each("stamp", ["2026-11-23", "2026-11-23 1f3a5c7e9b2d"])
 def test_a_stamp_is_of_its_tensor_and_written_as_it_was(stamp: str) -> None:
-    golden = parse(text(conv="", relu=f" # {stamp}", fc=""), PATH)
-    assert golden.changed == {"relu:output.0": stamp}
+    written = text(conv="", **{"relu#step=1": f" # {stamp}"}, fc="")
+    golden = parse(written, PATH)
+    assert golden.changed == {"relu#step=1:output.0": stamp}
     assert len(golden.table) == 3
-    assert render(golden) == text(conv="", relu=f" # {stamp}", fc="")
+    assert render(golden) == written
 
 
 def test_rounded_projections_stand_in_a_column_and_counts_of_0_in_none() -> None:
@@ -118,13 +116,6 @@ def test_rounded_projections_stand_in_a_column_and_counts_of_0_in_none() -> None
     assert back.table.known.tolist() == table.known.tolist()
     assert (back.table.summed, back.table.projections.tolist()) == (True, table.projections.tolist())  # type: ignore[union-attr]
     assert render(back) == written
-
-
-def test_a_qualified_key_is_no_stamp() -> None:
-    line = "  conv#step=1 float32 2 1 1 1 - 0 0 0 # 2026-11-23\n"
-    golden = parse(HEAD + line, PATH)
-    assert golden.changed == {"conv#step=1:output.0": "2026-11-23"}
-    assert render(golden) == HEAD + line
 
 
 @pytest.mark.each("end", [" # looks better", " # ", " # 2026-11-23 main", " # 2026-11-23  1f3a5c7e"])
@@ -145,25 +136,21 @@ def golden(*records: TensorRecord) -> Record:
 
 
 def test_a_line_a_tensor_stands_behind_the_table_under_its_key() -> None:
-    text = render(
-        golden(
-            record("conv1", "float32", [1 / 3, -2.0, 0.0, -0.0, 1e10 / 3, 1e-10 / 3, 5.0, 123456789.5]),
-            record("shape", "int32", [2**40 + 1, -7, 0, 0, 1, 2, 3, 4]),
-            record("none", "float32", None),
-        )
-    )
-    _, _, block = text.partition("projections: |\n")
+    sums = {
+        "conv1": [1 / 3, -2.0, 0.0, -0.0, 1e10 / 3, 1e-10 / 3, 5.0, 123456789.5],
+        "shape": [2**40 + 1, -7, 0, 0, 1, 2, 3, 4],
+        "none": None,
+    }
+    dtypes = {"conv1": "float32", "shape": "int32", "none": "float32"}
+    table, _, block = render(
+        golden(*(record(name, dtypes[name], of) for name, of in sums.items()))
+    ).partition("projections: |\n")
     assert block == (
         "  conv1:output.0 0.333333333 -2 0 0 3.33333333e+09 3.33333333e-11 5 123456790\n"
         "  shape:output.0 1099511627777 -7 0 0 1 2 3 4\n"
     )
-
-
-def test_the_tables_lines_are_those_of_a_golden_without_the_block() -> None:
-    rows = [record("conv1", "float32", [1.0] * 8), record("fc", "float16", [2.0] * 8)]
-    text = render(golden(*rows))
-    bare = render(golden(record("conv1", "float32", None), record("fc", "float16", None)))
-    assert text.partition("projections: |\n")[0] == bare
+    bare = render(golden(*(record(name, dtypes[name], None) for name in sums)))
+    assert table == bare
     assert parse(bare, PATH).table.projections is None
 
 
@@ -189,61 +176,40 @@ def test_a_tensor_without_projections_has_no_line_and_the_others_keep_theirs() -
     assert render_projections(StatsTable.from_records([])) == ""
 
 
-@pytest.mark.each(
-    ("line", "reason"),
-    [
-        ("conv1:output.0 1 2 3", "3 projections, expected 8"),
-        ("conv1:output.0 1 2 3 4 5 6 7 1_0", "'1_0' among the projections is not a number"),
-        (
-            "conv1:output.0 1 2 3 4 5 6 7 1e999",
-            "'1e999' among the projections is beyond the range of float64",
-        ),
-        ("fc:output.0 1 2 3 4 5 6 7 8", "fc:output.0 has projections here, and no line among the tensors"),
-    ],
-)
-def test_a_line_that_is_none_is_told_by_its_number(line: str, reason: str) -> None:
+def test_a_line_that_is_none_is_told_by_its_number() -> None:
     text = render(golden(record("conv1", "float32", [1.0] * 8)))
-    damaged = text.replace(text.splitlines()[-1], f"  {line}")
-    with pytest.raises(GoldenError, match=f"line 8: .*{reason}"):
-        parse(damaged, PATH)
-
-
-def test_a_tensor_that_has_two_lines_is_refused() -> None:
-    text = render(golden(record("conv1", "float32", [1.0] * 8)))
-    with pytest.raises(
-        GoldenError, match=r"line 9: the tensor conv1:output\.0 has projections a second time"
-    ):
-        parse(text + text.splitlines()[-1] + "\n", PATH)
+    line = text.splitlines()[-1]
+    numbers = " among the projections is "
+    for instead, reason in {
+        "  conv1:output.0 1 2 3": "line 8: .*3 projections, expected 8",
+        "  conv1:output.0 1 2 3 4 5 6 7 1_0": f"line 8: .*'1_0'{numbers}not a number",
+        "  conv1:output.0 1 2 3 4 5 6 7 1e999": f"line 8: .*'1e999'{numbers}beyond the range of float64",
+        "  fc:output.0 1 2 3 4 5 6 7 8": "line 8: .*fc:output.0 has projections here, and no line among the",
+        f"{line}\n{line}": r"line 9: the tensor conv1:output\.0 has projections a second time",
+    }.items():
+        with pytest.raises(GoldenError, match=reason):
+            parse(text.replace(line, instead), PATH)
 
 
 TEXT = "x <\nconv1 < x:output.0 - ?\nrelu <\n"
 KEYS = ("x:output.0", "conv1:output.0", "conv1#turn=1:output.0", "relu:input.0", "relu:output.0")
 
 
-def test_lines_of_edges_are_good() -> None:
-    check_edge_lines(TEXT)
-    check_edge_lines("")
-    check_edge_lines(TEXT + "more < * a:b:output.1 c:output.0\n")
-
-
 @pytest.mark.each(
     ("text", "row", "reason"),
     [
-        (TEXT + "\n", 3, "is no edge"),
-        (TEXT + "conv x:output.0\n", 3, "is no edge"),
-        (TEXT + "< x:output.0\n", 3, "is no edge"),
-        (TEXT + "conv#step=1 < x:output.0\n", 3, "is no edge"),
-        (TEXT + "conv < x:output\n", 3, "is no edge"),
-        (TEXT + "conv < x:input.0\n", 3, "is no edge"),
-        (TEXT + "conv < x#step=1:output.0\n", 3, "is no edge"),
-        (TEXT + "conv <  x:output.0\n", 3, "is no edge"),
-        (TEXT + "conv < x:output.0 \n", 3, "is no edge"),
+        *((f"{TEXT}{line}\n", 3, "is no edge") for line in ("", "conv x:output.0", "< x:output.0")),
+        *((f"{TEXT}conv{end}\n", 3, "is no edge") for end in ("#step=1 < x:output.0", " < x:output")),
+        *((f"{TEXT}conv < {fed}\n", 3, "is no edge") for fed in ("x:input.0", "x#step=1:output.0")),
+        *((f"{TEXT}conv < {fed}\n", 3, "is no edge") for fed in (" x:output.0", "x:output.0 ")),
         (TEXT + "x < relu:output.0\n", 3, "'x' stands here a second time"),
         (TEXT[:-1], 2, "the file ends within this line"),
         (TEXT[:-6], 2, "is no edge"),
     ],
 )
-def test_any_other_is_damage(text: str, row: int, reason: str) -> None:
+def test_any_other_line_of_edges_is_damage(text: str, row: int, reason: str) -> None:
+    for good in (TEXT, "", TEXT + "more < * a:b:output.1 c:output.0\n"):
+        check_edge_lines(good)
     with pytest.raises(RowError, match=reason) as caught:
         check_edge_lines(text)
     assert caught.value.row == row
@@ -267,10 +233,13 @@ DIGEST = "30c148aa6693ffd0a191f004de6bbf978acb6deca2cd429d8d27256a219042b3"
 LINE = f"fc:output.0 float32 1x4x6x6 sha256:{DIGEST} 576 0613f9d9"
 
 
-def test_a_line_is_read() -> None:
-    assert read_pointers(f"{LINE}\n") == {
-        "fc:output.0": Pointer("fc:output.0", "float32", (1, 4, 6, 6), DIGEST, 576, "0613f9d9")
-    }
+def test_a_line_is_read_that_is_whole_and_of_a_tensor_of_its_own() -> None:
+    expected = Pointer("fc:output.0", "float32", (1, 4, 6, 6), DIGEST, 576, "0613f9d9")
+    assert read_pointers(f"{LINE}\n") == {"fc:output.0": expected}
+    with pytest.raises(RowError, match=r"fc:output\.0 stands here a second time"):
+        read_pointers(f"{LINE}\n{LINE}\n")
+    with pytest.raises(RowError, match="ends within this line"):
+        read_pointers(LINE)
 
 
 @given(
@@ -307,13 +276,3 @@ def test_what_is_no_line_is_refused_and_named(line: str) -> None:
     with pytest.raises(RowError) as raised:
         read_pointers(f"{LINE.replace('fc', 'other')}\n{line}\n")
     assert raised.value.row == 1
-
-
-def test_a_tensor_that_stands_there_twice_is_refused() -> None:
-    with pytest.raises(RowError, match=r"fc:output\.0 stands here a second time"):
-        read_pointers(f"{LINE}\n{LINE}\n")
-
-
-def test_a_last_line_that_is_cut_is_refused() -> None:
-    with pytest.raises(RowError, match="ends within this line"):
-        read_pointers(LINE)

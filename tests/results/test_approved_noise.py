@@ -34,12 +34,9 @@ def golden(values: Sequence[float], cells: Sequence[str] = (), **extra: Any) -> 
     return Record("test_a.py::test_a", {"runtime": "acl"}, table, PATH, extra)
 
 
-def test_a_golden_that_told_nothing_of_noise_does_not_begin_to() -> None:
+def test_a_golden_that_told_nothing_of_noise_does_not_begin_to_but_the_first_is_of_one_run() -> None:
     found, notes = after_rows(golden([2.0]), golden([1.0], other="kept"))
     assert (dict(found.extra), notes) == ({}, ())
-
-
-def test_a_first_golden_says_that_its_run_was_not_repeated() -> None:
     found, notes = after_rows(golden([2.0]), None)
     assert (dict(found.extra), notes) == ({"repeats": {"runs": 1}}, ())
 
@@ -89,9 +86,7 @@ def test_a_tensor_that_is_new_or_of_another_shape_has_no_noise() -> None:
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=6), st.data())
-def test_rows_of_a_run_have_no_noise_and_all_others_keep_theirs(
-    took: list[bool], data: st.DataObject
-) -> None:
+def test_rows_of_run_have_no_noise_and_all_others_keep_theirs(took: list[bool], data: st.DataObject) -> None:
     count = len(took)
     cells = data.draw(
         st.lists(st.sampled_from(["-", "~1e-5,-,-,-", "1e-6,-,-,-,2e-6"]), max_size=0)
@@ -117,17 +112,11 @@ def test_rows_of_a_run_have_no_noise_and_all_others_keep_theirs(
         assert (repeats.runs, repeats.compared or count) == (2, surely)
 
 
-def test_layers_that_are_taken_are_not_named_as_not_deterministic_any_more() -> None:
+def test_layers_stay_named_as_not_deterministic_unless_they_are_taken() -> None:
     told = {"runs": 3, "not_deterministic": ["layer0", "layer1"]}
     before = golden([1.0, 2.0], ["~1e-5,-,-,-", "~1e-5,-,-,-"], repeats=told)
-    found, _ = after_rows(
-        golden([9.0, 2.0], before.table.noise, **before.extra), before, before.table.keys[:1]
-    )
+    after = golden([9.0, 2.0], before.table.noise, **before.extra)
+    found, _ = after_rows(after, before, before.table.keys[:1])
     assert found.extra["repeats"] == {"runs": 3, "not_deterministic": ["layer1"], "compared": 1}
-
-
-def test_a_layer_that_keeps_its_noise_stays_named_as_not_deterministic() -> None:
-    told = {"runs": 3, "not_deterministic": ["layer0", "layer1"]}
-    before = golden([1.0, 2.0], ["~1e-5,-,-,-", "~1e-5,-,-,-"], repeats=told)
     found, _ = after_rows(golden([9.0, 2.0]), before)
     assert found.extra["repeats"] == {**told, "compared": 1}

@@ -1,48 +1,52 @@
-"""The folder of results: lines of many processes, whatever is killed, and nothing of what is superseded."""
+"""The folder of results: lines of many processes, whatever is killed, as the schema describes them."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
-from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_npudump.results.folder import ResultsError, ResultsFolder, record_name
+import pytest_npudump.results
+from pytest_npudump.report.result_json import COUNTS
+from pytest_npudump.results.folder import (
+    VERSION,
+    ResultsError,
+    ResultsFolder,
+    is_inside,
+    line_of,
+    parse_line,
+    record_name,
+)
 
 SESSION = {"version": 1, "kind": "session", "session": "s", "tests": 1}
 
 
-def line(name: str, record: bytes | None = None, session: str = "s") -> dict[str, Any]:
-    """Return the line of a test, with a record of its own or none."""
-    golden = {"folder": "golden", "file": f"{name}.yaml", "judged_with": None, "sha256": None}
-    names = "rank incomplete first first_change first_within reproduced reference findings numerics record "
-    empty: dict[str, Any] = dict.fromkeys(f"{names} snapshot details revision decision".split())
+SCHEMA = json.loads((Path(pytest_npudump.results.__file__).parent / "schema.json").read_text("utf-8"))
+
+
+def line(name: str = "", record: bytes | None = None, session: str = "s") -> dict[str, Any]:
+    """Return the line of a test, with what the schema requires, and with a record of its own or none."""
+    kinds = {"string": "", "integer": 0, "boolean": False, "array": [], "object": {}, "null": None}
+    found = {
+        name: kinds[kind["type"] if isinstance(kind["type"], str) else kind["type"][-1]]
+        for name, kind in SCHEMA["$defs"]["test"]["properties"].items()
+        if "type" in kind and name in SCHEMA["$defs"]["test"]["required"]
+    }
+    golden = {"folder": "golden", "file": f"{name or 'a/b'}.yaml", "judged_with": None, "sha256": None}
     if record is not None:
-        empty["record"] = {"file": record_name(golden["file"], record), "sha256": sha256(record).hexdigest()}
-    return empty | {
-        "version": 1,
+        found["record"] = {"file": record_name(golden["file"], record), "sha256": sha256(record).hexdigest()}
+    return found | {
+        "version": VERSION,
         "kind": "test",
         "session": session,
-        "time": "",
         "test": name,
-        "status": "passed",
         "outcome": "passed",
-        "runtime": "",
-        "isolated": False,
-        "part": "",
-        "tensors": 0,
-        "counts": {},
-        "problems": [],
-        "notes": [],
         "golden": golden,
-        "refusals": [],
-        "producer": {},
-        "request": {},
-        "options": {},
         "tolerances": {"preset": "default", "rules": []},
         "test_file": {"path": "a.py", "sha256": None},
     }
@@ -53,14 +57,20 @@ def add(folder: ResultsFolder, name: str, record: bytes = b"x") -> None:
     folder.add([found], {found["record"]["file"]: record})
 
 
-def test_the_last_line_of_a_test_counts(tmp_path: Path) -> None:
-    folder = ResultsFolder(tmp_path / "kept")
+def test_the_last_line_of_a_test_counts_and_what_is_superseded_goes(tmp_path: Path) -> None:
+    folder = ResultsFolder(tmp_path)
+    folder.add([SESSION], {})
     for record in (b"1", b"2"):
         add(folder, "a", record)
     add(folder, "b", b"3")
-    results = folder.read()
-    assert [folder.record(entry) for entry in results.entries] == [b"2", b"3"]
-    assert results.problems == ()
+    for _ in range(2):
+        results = folder.read()
+        assert [folder.record(entry) for entry in results.entries] == [b"2", b"3"]
+        assert results.problems == ()
+        assert [entry.test for entry in folder.compact()] == ["a", "b"]
+    assert len((tmp_path / "results.jsonl").read_text("utf-8").splitlines()) == 3
+    assert len([*tmp_path.glob("records/*.yaml")]) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["records", "results.jsonl"]
 
 
 def test_of_items_of_a_session_that_share_a_name_the_worst_counts(tmp_path: Path) -> None:
@@ -86,26 +96,6 @@ def test_of_items_of_a_session_that_share_a_name_the_worst_counts(tmp_path: Path
             found = [(entry.data["outcome"], entry.data["incomplete"]) for entry in folder.read().entries]
             assert found == [(outcome, lines[0].get("incomplete"))], lines
             folder.compact()
-
-
-def test_what_is_superseded_goes_and_the_rest_stays(tmp_path: Path) -> None:
-    folder = ResultsFolder(tmp_path)
-    folder.add([SESSION], {})
-    for record in (b"1", b"2"):
-        add(folder, "a", record)
-    add(folder, "b", b"3")
-    assert [entry.test for entry in folder.compact()] == ["a", "b"]
-    assert len((tmp_path / "results.jsonl").read_text("utf-8").splitlines()) == 3
-    assert len([*tmp_path.glob("records/*.yaml")]) == 2
-    assert [folder.record(entry) for entry in folder.read().entries] == [b"2", b"3"]
-
-
-def test_the_end_of_a_session_leaves_no_lock(tmp_path: Path) -> None:
-    folder = ResultsFolder(tmp_path)
-    for name in "ab":
-        add(folder, name)
-    folder.compact()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["records", "results.jsonl"]
 
 
 @pytest.mark.parametrize(
@@ -210,9 +200,7 @@ print(json.dumps(found))
 """
 
 
-def test_a_kill_before_any_step_leaves_the_old_result_or_the_new_one(
-    tmp_path: Path, where_killed: Callable[..., Any]
-) -> None:
+def test_kill_before_any_step_leaves_the_old_result_or_the_new_one(tmp_path: Path, where_killed: Any) -> None:
     here = os.path.dirname(__file__)  # noqa: PTH120 - as above
     *cut, whole = where_killed(KILLED, tmp_path, here)
     assert len(cut) >= 5
@@ -220,3 +208,41 @@ def test_a_kill_before_any_step_leaves_the_old_result_or_the_new_one(
     for _, added, _, tidied in cut:
         assert added in ([["a", "older"]], [["a", "new"]])
         assert tidied == added
+
+
+def test_every_property_is_required_and_described() -> None:
+    test = SCHEMA["$defs"]["test"]
+    earlier = {"item", "failure", "second_run", "models"}  # lines without these are read
+    assert set(test["required"]) == set(test["properties"]) - earlier
+    undescribed = [
+        name for name, one in test["properties"].items() if not {"description", "const"} & one.keys()
+    ]
+    assert undescribed == []
+    assert all(name in test["properties"]["counts"]["description"] for name in COUNTS)
+
+
+def test_a_line_is_read_back_and_values_that_json_lacks_are_text() -> None:
+    assert parse_line(line_of(line())) == line()
+    written = line() | {"reference": {"off": float("nan"), "by": [float("inf")]}}
+    assert parse_line(line_of(written))["reference"] == {"off": "nan", "by": ["inf"]}
+
+
+ODD = ["", "/etc/a.yaml", "../a.yaml", "a/../../b.yaml", "a\\b.yaml", "a.txt", "a\0.yaml", 3, None]
+
+
+def test_what_is_no_line_or_lacks_something_or_leads_elsewhere_is_refused() -> None:
+    def refused(text: bytes, words: str) -> None:
+        with pytest.raises(ValueError, match=words):
+            parse_line(text)
+
+    for text in (b"", b"{", b"[]", b'"a"', b"{}", b"[" * 100_000, b'{"kind":"x"}'):
+        refused(text, "JSON|kind")
+    for name in SCHEMA["$defs"]["test"]["required"]:
+        refused(line_of({key: value for key, value in line().items() if key != name}), "version|kind|has no")
+    for name in ("tensors", "counts", "problems", "isolated", "golden", "record"):
+        refused(line_of(line() | {name: "text"}), f"'{name}' of the line is 'text'")
+    for odd in ODD:
+        assert not is_inside(odd)
+        refused(
+            line_of(line() | {"golden": line()["golden"] | {"file": odd}}), "expected one inside its folder"
+        )

@@ -251,12 +251,8 @@ class Device:
 
 
 PAIRS = {
-    "mdl.load_from_file",
-    "mdl.add_dataset_buffer",
-    "mdl.set_dataset_tensor_desc",
-    "mdl.get_cur_output_dims",
-    "rt.malloc",
-    "rt.malloc_host",
+    *("mdl.load_from_file", "mdl.add_dataset_buffer", "mdl.set_dataset_tensor_desc"),
+    *("mdl.get_cur_output_dims", "rt.malloc", "rt.malloc_host"),
 }
 """Calls of pyACL that answer with a pair (value, code)."""
 

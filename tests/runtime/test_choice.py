@@ -63,9 +63,7 @@ def emulator() -> Iterator[None]:
     install.uninstall()
 
 
-def test_device_that_answers_is_chosen_without_initialising_acl_and_loaded(
-    machine: Callable[[int, int], Any],
-) -> None:
+def test_device_that_answers_is_chosen_without_initialising_acl_and_loaded(machine: Any) -> None:
     module = machine(8, 0)
     assert probe_acl() == (module, "8 devices answer")
     assert choose("auto").name == choose("acl").name == "acl"

@@ -41,6 +41,11 @@ def beside(target: Path) -> list[str]:
     return sorted(path.name for path in target.parent.iterdir())
 
 
+def refused(target: Path, config: Path, words: str) -> None:
+    with pytest.raises(ConfigError, match=words), placed(target, config):
+        raise AssertionError
+
+
 def test_all_but_the_dump_is_kept_and_cann_accepts_it(target: Path, config: Path, tmp_path: Path) -> None:
     target.write_bytes(ODD)
     with placed(target, config):
@@ -56,20 +61,21 @@ def test_all_but_the_dump_is_kept_and_cann_accepts_it(target: Path, config: Path
     assert verdict.need_dump
 
 
-def test_the_file_is_put_back_byte_for_byte_with_mode_and_time(target: Path, config: Path) -> None:
+def test_the_file_is_put_back_byte_for_byte_with_mode_and_time_though_it_is_read(
+    target: Path, config: Path
+) -> None:
     target.write_bytes(ODD)
     target.chmod(0o640)
     os.utime(target, ns=(10**18, 10**18))
     before = target.stat()
-    with placed(target, config):
-        assert stat.S_IMODE(target.stat().st_mode) == 0o640
-    after = target.stat()
-    assert target.read_bytes() == ODD
-    assert (after.st_ino, after.st_mode, after.st_mtime_ns) == (
-        before.st_ino,
-        before.st_mode,
-        before.st_mtime_ns,
-    )
+    for read in (False, True):
+        with placed(target, config):
+            assert stat.S_IMODE(target.stat().st_mode) == 0o640
+            if read:
+                target.read_bytes()
+        after = target.stat()
+        told = after.st_ino, after.st_mode, after.st_mtime_ns, target.read_bytes()
+        assert told == (before.st_ino, before.st_mode, before.st_mtime_ns, ODD)
     assert beside(target) == ["acl.json"]
 
 
@@ -85,9 +91,7 @@ def test_where_there_was_none_there_is_none_afterwards_and_an_empty_file_configu
     assert target.read_bytes() == b""
 
 
-def test_it_is_put_back_however_the_block_ends_and_whatever_the_program_did_to_it(
-    target: Path, config: Path
-) -> None:
+def test_it_is_put_back_however_block_ends_and_whatever_program_did_to_it(target: Path, config: Path) -> None:
     target.write_bytes(ODD)
     for error in (ValueError, KeyboardInterrupt, SystemExit):
         with pytest.raises(error), placed(target, config):
@@ -101,15 +105,14 @@ def test_it_is_put_back_however_the_block_ends_and_whatever_the_program_did_to_i
 
 
 def test_a_link_stays_a_link_and_its_file_untouched(target: Path, config: Path, tmp_path: Path) -> None:
-    (tmp_path / "shared.json").write_text('{"defaultDevice": {"default_device": "0"}}')
+    content = '{"defaultDevice": {"default_device": "0"}}'
+    (tmp_path / "shared.json").write_text(content)
     target.symlink_to("../shared.json")
     with placed(target, config):
         assert not target.is_symlink()
         assert json.loads(target.read_text())["defaultDevice"] == {"default_device": "0"}
-        with pytest.raises(ConfigError, match="another run"), placed(target, config):
-            raise AssertionError
-    assert str(target.readlink()) == "../shared.json"
-    assert (tmp_path / "shared.json").read_text() == '{"defaultDevice": {"default_device": "0"}}'
+        refused(target, config, "another run")
+    assert (str(target.readlink()), (tmp_path / "shared.json").read_text()) == ("../shared.json", content)
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -133,7 +136,7 @@ def test_any_file_is_the_same_afterwards(target: Path, config: Path, content: by
     assert beside(target) == ["acl.json"]
 
 
-def test_a_file_that_is_no_acl_json_is_refused_and_left(target: Path, config: Path) -> None:
+def test_a_file_that_is_no_acl_json_is_refused_and_left(target: Path, config: Path, tmp_path: Path) -> None:
     cases = {
         b"{'dump': 1}": "not JSON",
         b'{"a": NaN}': "not JSON",
@@ -144,35 +147,31 @@ def test_a_file_that_is_no_acl_json_is_refused_and_left(target: Path, config: Pa
     }
     for content, message in cases.items():
         target.write_bytes(content)
-        with pytest.raises(ConfigError, match=message), placed(target, config):
-            raise AssertionError
+        refused(target, config, message)
         assert target.read_bytes() == content
         assert beside(target) == ["acl.json"]
-
-
-def test_a_folder_that_does_not_exist_or_is_in_its_place_is_said(
-    target: Path, config: Path, tmp_path: Path
-) -> None:
+    target.unlink()
     target.mkdir()
-    for path, words in (
-        (tmp_path / "gone" / "acl.json", "the folder has to exist"),
-        (target, "cannot be read: "),
-    ):
-        with pytest.raises(ConfigError, match=words), placed(path, config):
-            raise AssertionError
+    refused(tmp_path / "gone" / "acl.json", config, "the folder has to exist")
+    refused(target, config, "cannot be read: ")
     assert beside(target) == ["acl.json"]
 
 
-def test_a_second_use_at_the_same_time_is_refused(target: Path, config: Path, tmp_path: Path) -> None:
+def test_a_second_use_at_the_same_time_is_refused_but_of_another_file(
+    target: Path, config: Path, tmp_path: Path
+) -> None:
     target.write_bytes(ODD)
     (tmp_path / "link").symlink_to(target.parent)
+    other = target.with_name("other.json")
     with placed(target, config):
-        for other in (target, tmp_path / "link" / "acl.json"):
-            with pytest.raises(ConfigError, match="another run has put its configuration there"):
-                placed(other, config).__enter__()
+        for same in (target, tmp_path / "link" / "acl.json"):
+            refused(same, config, "another run has put its configuration there")
+        with placed(other, config):
+            assert json.loads(other.read_bytes()) == json.loads(config.read_bytes())
     with placed(target, config):
         pass
     assert target.read_bytes() == ODD
+    assert beside(target) == ["acl.json"]
 
 
 HOLD = """
@@ -212,8 +211,7 @@ def test_another_process_is_refused_whatever_its_temporary_directory(
     (tmp_path / "elsewhere").mkdir()
     with hold(target, config, tmp_path / "elsewhere") as process:
         placed_there = target.read_bytes()
-        with pytest.raises(ConfigError, match="another run"), placed(target, config):
-            raise AssertionError
+        refused(target, config, "another run")
         assert target.read_bytes() == placed_there
         process.communicate("")
     assert process.returncode == 0
@@ -221,82 +219,53 @@ def test_another_process_is_refused_whatever_its_temporary_directory(
     assert beside(target) == ["acl.json"]
 
 
-def test_files_of_one_folder_are_used_at_the_same_time(target: Path, config: Path) -> None:
-    other = target.with_name("other.json")
-    with placed(target, config), placed(other, config):
-        assert target.read_bytes() == other.read_bytes()
-    assert beside(target) == []
-
-
-def test_a_killed_run_leaves_a_backup_that_the_next_one_puts_back_and_reports(
-    target: Path, config: Path
-) -> None:
+def test_what_a_killed_run_leaves_the_next_one_puts_back_and_reports(target: Path, config: Path) -> None:
+    """Also where the kill was between the two renames; and a file that was changed since stays."""
     target.write_bytes(ODD)
     kill(target, config)
     (backup,) = [name for name in beside(target) if name.startswith("acl.json.npudump-backup-")]
     assert (target.parent / backup).read_bytes() == ODD
     with pytest.warns(LeftBehindWarning, match="put back as it was before"), placed(target, config):
         assert json.loads(target.read_text())["err_msg_mode"] == "1"
-    assert target.read_bytes() == ODD
-    assert beside(target) == ["acl.json"]
-
-
-def test_a_killed_run_where_there_was_no_file_is_cleaned_up(target: Path, config: Path) -> None:
-    kill(target, config)
-    assert any(name.startswith("acl.json.npudump-absent-") for name in beside(target))
-    with pytest.warns(LeftBehindWarning, match="it has been removed"), placed(target, config):
-        pass
-    assert beside(target) == []
-
-
-def test_a_kill_between_the_two_renames_loses_nothing(target: Path, config: Path) -> None:
-    target.write_bytes(ODD)
+    assert (target.read_bytes(), beside(target)) == (ODD, ["acl.json"])
     kill(target, config)
     target.unlink()
     (target.parent / "acl.json.npudump-tmp").write_text("half")
     with pytest.warns(LeftBehindWarning), placed(target, config):
         pass
-    assert target.read_bytes() == ODD
-    assert beside(target) == ["acl.json"]
-
-
-def test_a_file_changed_after_the_kill_is_not_overwritten(target: Path, config: Path) -> None:
-    target.write_bytes(ODD)
+    assert (target.read_bytes(), beside(target)) == (ODD, ["acl.json"])
     kill(target, config)
     target.write_text('{"mine": 1}')
-    with pytest.raises(ConfigError, match=r"keep the one you want as acl\.json"), placed(target, config):
-        raise AssertionError
-    assert target.read_text() == '{"mine": 1}'
-    assert len(beside(target)) == 2
+    refused(target, config, r"keep the one you want as acl\.json")
+    assert (target.read_text(), len(beside(target))) == ('{"mine": 1}', 2)
+    target.write_bytes(ODD)  # by hand, as git checkout does: there is nothing to report
+    with placed(target, config):
+        pass
+    assert (target.read_bytes(), beside(target)) == (ODD, ["acl.json"])
 
 
-@pytest.mark.parametrize("there", [True, False], ids=["put back, as by git checkout", "made"])
-def test_a_file_that_is_there_by_hand_after_the_kill_is_the_user_s(
-    target: Path, config: Path, *, there: bool
-) -> None:
-    if there:
-        target.write_bytes(ODD)
+def test_what_a_killed_run_leaves_where_there_was_no_file_is_cleaned_up(target: Path, config: Path) -> None:
+    kill(target, config)
+    assert any(name.startswith("acl.json.npudump-absent-") for name in beside(target))
+    with pytest.warns(LeftBehindWarning, match="it has been removed"), placed(target, config):
+        pass
+    assert beside(target) == []
     kill(target, config)
     target.write_bytes(ODD)
     with placed(target, config):
         pass
-    assert target.read_bytes() == ODD
-    assert beside(target) == ["acl.json"]
+    assert (target.read_bytes(), beside(target)) == (ODD, ["acl.json"])
 
 
-def test_two_backups_are_left_to_the_user(target: Path, config: Path) -> None:
-    for digest in ("a" * 16, "b" * 16):
-        (target.parent / f"acl.json.npudump-backup-{digest}").touch()
-    with pytest.raises(ConfigError, match="2 backups lie beside it"), placed(target, config):
-        raise AssertionError
-
-
-def test_a_backup_of_another_file_is_left_alone(target: Path, config: Path) -> None:
+def test_two_backups_are_left_to_the_user_and_that_of_another_file_alone(target: Path, config: Path) -> None:
     other = target.parent / "my.acl.json.npudump-backup-0123456789abcdef"
     other.write_text("x")
     with placed(target, config):
         pass
     assert beside(target) == [other.name]
+    for digest in ("a" * 16, "b" * 16):
+        (target.parent / f"acl.json.npudump-backup-{digest}").touch()
+    refused(target, config, "2 backups lie beside it")
 
 
 def test_a_folder_that_goes_away_is_an_error_that_says_where_the_file_is(
@@ -355,13 +324,3 @@ def test_where_reading_leaves_no_trace_nothing_is_known(
     with placed(target, config) as place:
         assert "does not record when a file is read" in place.unknown
         assert place.was_read() is None
-
-
-def test_watching_changes_neither_the_time_of_change_nor_what_is_put_back(target: Path, config: Path) -> None:
-    target.write_bytes(ODD)
-    os.utime(target, ns=(10**18, 10**18))
-    before = target.stat()
-    with placed(target, config):
-        target.read_bytes()
-    after = target.stat()
-    assert (after.st_mtime_ns, after.st_ino, target.read_bytes()) == (before.st_mtime_ns, before.st_ino, ODD)

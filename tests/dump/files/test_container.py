@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import itertools
 import os
 import struct
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from elftools.elf.elffile import ELFFile
 from google.protobuf.internal import api_implementation
 from hypothesis import HealthCheck, given, settings, strategies as st
 
@@ -17,6 +19,8 @@ from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.dtypes import BY_PROTO
 from pytest_npudump.dump.filebytes import raw_bytes
 from pytest_npudump.dump.files.container import dump_data_class, read_container
+from pytest_npudump.dump.files.core import read_core
+from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import FormatError
 
 DATA = Path(__file__).parents[2] / "data" / "dump"
@@ -187,26 +191,18 @@ def test_trap_9_records_written_behind_each_other_are_all_read(tmp_path: Path) -
 
 
 def test_trap_30_unknown_numbers_are_kept_and_cost_no_other_tensor(tmp_path: Path) -> None:
+    """A dimension that is impossible or larger than the size is noted, and the bytes stay."""
     strange = _tensor(3, dtype=99, dims=[2])
     strange["format"] = 77
     data = _bytes(b"abcd", input=[strange, _tensor(1)])
     one, two = read_container(_write(tmp_path, data))[0].tensors
     assert (one.dtype, one.format, one.payload.nbytes) == ("proto:99", "format:77", 3)
     assert load(two.payload, two.dtype, two.shape).tolist() == [ord("d")]
-
-
-def test_an_impossible_dimension_is_noted_and_the_bytes_stay(tmp_path: Path) -> None:
-    (tensor,) = read_container(_write(tmp_path, _bytes(b"ab", input=[_tensor(2, dims=[2**64 - 1])])))[
-        0
-    ].tensors
-    assert tensor.shape is None
-    assert "18446744073709551615" in tensor.note
-    assert tensor.payload.nbytes == 2
-
-
-def test_a_shape_larger_than_its_size_is_noted(tmp_path: Path) -> None:
-    (tensor,) = read_container(_write(tmp_path, _bytes(b"ab", input=[_tensor(2, dims=[1 << 40])])))[0].tensors
-    assert tensor.note == f"size is 2 bytes, the shape needs {1 << 40}"
+    large, beyond = 1 << 40, 2**64 - 1
+    data = _bytes(b"abcd", input=[_tensor(2, dims=[beyond]), _tensor(2, dims=[large])])
+    one, two = read_container(_write(tmp_path, data))[0].tensors
+    assert (one.shape, str(beyond) in one.note, one.payload.nbytes) == (None, True, 2)
+    assert two.note == f"size is 2 bytes, the shape needs {large}"
 
 
 def test_a_tensor_behind_four_gigabytes(tmp_path: Path) -> None:
@@ -271,18 +267,15 @@ def test_damage_raises_nothing_but_a_format_error(tmp_path: Path, place: int, va
             assert tensor.payload.offset + tensor.payload.nbytes <= len(data)
 
 
-@pytest.mark.each(("size", "shape"), [(4, ()), (32, ()), (512, ()), (400, None), (4096, None)])
-def test_no_shape_is_that_of_a_scalar_only_where_the_bytes_are_of_one_element(
-    tmp_path: Path, size: int, shape: tuple[int, ...] | None
-) -> None:
-    message = dump_data_class()(version="2.0", dump_time=1)
-    message.output.add(data_type=1, size=size)
-    header = message.SerializeToString()
-    path = tmp_path / "dump"
-    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(size))
-    (tensor,) = read_container(path)[0].tensors
-    assert tensor.shape == shape
-    assert tensor.payload is not None
+def test_no_shape_is_that_of_a_scalar_only_where_the_bytes_are_of_one_element(tmp_path: Path) -> None:
+    for size, shape in ((4, ()), (32, ()), (512, ()), (400, None), (4096, None)):
+        message = dump_data_class()(version="2.0", dump_time=1)
+        message.output.add(data_type=1, size=size)
+        header = message.SerializeToString()
+        data = struct.pack("<Q", len(header)) + header + bytes(size)
+        (tensor,) = read_container(_write(tmp_path, data))[0].tensors
+        assert tensor.shape == shape, size
+        assert tensor.payload is not None
 
 
 _PEAK = """
@@ -309,3 +302,220 @@ def test_a_long_header_is_not_held_more_than_twice(tmp_path: Path) -> None:
     read, grown = map(int, done.stdout.split())
     assert read == length
     assert grown < 2.3 * length
+
+
+_HEADER = bytes.fromhex("0a03322e301a20080110fbffffffffffffffff011a003a040a02000158ffffffffffffffffff01")
+
+
+def test_the_bytes_of_a_header_survive_reading_and_writing() -> None:
+    """An empty shape is present and a missing one is not; numbers that no table has are kept."""
+    for cls in (dump_data_class(), dump_data_class("bytes")):
+        header = cls.FromString(_HEADER)
+        assert header.SerializeToString() == _HEADER
+        output = header.output[0]
+        assert (output.format, output.offset) == (-5, 2**64 - 1)
+        assert list(output.original_shape.dim) == [0, 1]
+        assert (output.HasField("shape"), output.HasField("original_op")) == (True, False)
+    message = dump_data_class()()
+    message.input.add(data_type=4711, format=83887875)
+    (again,) = dump_data_class().FromString(message.SerializeToString()).input
+    assert (again.data_type, again.format) == (4711, 83887875)
+    cut = dump_data_class("bytes").FromString(b"\x32\x02\xe4\xb8")  # within a character
+    assert cut.op_name == b"\xe4\xb8"
+
+
+def test_the_default_descriptor_pool_is_left_alone() -> None:
+    from google.protobuf import descriptor_pool
+
+    dump_data_class()
+    try:
+        descriptor_pool.Default().FindMessageTypeByName("toolkit.dumpdata.DumpData")
+    except KeyError:
+        return
+    raise AssertionError
+
+
+_MAGIC = 0x5A5A5A5A
+
+
+def _tlv(kind: int, value: float) -> Any:
+    return struct.pack("<II", kind, len(value)) + value
+
+
+def _shape(kind: int, *dims: int) -> Any:
+    return _tlv(kind, struct.pack(f"<{len(dims)}q", *dims))
+
+
+def _input(dtype: int, size: int, nested: bytes, address: int = 1) -> Any:
+    return struct.pack("<iiiQQQI", dtype, 2, 0, address, 0, size, len(nested)) + nested
+
+
+def _output(dtype: int, size: int, nested: bytes, address: int = 1) -> Any:
+    return struct.pack("<iiiiiiQQQI", dtype, 2, 0, 0, dtype, 2, address, 0, size, len(nested)) + nested
+
+
+def _file(tmp_path: Path, *parts: Any, payload: bytes = b"") -> Any:
+    body = b"".join(_tlv(kind, struct.pack("<I", len(items)) + b"".join(items)) for kind, items in parts)
+    path = tmp_path / "op"
+    path.write_bytes(struct.pack("<QII", 8 + len(body), _MAGIC, 0) + body + payload)
+    return path
+
+
+def test_trap_5_and_10_inputs_and_outputs_with_types_of_ge_behind_the_magic(tmp_path: Path) -> None:
+    first = _input(0, 8, _shape(0, 2) + _shape(1, 1, 2))
+    second = _output(3, 4, _shape(0) + _tlv(2, b"orig"))
+    path = _file(tmp_path, (4, [first]), (5, [second]), payload=struct.pack("<ffi", 1.5, -2, 7))
+    (record,) = read_container(path)
+    one, two = record.tensors
+    assert (record.kind, record.version, record.op_name) == ("tlv", "0", "")
+    assert (one.io, one.dtype, one.shape, one.original_shape) == ("input", "float32", (2,), (1, 2))
+    assert load(one.payload, one.dtype, one.shape).tolist() == [1.5, -2]
+    assert (two.io, two.dtype, two.shape, two.original_name) == ("output", "int32", (), "orig")
+    assert load(two.payload, two.dtype, two.shape).item() == 7
+
+
+def test_outputs_alone_and_an_unknown_type(tmp_path: Path) -> None:
+    path = _file(tmp_path, (5, [_output(5, 2, _shape(0, 2))]), payload=b"ab")
+    (tensor,) = read_container(path)[0].tensors
+    assert (tensor.dtype, tensor.payload.nbytes) == ("ge:5", 2)
+
+
+def test_a_null_tensor_without_bytes(tmp_path: Path) -> None:
+    items = [_input(4, 2, _shape(0, 2), address=0), _input(4, 2, _shape(0, 2))]
+    one, two = read_container(_file(tmp_path, (4, items), payload=b"cd"))[0].tensors
+    assert one.payload is None
+    assert load(two.payload, two.dtype, two.shape).tolist() == [99, 100]
+
+
+@pytest.mark.each(
+    ("parts", "payload", "message"),
+    [
+        ([(9, [])], b"", "TLV type 9, expected 4"),
+        ([(4, []), (4, [])], b"", "each once"),
+        ([(4, [_input(0, 8, _shape(0, 2))])], b"1234567", "input 0 needs 8 bytes, but the file has 7"),
+        ([(4, [_input(0, 4, _shape(0, 1))])], b"12345", "1 bytes behind the last tensor"),
+        ([(4, [_input(0, 0, _tlv(0, b"123"))])], b"", "a shape of 3 bytes, expected a multiple of 8"),
+        ([(4, [_input(0, 0, b"")[:-1]])], b"", "a tensor needs 40 bytes"),
+    ],
+)
+def test_damage_is_named(tmp_path: Path, parts: Any, payload: bytes, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        read_container(_file(tmp_path, *parts, payload=payload))
+
+
+def test_a_count_and_lengths_beyond_the_header_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "op"
+    for body in (struct.pack("<III", 4, 4, 2**32 - 1), struct.pack("<II", 4, 2**32 - 1)):
+        path.write_bytes(struct.pack("<QII", 8 + len(body), _MAGIC, 0) + body)
+        with pytest.raises(FormatError, match=r"needs"):
+            read_container(path)
+    path.write_bytes(struct.pack("<QII", 2**63, _MAGIC, 0))
+    with pytest.raises(FormatError, match="the header needs"):
+        read_container(path)
+
+
+def test_an_impossible_dimension_costs_only_the_shape(tmp_path: Path) -> None:
+    path = _file(tmp_path, (4, [_input(4, 2, _shape(0, -1))]), payload=b"ab")
+    (tensor,) = read_container(path)[0].tensors
+    assert tensor.shape is None
+    assert "-1" in tensor.note
+
+
+NAME = "te_mul_1__kernel0.47.3.20260910085237489.core"
+
+
+def region(size: int, section: int, kind: int, *dims: int) -> bytes:
+    """GlobalMemInfo of dump_common.h."""
+    shape = struct.pack("<I4x25Q", len(dims), *dims, *[0] * (25 - len(dims)))
+    return struct.pack("<QQIHH", 0x12C000000000, size, section, kind, 0) + shape
+
+
+def core(*sections: tuple[str, bytes]) -> bytes:
+    """An ELF file as dump_ELF.cpp lays it out: data, then the section table, aligned to 16."""
+    named = [("", b""), *sections, (".shstrtab", b"")]
+    names = b"".join(name.encode() + b"\0" for name, _ in named)
+    named[-1] = (".shstrtab", names)
+    body, table, at = b"", b"", 0
+    for name, data in named:
+        kind = 3 if name == ".shstrtab" else 0x30000000 if name else 0
+        table += struct.pack("<IIQQQQIIQQ", at, kind, 0, 0, 64 + len(body), len(data), 0, 0, 0, 0)
+        body += data
+        at += len(name) + 1
+    body += b"\0" * (-len(body) % 16)
+    ident = b"\x7fELF\2\1\1".ljust(16, b"\0")
+    count = len(named)
+    head = struct.pack(
+        "<HHIQQQIHHHHHH", 4, 0x1029, 1, 0, 0, 64 + len(body), 0, 64, 0, 0, 64, count, count - 1
+    )
+    return ident + head + body + table
+
+
+def sample() -> bytes:
+    kernel = b"te_mul_1__kernel0"
+    return core(
+        (".ascend.devtbl", b"\0" * 40),
+        (".ascend.global", b"args"),
+        (".ascend.global", b"abcdefgh"),
+        (".ascend.global", b"\0" * 4),
+        (".ascend.kernel_info", struct.pack("<I", len(kernel)) + kernel),
+        (".ascend.auxinfo.global", region(4, 2, 101) + region(8, 3, 2, 2, 4) + region(4 | 1 << 63, 4, 3, 4)),
+    )
+
+
+def test_a_core_tells_its_kernel_and_what_it_worked_on(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(sample())
+    found = read_core(path)
+    assert found.kernel == "te_mul_1__kernel0"
+    assert [section.name for section in found.sections[1:3]] == [".ascend.devtbl", ".ascend.global"]
+    arguments, given, result = found.regions
+    assert (arguments.name, arguments.shape) == ("arguments", None)
+    assert (given.name, given.shape, given.address) == ("input", (2, 4), 0x12C000000000)
+    assert given.payload is not None
+    assert raw_bytes(given.payload).tobytes() == b"abcdefgh"
+    assert (result.name, result.shape, result.payload) == ("output", (4,), None)
+
+
+def test_the_core_put_together_here_is_one_for_an_elf_reader() -> None:
+    elf = ELFFile(io.BytesIO(sample()))
+    assert elf["e_type"] == "ET_CORE"
+    assert ".ascend.auxinfo.global" in [section.name for section in elf.iter_sections()]
+
+
+@pytest.mark.each("size", [0, 3, 63, 64, 200, -1])
+def test_a_core_cut_short_is_an_error_of_the_file(tmp_path: Path, size: int) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(sample()[:size])
+    with pytest.raises(FormatError, match="truncated"):
+        read_core(path)
+
+
+@pytest.mark.each("at", range(0, len(sample()), 3))
+def test_a_damaged_byte_never_ends_in_another_error(tmp_path: Path, at: int) -> None:
+    path = tmp_path / NAME
+    data = bytearray(sample())
+    data[at] ^= 0xFF
+    path.write_bytes(data)
+    try:
+        read_core(path)
+    except FormatError as error:
+        assert error.path == str(path)  # noqa: PT017 - most bytes may change without harm
+
+
+def test_a_core_in_a_dump_is_told_and_is_no_unreadable_file(tmp_path: Path) -> None:
+    folder = tmp_path / "extra-info" / "data-dump" / "0"
+    folder.mkdir(parents=True)
+    (folder / NAME).write_bytes(sample())
+    (folder / "te_mul_1.o").write_bytes(b"\x7fELF")
+    (folder / "te_mul_1.json").write_text("{}")
+    dump = read_dump(tmp_path)
+    assert dump.problems == ()
+    assert dump.records == ()
+    assert f"1 core of failed kernels, for msdebug: {folder / NAME}" in dump.notes
+
+
+@pytest.mark.each("content", [b"\x7fELF" + bytes(100), sample()[:-1], b""])
+def test_a_damaged_core_in_a_dump_is_an_unreadable_file(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / NAME).write_bytes(content)
+    (problem,) = read_dump(tmp_path).problems
+    assert problem.path == str(tmp_path / NAME)

@@ -158,9 +158,7 @@ def test_a_changed_statistic_fails_and_names_layer_and_line(
         assert words in text
 
 
-def test_checksums_alone_are_equal_or_not(
-    copied: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_checksums_alone_are_equal_or_not(copied: Any, capsys: pytest.CaptureFixture[str]) -> None:
     def flip(data: Any) -> None:
         without_statistics(data)
         data["Functional.linear.1.forward"]["output"][0]["md5"] = "00000000"
@@ -175,9 +173,7 @@ def test_checksums_alone_are_equal_or_not(
     assert "Functional.linear#turn=1:output.0 crc32: 00000000" in text
 
 
-def test_a_lost_call_and_a_lost_checksum_fail(
-    copied: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_lost_call_and_a_lost_checksum_fail(copied: Any, capsys: pytest.CaptureFixture[str]) -> None:
     lost = copied("L1-md5", "b", lambda data: data.pop("Torch.relu.1.forward"))
     code, text = compare(SAMPLES / "L1-md5", lost, capsys)
     assert code == 1
@@ -224,9 +220,7 @@ def test_a_tensor_that_cannot_be_read_is_a_problem_with_its_file(
         (lambda one: one.update(dtype=1), "dtype 1"),
     ],
 )
-def test_a_description_that_is_none_is_refused_with_its_place(
-    copied: Callable[..., Path], change: Callable[[Any], object], words: str
-) -> None:
+def test_a_description_that_is_none_is_refused_with_its_place(copied: Any, change: Any, words: str) -> None:
     def changed(data: Any) -> None:
         change(data["Torch.relu.1.forward"]["output"][0])
 

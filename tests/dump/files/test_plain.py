@@ -145,9 +145,7 @@ def test_two_files_are_compared_whatever_they_are_called(
     assert main(["compare", str(tmp_path / "gpu.npy"), str(tmp_path / "npu.npz")]) == 1
 
 
-def test_files_without_a_header_need_type_and_shape(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_without_header_need_type_and_shape(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for side, values in (("a", [1, 2, 3, 4]), ("b", [1, 2, 3, 5])):
         (tmp_path / side / "deep").mkdir(parents=True)
         np.array(values, np.float16).tofile(tmp_path / side / "deep" / "x.bin")
@@ -226,12 +224,7 @@ def test_fuzzed_bin_files_are_read_as_numpy_reads_them_or_refused(
     )
     for said in (
         *hostile,
-        f"float16:{'9' * 5000}",
-        "float16:\u0663",
-        "string:1",
-        "float16:1:2",
-        "float16\0:1",
-        "\n:\n",
+        *(f"float16:{'9' * 5000}", "float16:\u0663", "string:1", "float16:1:2", "float16\0:1", "\n:\n"),
     ):
         with pytest.raises((RequestError, FormatError)):
             raw_bin(path, said)
@@ -247,19 +240,19 @@ def test_fuzzed_bin_files_are_read_as_numpy_reads_them_or_refused(
 
 
 @pytest.mark.parametrize("command", ["compare", "ls", "convert"])
-def test_thousands_of_unreadable_files_take_few_lines(
+def test_many_unreadable_files_take_few_lines(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for side in ("a", "b"):
         put(tmp_path / side, "same.pt")
-        for at in range(1000):
+        for at in range(100):
             (tmp_path / side / f"x{at}.npy").write_bytes(b"?")
     one, other = (str(tmp_path / side) for side in "ab")
     more = {"compare": [other], "ls": [], "convert": ["-o", str(tmp_path / "out")]}[command]
     for left in (one, None):  # and with nothing else to read
         assert main([command, one, *more]) == 2
         told = capsys.readouterr().err.splitlines()
-        count = 2000 if command == "compare" and left else 1000
+        count = 200 if command == "compare" and left else 100
         assert len(told) == 21
         assert told[-1].endswith(f"... and {count - 20} more"), told[-1]
         (tmp_path / "a" / "same.pt").unlink(missing_ok=True)

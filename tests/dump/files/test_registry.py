@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,9 +71,7 @@ def test_one_file_of_an_offered_format_is_read_where_it_lies(
     assert "Pair  output.0  float32" in capsys.readouterr().out
 
 
-def test_a_file_of_an_offered_format_is_part_of_the_dump(
-    install: Callable[[str], None], dump_path: Path
-) -> None:
+def test_a_file_of_an_offered_format_is_part_of_the_dump(install: Any, dump_path: Path) -> None:
     install("pairs:FORMAT")
     (record,) = read_dump(dump_path).records
     assert (str(record.key), record.op_type, record.dtype, record.shape) == (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import math
 from dataclasses import replace
@@ -13,9 +14,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pytest_npudump.dump.arrays.decode import DecodeError, load
+from pytest_npudump.dump.arrays.decode import DecodeError, load, read_npy_header
 from pytest_npudump.dump.filebytes import chunks
+from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Payload
+from pytest_npudump.dump.stats.compact_projections import FINE, doubts, steps, sums_of, texts
 from pytest_npudump.dump.stats.kernels import BFLOAT16, FLOAT16, Half
 from pytest_npudump.dump.stats.projections import (
     Projector,
@@ -26,14 +29,23 @@ from pytest_npudump.dump.stats.projections import (
     raw_elements,
 )
 from pytest_npudump.dump.stats.sums import Totals
-from pytest_npudump.dump.stats.tensor import Projected, array_accumulator, tensor_stats
+from pytest_npudump.dump.stats.tensor import (
+    Projected,
+    array_accumulator,
+    npy_stats,
+    payload_stats,
+    tensor_stats,
+)
 
 BLOCK = 16_384
 FLOATS = [
     *(np.float16, np.float32, np.float64, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn),
     ml_dtypes.float8_e5m2,
 ]
+
+FLOATS_WITH_INFINITIES = [kind for kind in FLOATS if kind is not ml_dtypes.float8_e4m3fn]
 INTS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.bool_]
+
 BOUND = 2e-6
 
 
@@ -136,15 +148,14 @@ def test_columns_of_the_largest_integers_do_not_overflow(dtype: type, code: int)
 @pytest.mark.parametrize("dtype", [*FLOATS, np.int8, np.int32, np.bool_])
 @given(data=st.data())
 def test_result_does_not_depend_on_the_pieces(dtype: type, data: st.DataObject) -> None:
-    size = data.draw(st.integers(0, 100_000))
+    size = data.draw(st.integers(0, 4 * BLOCK))
     array = noise(size, size).astype(dtype)
     cuts = data.draw(st.lists(st.integers(0, size), max_size=6))
     assert streamed(array, cuts) == project(array)
 
 
 def test_result_does_not_depend_on_the_address() -> None:
-    values = noise(1, 90_000)
-    room = np.empty(values.size + 16, np.float32)
+    values, room = noise(1, 90_000), np.empty(90_016, np.float32)
     found = set()
     for start in range(16):
         room[start : start + values.size] = values
@@ -190,25 +201,21 @@ def test_one_pass_with_the_statistics_gives_the_same_bits(dtype: type, count: in
 
 
 def test_elements_that_are_not_finite_count_as_zeros() -> None:
-    for dtype in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2):
+    for dtype in FLOATS_WITH_INFINITIES:
         array = noise(4, 5 * BLOCK).astype(dtype)
         clean = array.copy()
         where = [0, 77, BLOCK + 3, 4 * BLOCK]
-        array[where] = [math.nan, math.inf, -math.inf, math.inf]
-        clean[where] = 0
-        found, expected = project(array), project(clean)
-        assert found == expected
-        assert streamed(array, [5, 20_000]) == found
+        array[where], clean[where] = [math.nan, math.inf, -math.inf, math.inf], 0
+        assert project(array) == project(clean) == streamed(array, [5, 20_000])
 
 
-@pytest.mark.each("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2])
+@pytest.mark.each("dtype", FLOATS_WITH_INFINITIES)
 @pytest.mark.each("size", [9, BLOCK + 3, 5 * BLOCK])
 def test_beside_zeros_alone_nan_and_infinities_stand_for_numbers(dtype: type, size: int) -> None:
     array, stands_for = np.zeros(size, dtype), np.zeros(size)
     where = [0, 2, 7, size - 1]
     array[where], stands_for[where] = [math.nan, math.inf, -math.inf, -math.inf], [2, 1, -1, -1]
-    assert project(array) == project(stands_for)
-    assert streamed(array, [5, 8]) == project(array)
+    assert project(array) == project(stands_for) == streamed(array, [5, 8])
     array[size // 2] = 1
     stands_for[:] = 0
     stands_for[size // 2] = 1
@@ -216,12 +223,10 @@ def test_beside_zeros_alone_nan_and_infinities_stand_for_numbers(dtype: type, si
 
 
 def test_parts_of_complex_numbers_stand_for_numbers_each() -> None:
-    array = np.zeros(5, np.complex64)
-    array[3] = complex(0, -math.inf)
-    stands_for = np.zeros(10)
-    stands_for[7] = -1
+    array, stands_for = np.zeros(5, np.complex64), np.zeros(10)
+    assert project(array) == (0.0,) * 8
+    array[3], stands_for[7] = complex(0, -math.inf), -1
     assert project(array) == project(stands_for)
-    assert project(np.zeros(5, np.complex64)) == (0.0,) * 8
 
 
 def test_sums_beyond_float32_are_added_up_in_float64() -> None:
@@ -231,10 +236,13 @@ def test_sums_beyond_float32_are_added_up_in_float64() -> None:
 
 def test_both_parts_of_complex_numbers_are_elements() -> None:
     parts = noise(5, 2 * 20_000)
+    expected = pytest.approx(project(parts), rel=0, abs=1e-4)
     for dtype in (np.complex64, np.complex128):
-        assert project(parts.view(np.complex64).astype(dtype)) == pytest.approx(
-            project(parts), rel=0, abs=1e-4
-        )
+        assert project(parts.view(np.complex64).astype(dtype)) == expected
+    halves = parts[:600].astype(np.float16)
+    projector = Projector(raw_elements("complex32"), halves.size)
+    projector.add(halves.view(np.uint8))
+    assert projector.sums() == project(halves)
 
 
 @pytest.mark.each(
@@ -274,18 +282,10 @@ def test_types_that_numpy_lacks_have_the_projections_of_their_values(
     assert projector.sums() == project(values)
 
 
-def test_complex32_is_read_as_float16() -> None:
-    parts = noise(8, 600).astype(np.float16)
-    projector = Projector(raw_elements("complex32"), parts.size)
-    projector.add(parts.view(np.uint8))
-    assert projector.sums() == project(parts)
-
-
 def test_tensors_without_numbers_are_refused() -> None:
-    with pytest.raises(DecodeError, match="datetime"):
-        project(np.zeros(3, "datetime64[s]"))
-    with pytest.raises(DecodeError, match="<U1"):
-        project(np.array(["a"]))
+    for array, words in ((np.zeros(3, "datetime64[s]"), "datetime"), (np.array(["a"]), "<U1")):
+        with pytest.raises(DecodeError, match=words):
+            project(array)
     with pytest.raises(DecodeError, match="no numeric meaning"):
         raw_elements("variant")
 
@@ -341,17 +341,125 @@ def test_distance_estimates_the_l2norm_of_the_difference(size: int) -> None:
     "shape", [(16, 512), (32, 512), (128, 512), (32, 256), (16, 128), (64, 1024), (197, 768), (20, 4096)]
 )
 def test_a_constant_added_to_one_channel_is_seen(shape: tuple[int, int]) -> None:
-    ratios = []
+    ratios, nothing = [], project(np.zeros(shape, np.float32))
     for channel in range(0, shape[1], 11):
         array = np.zeros(shape, np.float32)
         array[:, channel] = 1
-        ratios.append(distance(project(array), project(0 * array)) / math.sqrt(shape[0]))
+        ratios.append(distance(project(array), nothing) / math.sqrt(shape[0]))
     assert min(ratios) > 0.1
     assert float(np.std(ratios)) < 0.45
 
 
 def test_pairs_that_change_places_are_seen_as_often_as_documented() -> None:
-    rng = np.random.default_rng(10)
-    pairs = [rng.choice(BLOCK, 2, replace=False) for _ in range(20_000)]
-    unseen = sum(bool((signs()[:, i] == signs()[:, j]).all()) for i, j in pairs) / len(pairs)
-    assert unseen == pytest.approx(1 / 200, abs=0.002)
+    one, other = np.random.default_rng(10).integers(0, BLOCK, (2, 40_000))
+    alike = (signs()[:, one] == signs()[:, other]).all(axis=0)[one != other]
+    assert float(alike.mean()) == pytest.approx(1 / 200, abs=0.002)
+
+
+TREES = Path(__file__).parents[2] / "data" / "trees"
+
+
+def of_shape(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape, np.float32)
+
+
+@pytest.mark.each("shape", [(), (7,), (40, 60), (300, 40, 90)])
+@pytest.mark.each("order", ["C", "F"])
+def test_npy_files_of_either_order_have_the_projections_of_c_order(
+    tmp_path: Path, shape: tuple[int, ...], order: str
+) -> None:
+    array = np.asarray(of_shape(*shape), order=order)  # type: ignore[call-overload]
+    np.save(tmp_path / "a.npy", array)
+    found = npy_stats(tmp_path / "a.npy", read_npy_header(tmp_path / "a.npy"), projections=True)
+    assert found.projections == project(np.ascontiguousarray(array))
+    assert found.max == tensor_stats(array).max
+
+
+@pytest.mark.each("dtype", [">f4", "<f2", ">i4", "<c8", "?", "<f8"])
+def test_numpy_types_of_either_byte_order_have_the_projections_of_their_values(
+    tmp_path: Path, dtype: str
+) -> None:
+    array = (10 * of_shape(50, 700)).astype(dtype)
+    np.save(tmp_path / "a.npy", array)
+    found = npy_stats(tmp_path / "a.npy", read_npy_header(tmp_path / "a.npy"), projections=True)
+    assert found.projections == project(array)
+
+
+@pytest.mark.each("count", [0, 1, 4096, 4097, 16_384, 700_000, 2_300_000])
+@pytest.mark.each("dtype", ["float32", "float16", "int8", "bool"])
+def test_raw_files_that_are_read_or_mapped_have_the_same(tmp_path: Path, dtype: str, count: int) -> None:
+    array = (5 * of_shape(count)).astype(dtype)
+    (tmp_path / "raw").write_bytes(b"head" + array.tobytes())
+    payload = Payload(tmp_path / "raw", 4, array.nbytes)
+    found = payload_stats(payload, dtype, count, projections=True)
+    assert found is not None
+    assert found.projections == project(array)
+    without = payload_stats(payload, dtype, count)
+    assert without is not None
+    assert str(replace(found, projections=None)) == str(without)  # NaN equals NaN
+
+
+@pytest.mark.each(
+    "tree",
+    ["acl-dtypes", "acl-exception", "acl-tensor", "mindspore-dtypes", "mindspore-control_flow_multigraph"],
+)
+def test_each_tensor_of_a_real_dump_has_those_of_its_values(tree: str) -> None:
+    records = [record for record in read_dump(TREES / tree, projections=True).records if record.payload]
+    assert records
+    for record in records:
+        assert record.payload is not None
+        assert record.stats is not None, record.key
+        values = load(record.payload, record.dtype, record.shape)
+        assert record.stats.projections == project(values), record.key
+
+
+NUMBER = st.floats(-1e290, 1e290).filter(lambda one: one == 0 or abs(one) > 1e-250)
+SUMS = st.lists(NUMBER, min_size=8, max_size=8).filter(any)
+
+
+@given(SUMS)
+@settings(max_examples=100)
+def test_a_text_gives_back_what_it_was_made_of_to_a_step(sums: list[float]) -> None:
+    told = np.array([sums])
+    found = sums_of(texts(told))
+    assert texts(found) == texts(told)
+    assert (np.abs(found - told) <= doubts(found)).all()
+    largest = np.abs(told).max()
+    assert (steps(told)[:, :FINE] <= 2.0**-22 * largest).all()
+    assert (steps(told)[:, FINE:] <= 2.0**-10 * largest).all()
+
+
+def test_what_lies_just_below_a_power_is_off_by_up_to_a_step() -> None:
+    told = np.array([[0.99999994, 0.1, 0, 0, 0.99999994, -0.99999994, 0.1, 0]])
+    found = sums_of(texts(told))
+    away = np.abs(found - told)
+    assert (away <= doubts(found)).all()
+    assert (away > steps(told) / 2).tolist() == [[False] * 4 + [True, True, False, False]]
+
+
+def test_the_text_is_as_it_is_described() -> None:
+    (text,) = texts(np.array([[1.0, -0.5, 0.25, 0, 1, -1, 0.5, 0]]))
+    octets = base64.b64decode("AA" + text)
+    numbers = [int.from_bytes(octets[at : at + 3], "big") for at in range(0, 21, 3)]
+    assert numbers[0] == 2048 + 1  # all are below 2**1
+    assert numbers[1:4] == [1 << 22, (1 << 24) - (1 << 21), 1 << 20]
+    assert numbers[5:] == [(1 << 10) << 12 | (4096 - (1 << 10)), (1 << 9) << 12]
+
+
+@pytest.mark.each(
+    ("sums", "back"),
+    [
+        ([0.0] * 8, [0.0] * 8),
+        ([float("nan"), *[1.0] * 7], [float("nan")] * 8),
+        ([float(2**22 + 1)] * 4 + [0.0] * 4, [float(2**22 + 1)] * 4 + [0.0] * 4),  # integers
+        ([1e-310] * 8, [0.0] * 8),
+    ],
+)
+def test_what_has_no_digits_to_lose_comes_back_as_it_is(sums: list[float], back: list[float]) -> None:
+    assert np.array_equal(sums_of(texts(np.array([sums])))[0], back, equal_nan=True)
+
+
+def test_a_peak_that_moves_changes_the_text_as_it_changes_the_projections() -> None:
+    peaks = np.eye(214)
+    sums = np.array([project(one) for one in peaks])
+    assert len({*texts(sums)}) == len({*map(tuple, sums)}) > 120

@@ -86,9 +86,7 @@ def test_the_additions_of_any_order_are_found(tree: Any, random: Any) -> None:
 
 
 @pytest.mark.each("most", [SUM_ADDITIONS, DOT_ADDITIONS])
-def test_rows_of_a_blas_that_adds_one_after_the_other_are_as_short_as_the_bound_asks(
-    most: int, blas: Any
-) -> None:
+def test_rows_of_blas_that_adds_one_after_other_are_as_short_as_the_bound_asks(most: int, blas: Any) -> None:
     blas(lambda one, other: _one_after_the_other(one * other))
     assert row_length(most) == {15: 16, 31: 32}[most]
 

@@ -88,10 +88,7 @@ CASES: dict[str, list[Any]] = {
         *("0/Relu.first.3.7.T0.csv", "0/Conv.conv.4.7.T1.csv", "0/Data.image.4.7.T2.csv"),
         *("0/Data.mask.3.7.T3.csv", "0/Data.unused.9.7.T4.csv"),
     ],
-    "one of all has no qualifier": [
-        "a:output.0=0",
-        f"{NET}/17/5/A.a.1.2.T0.csv",
-    ],
+    "one of all has no qualifier": ["a:output.0=0", f"{NET}/17/5/A.a.1.2.T0.csv"],
     "steps are counted from the first": [
         "a:output.0=0 a#step=4:output.0=0",
         f"{NET}/17/5/A.a.1.2.T0.csv",
@@ -418,9 +415,7 @@ def test_names_of_eager_calls_are_known_for_such() -> None:
         ("20260101010101/0/Add.net/add.0.4.3.T0", ("input.0", "input.1", "output.0")),
     ],
 )
-def test_converted_tensors_have_the_keys_of_the_dump(
-    tmp_path: Path, path: str, slots: tuple[str, ...]
-) -> None:
+def test_converted_tensors_have_keys_of_the_dump(tmp_path: Path, path: str, slots: tuple[str, ...]) -> None:
     dumped = read_dump(write(tmp_path / "dump", (path, ("net/add", 2, 1))))
     made = read_dump(
         write(tmp_path / "made", *((f"{path}.{slot}.npy", [number]) for number, slot in enumerate(slots)))
@@ -488,9 +483,7 @@ def test_what_was_converted_into_the_dump_itself_is_not_read_again(
 
 
 @pytest.mark.each("suffix", [".npy", ".ND.npy"])
-def test_a_table_of_statistics_is_no_dump_that_a_tensor_was_converted_from(
-    tmp_path: Path, suffix: str
-) -> None:
+def test_table_of_statistics_is_no_dump_that_a_tensor_was_converted_from(tmp_path: Path, suffix: str) -> None:
     rows = [row("Output", 0, 2), row("Input", 0, 4)]
     dump = read_dump(write(tmp_path, f"{ADD}.output.0{suffix}", (f"{ADD}.csv", rows)))
     assert not dump.problems

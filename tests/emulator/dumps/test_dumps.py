@@ -107,9 +107,7 @@ def test_data_is_dumped_once_for_each_edge_to_a_dumped_operator(dump: Dumping) -
 
 
 @pytest.mark.parametrize(("mode", "inputs", "outputs"), [("input", 2, 0), ("output", 0, 1), ("all", 2, 1)])
-def test_dump_mode_chooses_the_directions(
-    dump: Dumping, wire: Any, mode: str, inputs: int, outputs: int
-) -> None:
+def test_dump_mode_chooses_directions(dump: Dumping, wire: Any, mode: str, inputs: int, outputs: int) -> None:
     found = dump(dump_mode=mode)
     add = wire.read(found["Add.Add_0"])
     assert (len(add.inputs), len(add.outputs)) == (inputs, outputs)

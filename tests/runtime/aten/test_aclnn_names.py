@@ -37,15 +37,9 @@ ALIKE = [
     ("gelu", "aclnnGeluV2"),
 ]
 APART = [
-    ("add", "aclnnMul"),
-    ("add", "aclnnAddmm"),
-    ("sub", "aclnnRsubs"),
-    ("max", "aclnnMaximum"),
-    ("log", "aclnnLogSoftmax"),
-    ("softmax", "aclnnSoftmaxBackward"),
-    ("addmm", "aclnnAddbmm"),
-    ("add", "L2DfxAbscent"),
-    ("", "aclnnAdd"),
+    *(("add", "aclnnMul"), ("add", "aclnnAddmm"), ("sub", "aclnnRsubs"), ("max", "aclnnMaximum")),
+    *(("log", "aclnnLogSoftmax"), ("softmax", "aclnnSoftmaxBackward"), ("addmm", "aclnnAddbmm")),
+    *(("add", "L2DfxAbscent"), ("", "aclnnAdd")),
 ]
 
 

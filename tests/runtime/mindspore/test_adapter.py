@@ -296,9 +296,7 @@ def test_mindspore_is_chosen_only_by_name(monkeypatch: pytest.MonkeyPatch) -> No
     assert (runtime.name, runtime.device) == ("mindspore", 2)
 
 
-def test_a_mindspore_that_cannot_be_imported_says_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mindspore_that_cannot_be_imported_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tmp_path.joinpath("mindspore.py").write_text("raise ImportError('libmindspore_core.so:\\n no such file')")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(RuntimeUnavailableError, match=r"cannot be imported: libmindspore_core\.so: no such"):

@@ -316,9 +316,7 @@ def test_a_hook_that_is_registered_later_is_of_its_module(tmp_path: Path, at: st
 
 @pytest.mark.filterwarnings("ignore")  # of torch, within itself
 @pytest.mark.parametrize("way", ["part", "forward", "compiled", "compiled part"])
-def test_a_hook_that_is_registered_later_is_seen_where_the_model_is_not_entered(
-    tmp_path: Path, way: str
-) -> None:
+def test_hook_that_is_registered_later_is_seen_where_model_is_not_entered(tmp_path: Path, way: str) -> None:
     model = nn.Sequential(nn.Identity(), nn.Sequential(nn.Identity()))
     part = model if way == "compiled" else model[1]
     run = {"forward": model.forward, "part": part}.get(way) or torch.compile(part, backend="eager")

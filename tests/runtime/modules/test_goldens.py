@@ -117,10 +117,7 @@ def test_one_golden_serves_eager_compiled_and_captured(
         ["npudump: 1 test passed with a changed model: test_blocks.py::test_blocks (blocks.0.mlp.2)"]
     )
     monkeypatch.setenv("FAULT", "input")
-    for way, told in (
-        ("", "npudump: model *: inputs changed; first mismatch: *"),
-        ("graph", "npudump: *"),
-    ):
+    for way, told in (("", "npudump: model *: inputs changed; first mismatch: *"), ("graph", "npudump: *")):
         monkeypatch.setenv("WAY", way)  # of a graph it is not known what it will be replayed with
         done = project.runpytest_inprocess()
         done.stdout.fnmatch_lines([told])

@@ -103,14 +103,8 @@ FAULTS = [
         for name in ("up.weight", "down.weight", "qkv.weight")
         for change in (_scaled, _element, _rows, _columns)
     ],
-    ("norm.weight", _scaled),
-    ("norm.weight", _element),
-    ("norm.weight", _rows),
-    ("up.weight", _rolled),
-    ("up.bias", _element),
-    ("up.weight", "layer"),
-    ("down.weight", "layer"),
-    ("down.weight", "rank"),
+    *(("norm.weight", _scaled), ("norm.weight", _element), ("norm.weight", _rows), ("up.weight", _rolled)),
+    *(("up.bias", _element), ("up.weight", "layer"), ("down.weight", "layer"), ("down.weight", "rank")),
 ]
 
 
@@ -226,12 +220,7 @@ LAYOUTS: dict[str, tuple[Any, list[Any], dict[str, list[str]], list[str]]] = {
         {},
         [],
     ),
-    "a bias that is half of it": (
-        _layers(W[0]),
-        [_layers(W[0]), _layers(W[0] / 2)],
-        {"0.bias": ["1"]},
-        [],
-    ),
+    "a bias that is half of it": (_layers(W[0]), [_layers(W[0]), _layers(W[0] / 2)], {"0.bias": ["1"]}, []),
     "half precision": (_layers(W), [_layers(one.half()) for one in W.chunk(2)], {}, ["0.weight"]),
     "fewer ranks than parts": (_layers(W), [_layers(one) for one in W.chunk(4)[:3]], {}, ["0.weight"]),
     "layers on one rank each": (

@@ -535,9 +535,7 @@ def test_model_of_several_types_keeps_each_of_them(
     np.testing.assert_array_equal(flag, values.astype(bool), strict=True)
 
 
-def test_only_models_loaded_under_the_dump_that_is_on_count_as_run(
-    started: PyAclRuntime, config: Path
-) -> None:
+def test_only_models_loaded_under_dump_that_is_on_count_as_run(started: PyAclRuntime, config: Path) -> None:
     early = started.load_model(MODEL)
     early.run(IMAGE)
     assert started.activity.executions == 1
@@ -564,9 +562,7 @@ def test_only_models_loaded_under_the_dump_that_is_on_count_as_run(
         end.close()
 
 
-def test_a_dump_that_the_test_sets_itself_shows_what_ran_under_it(
-    released: PyAclRuntime, config: Path
-) -> None:
+def test_dump_that_the_test_sets_itself_shows_what_ran_under_it(released: PyAclRuntime, config: Path) -> None:
     acl = released.acl
     acl.init()
     assert (acl.mdl.init_dump(), acl.mdl.set_dump(str(config))) == (0, 0)

@@ -87,15 +87,34 @@ def test_anything_less_is_none(watched: Any, answers: dict[str, Any], path: str,
     assert not evidence.missing or "execute" not in answers
 
 
-def test_what_runs_behind_the_end_of_the_dump_is_none(watched: Any) -> None:
+OUTSIDE = "ran in the test's own process while no dump was on "
+
+
+@pytest.mark.parametrize(
+    ("steps", "shown", "models", "missing"),
+    [
+        ("set ours, mem, finalize, run 8", 0, ["model 8"], [f"model 8 {OUTSIDE}"]),
+        ("set ours, load nets/m.om, set ours, run 7", 1, ["nets/m.om"], []),
+        ("set ours, load a.om, set another, load b.om, run 7", 0, ["a.om"], [f"b.om {OUTSIDE}"]),
+    ],
+    ids=["behind the end of the dump", "the same dump again", "an id given out again"],
+)
+def test_models_are_those_of_the_dump_that_is_on(
+    watched: Any, steps: str, shown: int, models: list[str], missing: list[str]
+) -> None:
     acl, evidence, _ = watched
-    acl.mdl.set_dump("ours")
-    acl.mdl.load_from_mem(1, 2)
-    acl.mdl.finalize_dump()
-    acl.mdl.execute(8, 1, 2)
-    assert evidence.shown == []
-    (words,) = evidence.missing
-    assert words.startswith("model 8 ran in the test's own process while no dump was on ")
+    calls = {
+        "set": acl.mdl.set_dump,
+        "finalize": lambda _: acl.mdl.finalize_dump(),
+        "load": acl.mdl.load_from_file,
+        "mem": lambda _: acl.mdl.load_from_mem(1, 2),
+        "run": lambda model: acl.mdl.execute(int(model), 1, 2),
+    }
+    for step in steps.split(", "):
+        name, _, argument = step.partition(" ")
+        calls[name](argument)
+    assert (len(evidence.shown), evidence.models) == (shown, models)
+    assert [words[: len(told)] for words, told in zip(evidence.missing, missing, strict=True)] == missing
 
 
 def test_a_model_from_before_the_dump_is_evidence_against_it_and_of_an_earlier_one_too() -> None:
@@ -114,26 +133,6 @@ def test_a_model_from_before_the_dump_is_evidence_against_it_and_of_an_earlier_o
         (words,) = evidence.missing
         assert words.startswith("m.om was loaded before the dump was set ")
         assert (evidence.shown, evidence.failed) == ([], [])
-
-
-def test_setting_the_same_dump_again_leaves_its_models_under_it(watched: Any) -> None:
-    acl, evidence, _ = watched
-    acl.mdl.set_dump("ours")
-    acl.mdl.load_from_file("nets/m.om")
-    acl.mdl.set_dump("ours")
-    acl.mdl.execute(7, 1, 2)
-    assert (len(evidence.shown), evidence.missing) == (1, [])
-
-
-def test_an_id_that_is_given_out_again_is_another_model(watched: Any) -> None:
-    acl, evidence, _ = watched
-    acl.mdl.set_dump("ours")
-    acl.mdl.load_from_file("a.om")
-    acl.mdl.set_dump("another")
-    acl.mdl.load_from_file("b.om")
-    acl.mdl.execute(7, 1, 2)
-    assert evidence.models == ["a.om"]
-    assert evidence.missing[0].startswith("b.om ran in the test's own process while no dump was on ")
 
 
 def test_a_function_of_the_test_s_own_that_takes_the_dump_leaves_none(acl: Acl) -> None:
@@ -171,25 +170,22 @@ def test_an_error_of_the_device_is_kept_and_what_a_wait_for_a_stream_tells(watch
     assert evidence.failed == told
 
 
-def test_every_function_is_put_back(acl: Acl) -> None:
+def test_every_function_is_put_back_but_one_that_a_fixture_replaced(acl: Acl) -> None:
     before = {**vars(acl.mdl), **vars(acl.op), **vars(acl.rt)}
     calls = ObservedCalls(acl, "ours".__eq__, Evidence())
     calls.watch()
-    assert acl.mdl.execute is not before["execute"]
+    ours = acl.mdl.execute
+    assert ours is not before["execute"]
     calls.stop()
     assert {**vars(acl.mdl), **vars(acl.op), **vars(acl.rt)} == before
     calls.stop()
-
-
-def test_a_function_that_a_fixture_replaced_is_left_alone_and_never_wrapped_twice(watched: Any) -> None:
-    acl, _, calls = watched
-    ours = acl.mdl.execute
-    acl.mdl.execute = replacement = lambda *_: 1
+    calls.watch()
+    ours, acl.mdl.execute = acl.mdl.execute, lambda *_: 1
+    replacement = acl.mdl.execute
     calls.stop()
     assert acl.mdl.execute is replacement
     acl.mdl.execute = ours  # as monkeypatch does at its end
-    evidence = Evidence()
-    again = ObservedCalls(acl, "ours".__eq__, evidence)
+    again = ObservedCalls(acl, "ours".__eq__, Evidence())
     again.watch()
     again.stop()
     assert acl.mdl.execute.__name__ == "call"
@@ -231,26 +227,19 @@ def linked(tmp_path: Path) -> tuple[Path, Path, Path]:
     return tmp_path / "one", tmp_path / "again", tmp_path / "other"
 
 
-def test_models_behind_a_linked_folder_tell_directories_apart(linked: tuple[Path, Path, Path]) -> None:
-    assert answers(*linked) == [SUCCESS, SUCCESS, REPEAT_INITIALIZE]
-
-
-def test_a_link_to_a_folder_above_is_followed_once(linked: tuple[Path, Path, Path]) -> None:
+def test_models_behind_links_tell_directories_apart(linked: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    """A link to a folder above is followed once; a folder that two links name counts under both."""
     one, again, other = linked
+    assert answers(*linked) == [SUCCESS, SUCCESS, REPEAT_INITIALIZE]
     for directory in linked:
         (directory / "above").symlink_to(directory)
     assert answers(*linked) == [SUCCESS, SUCCESS, REPEAT_INITIALIZE]
     (again / "above").unlink()
     assert answers(one, again, other) == [SUCCESS, REPEAT_INITIALIZE, REPEAT_INITIALIZE]
-
-
-def test_a_folder_that_two_links_name_counts_under_both(linked: tuple[Path, Path, Path]) -> None:
-    one, again, _ = linked
+    (one / "above").unlink()
+    assert answers(one, again) == [SUCCESS, SUCCESS]
     (one / "second").symlink_to("models")
     assert answers(one, again) == [SUCCESS, REPEAT_INITIALIZE]
-
-
-def test_models_that_are_not_there_are_not_the_same(tmp_path: Path) -> None:
     assert answers(tmp_path / "none", tmp_path / "none") == [SUCCESS, REPEAT_INITIALIZE]
 
 

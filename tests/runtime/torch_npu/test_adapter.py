@@ -60,9 +60,7 @@ def test_the_dump_is_on_between_start_and_stop_and_nothing_earlier_is_in_it(
     assert [names(torch_npu).count(name) for name in ("aclmdlInitDump", "aclInit")] == [2, 1]
 
 
-def test_a_device_that_was_named_is_set_once_and_before_it_is_initialised(
-    torch_npu: Any, config: Path
-) -> None:
+def test_device_that_was_named_is_set_once_and_before_it_is_initialised(torch_npu: Any, config: Path) -> None:
     runtime = TorchNpuRuntime(torch_npu, device=1)
     for _ in range(2):
         runtime.start(config)
@@ -351,9 +349,7 @@ def test_a_test_that_sets_its_own_dump_finds_none_on_and_it_is_ended_once(
     assert "switch the dump on itself" in released.activity.likely_cause
 
 
-def test_a_test_that_switches_no_dump_on_leaves_none_to_end(
-    torch_npu: Any, released: TorchNpuRuntime
-) -> None:
+def test_test_that_switches_no_dump_on_leaves_none_to_end(torch_npu: Any, released: TorchNpuRuntime) -> None:
     released.stop()
     released.close()
     assert names(torch_npu) == []
@@ -451,9 +447,7 @@ def test_a_client_that_cannot_be_imported_says_why(tmp_path: Path, monkeypatch: 
         load(choose("torch_npu"), 0)
 
 
-def test_a_run_of_torch_npu_asks_the_client_for_an_npu(
-    torch_npu: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_of_torch_npu_asks_the_client_for_an_npu(torch_npu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     load(choose("torch_npu"), 0)
     monkeypatch.setattr(torch_npu.npu, "is_available", lambda: False)
     with pytest.raises(
