@@ -22,7 +22,7 @@ from pytest_npudump.record.noise import CALIBRATION, are_texts
 from pytest_npudump.record.record import EDGES, MODELS, OUTPUTS, Record, rows_of
 from pytest_npudump.record.rows import differing_keys
 from pytest_npudump.record.text import parse, render
-from pytest_npudump.storage.atomic import locked, move_file, refuse_link, stage_file
+from pytest_npudump.storage.atomic import locked, move_file, refuse_link, replace_file, stage_file
 from pytest_npudump.storage.regular_file import open_regular, read_regular
 
 if TYPE_CHECKING:
@@ -509,13 +509,18 @@ def write_golden(path: Path, golden: Record, *, replacing: str | None = None) ->
     Raises:
         GoldenError: the golden cannot be written, or would replace another one; the old file is as it was.
     """
-    recording = stage_golden(path, golden)
-    try:
-        recording.commit(replacing)
-    except BaseException:
-        recording.discard()
-        raise
-    return recording.staged is not None
+    refuse_links(replace(golden, path=path))
+    content = _content(golden)
+    digest = content_digest(content)
+    if has_digest(path, digest):  # as above
+        return False
+    with locked(path) as target:
+        refuse_others(target)
+        changed = not has_digest(target, digest)
+        if changed:
+            refuse_change(target, replacing)
+            replace_file(target, [content])
+    return changed
 
 
 def refuse_links(golden: Record) -> None:
