@@ -280,30 +280,34 @@ USUAL = ("", "always", "0", "other")
 """Values that options which have gone took, or are given by mistake."""
 
 
-@pytest.mark.parametrize("how", ["typed", "-o", "ini"])
-def test_what_is_given_now_is_taken_as_it_is_told(pytester: pytest.Pytester, how: str) -> None:
+def test_what_is_given_now_is_taken_as_it_is_told(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever the value was: no command that is told leads to another refusal."""
     keys = {key.partition(" ")[0].replace("_", "-") for key in GONE_KEYS}
-    typed_names = {one.partition("=")[0] for one in GONE}
-    cases = [(name, value) for name in sorted(typed_names if how == "typed" else keys) for value in USUAL]
-    taken: dict[str, Settings] = {}
-    for name, value in cases:
-        key, ini = f"npudump_{name}".replace("-", "_"), "[pytest]\n"
+    names = {"typed": {one.partition("=")[0] for one in GONE}, "-o": keys, "ini": keys}
+    plain = pytester.parseconfig(*BARE)  # into which those go that other tests have pytest read
+    taken: dict[tuple[bool, str], Settings] = {}
+    for how, name, value in [(way, name, value) for way in names for name in names[way] for value in USUAL]:
+        key, config, ini = f"npudump_{name}".replace("-", "_"), plain, how == "ini"
         if not value and how != "typed":
             continue
-        given = (
-            [f"--npudump-{name}" + f"={value}" * bool(value)] if how == "typed" else ["-o", f"{key}={value}"]
-        )
-        pytester.makeini(f"{ini}{key} = {value}\n" if how == "ini" else ini)
-        with pytest.raises(RequestError, match="there is no ") as refusal:
-            settings(pytester, *([] if how == "ini" else given))
+        with monkeypatch.context() as patch:
+            if how == "typed":
+                patch.setattr(plain.option, key.replace("npudump_", "npudump_gone_"), value)
+            elif ini:
+                patch.setitem(plain._inicache, key, value)
+            else:
+                config = pytester.parseconfig(*BARE, "-o", f"{key}={value}")
+            with pytest.raises(RequestError, match="there is no ") as refusal:
+                settings_of(config)
         now = str(refusal.value).partition(" any more: ")[2]
         if now != "leave it out":
             now = now.removeprefix("give ").removesuffix(" instead")
-            if now not in taken:
-                pytester.makeini(f"{ini}{now}\n" if how == "ini" else ini)
-                taken[now] = settings(pytester, *([] if how == "ini" else shlex.split(now)))
-            found = taken[now]
+            if (ini, now) not in taken:
+                pytester.makeini(f"[pytest]\n{now}\n" if ini else "[pytest]\n")
+                taken[ini, now] = settings(pytester, *([] if ini else shlex.split(now)))
+            found = taken[ini, now]
             assert name != "numerics" or found.preset == value == "other", now
             assert name != "device" or found.features["devices"] == value, now
             assert name not in SWITCHES or value != "0" or how == "typed", now
