@@ -99,20 +99,18 @@ def test_without_an_npu_marked_tests_are_skipped_with_the_reason_where_that_is_a
     assert run("-onpudump_expect=1").ret == pytest.ExitCode.TESTS_FAILED
 
 
-@pytest.mark.parametrize("workers", [(), ("-n1",)])
-def test_a_session_says_so_where_all_marked_tests_are_skipped(
-    project: Project, workers: tuple[str, ...]
-) -> None:
+def test_a_session_says_so_where_all_marked_tests_are_skipped(project: Project) -> None:
     skip = "@pytest.mark.skip(reason='later')\n"
-    line = "npudump: nothing compared: {} marked tests skipped"
+    words = "npudump: nothing compared: 2 marked tests skipped"
     plain = f"{skip}def test_plain():\n    pass\n"
     marked = f"{skip}@pytest.mark.npu_dump\ndef test_{{}}(npu_dump):\n    pass\n"
     project.test_file(plain + marked.format("a") + marked.format("b"))
-    project.run(*workers, skipped=3, shows=line.format(2))
+    for workers in ((), ("-n1",)):
+        project.run(*workers, skipped=3, shows=words)
     project.test_file(plain)
-    project.run(*workers, skipped=1, hides="*npudump: nothing*")
+    project.run(skipped=1, hides="*npudump: nothing*")
     project.test_file(f"{marked.format('a')}@pytest.mark.npu_dump\ndef test_small(npu_dump):\n{project.body}")
-    project.run(*workers, skipped=1, failed=1, hides="*npudump: nothing*")
+    project.run("-n1", skipped=1, failed=1, hides="*npudump: nothing*")
 
 
 @pytest.mark.parametrize("missing", ["onnx", "onnxruntime"])
