@@ -8,25 +8,22 @@ from functools import partial
 
 import pytest
 
+from pytest_npudump.settings import ci_variable
 from tests.plugin.conftest import Project, held
 
 
-def test_update_is_refused_under_any_ci_service(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    project.marked()
-    for variable, value in (("CI", "1"), ("BUILD_NUMBER", "17"), ("TF_BUILD", "True")):
-        with monkeypatch.context() as patch:
-            patch.setenv(variable, value)
-            result = project.run("--npudump-update-golden")
-        assert result.ret == pytest.ExitCode.USAGE_ERROR, variable
-        words = f"ERROR: npudump: --npudump-update-golden is refused because the variable {variable} is set*"
-        result.stderr.fnmatch_lines([words])
-    assert not project.path.joinpath("golden").exists()
-    monkeypatch.setenv("CI", "true")
-    project.record("-onpudump_allow_in_ci=true")
-    project.run(passed=1, hides="*APPROVES*")
-    for value in ("", "0", "false", "No"):
-        monkeypatch.setenv("CI", value)
-        project.record("-onpudump_repeats=1")
+@pytest.mark.each(
+    ("variable", "value", "told"),
+    [
+        *((name, value, name) for name, value in (("CI", "1"), ("BUILD_NUMBER", "17"), ("TF_BUILD", "True"))),
+        *(("CI", value, "") for value in ("", "0", "false", "No")),
+    ],
+)
+def test_any_ci_service_is_known_by_a_variable(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, told: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert ci_variable() == told
 
 
 def test_what_would_approve_or_judge_nothing_ends_the_run(project: Project) -> None:

@@ -475,22 +475,7 @@ def test_size_is_the_exact_fraction_rounded_down(whole: int, part: int, unit: st
 
 
 def test_text_that_is_no_size_is_refused_with_an_example() -> None:
-    wrong = (
-        "",
-        "big",
-        "-1",
-        "+1",
-        "1e9",
-        "1.",
-        ".5",
-        "1 K B",
-        "1KiBs",
-        "1P",
-        "inf",
-        "nan",
-        "1,5G",
-        "9" * 400,
-    )
-    for text in wrong:
+    wrong = ["", "big", "-1", "+1", "1e9", "1.", ".5", "1 K B", "1KiBs", "1P", "inf", "nan", "1,5G"]
+    for text in [*wrong, "9" * 400]:
         with pytest.raises(RequestError, match="expected a size such as 512MiB"):
             parse_size(text)
