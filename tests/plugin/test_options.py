@@ -78,6 +78,7 @@ def test_a_calibration_is_an_update_that_may_come_with_another(pytester: pytest.
     calibrate = "--npudump-update-golden=calibrate"
     found = settings(pytester, calibrate)
     assert (found.update_golden, found.calibrate, found.approval_flag) == ("", 20, calibrate)
+    assert found.approves
     found = settings(pytester, "--npudump-update-golden", calibrate, "-o", "npudump_calibration_runs=3")
     assert (found.update_golden, found.calibrate) == ("all", 3)
     refused(pytester, "'some'", "--npudump-update-golden=some")
@@ -430,16 +431,10 @@ def test_the_header_says_how_the_runtime_was_chosen(project: Project) -> None:
         ([], "npudump_runtime = emulator\n", "ini key npudump_runtime = emulator"),
         ([], "", "auto, no module 'acl'"),
         ([], "npudump_runtime = auto\n", "auto, no module 'acl'"),
-        (["--npudump-runtime=npu"], "", "--npudump-runtime=npu"),
-        ([], "npudump_runtime = npu\n", "ini key npudump_runtime = npu"),
     ):
         ini.write_text(f"{before}\n{key}", "utf-8")
-        if how.endswith("npu"):
-            done = project.pytester.runpytest_inprocess(*options)
-            assert any(f"{how}: no module 'acl'" in line and "set_env.sh" in line for line in done.errlines)
-        else:
-            done = project.pytester.runpytest_inprocess("--npudump-update-golden", *options)
-            assert f"npudump: runtime emulator ({how})" in done.outlines, done.outlines
+        done = project.pytester.runpytest_inprocess("--npudump-update-golden", *options)
+        assert f"npudump: runtime emulator ({how})" in done.outlines, done.outlines
 
 
 def test_help_is_little_longer_and_names_every_option_and_the_page_of_the_rest(

@@ -302,19 +302,6 @@ def test_an_update_keeps_the_calibration_of_unchanged_values_and_drops_any_other
     assert "calibration" not in head(project)
 
 
-def test_calibrating_is_refused_under_ci_and_as_a_standing_setting(project: Project) -> None:
-    project.marked()
-    with project.patch.context() as patch:
-        patch.setenv("CI", "true")
-        refused = project.run(*CALIBRATE)
-    assert refused.ret == pytest.ExitCode.USAGE_ERROR
-    refused.stderr.fnmatch_lines(
-        ["*--npudump-update-golden=calibrate is refused because the variable CI is set*"]
-    )
-    project.patch.setenv("PYTEST_ADDOPTS", "--npudump-update-golden=calibrate")
-    project.refused("*--npudump-update-golden in the variable PYTEST_ADDOPTS*")
-
-
 def as_tensors(project: Project) -> Path:
     """Have the test that is there dump tensors, of which goldens have projections."""
     source = project.path.joinpath("test_small.py")
