@@ -160,6 +160,19 @@ def test_escalation_says_how_often_and_in_what(
     assert (found.second_runs, found.recompute) == (runs, recompute)
 
 
+NO_VALUES = {
+    "repeats": ("a number of runs, 1 or more", ("0", "-1", "two", "1e3")),
+    "calibration_runs": ("a number of runs, 3 or more", ("0.5", "2", "x")),
+    "isolation": ("auto, process, or seconds greater than 0", ("0", "soon", "-1", "inf", "nan")),
+}
+
+
+def test_a_value_that_is_none_is_refused_with_what_is_expected(pytester: pytest.Pytester) -> None:
+    for name, (expected, values) in NO_VALUES.items():
+        for value in values:
+            refused(pytester, f"npudump_{name} is .*, expected {expected}", f"-onpudump_{name}={value}")
+
+
 def test_a_preset_says_which_bounds_hold(pytester: pytest.Pytester) -> None:
     auto = dict.fromkeys(("", "default", "torch"), "auto")
     for preset, bounds in {**auto, **{name: name for name in ("same", "other", "hf32")}}.items():
