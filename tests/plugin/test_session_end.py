@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 from xml.etree import ElementTree as ET
 
@@ -48,21 +47,6 @@ def test_a_test_whose_setup_fails_is_counted_told_once_and_no_comparison(project
     project.path.joinpath("test_small.py").unlink()
     project.test_file(BROKEN.replace("raise RuntimeError", "pytest.skip"), "test_broken.py")
     project.run(skipped=1, hides="npudump: * tests passed*")
-
-
-def test_the_command_is_for_the_folder_in_which_pytest_was_started(project: Project) -> None:
-    project.pytester.makeini("[pytest]\n")
-    project.marked()
-    for name in ("ci", "sub"):
-        project.path.joinpath(name).mkdir()
-    project.path.joinpath("ci/pytest.ini").write_text("[pytest]\n", "utf-8")
-    project.patch.chdir(project.path / "sub")
-    for options in ((), ("--npudump-output=.",), ("-c", "../ci/pytest.ini")):
-        result = project.run(*options, "../test_small.py")
-        [line] = [line for line in result.outlines if "pending review" in line]
-        words = shlex.split(line.partition("npudump golden ")[2])
-        code, shown, _ = project.command("golden", "diff", *words[1:])
-        assert (code, "test_small.py::test_small" in shown) == (1, True), words
 
 
 def test_runs_that_fail_or_have_no_golden_wait_where_they_are_kept(project: Project) -> None:
