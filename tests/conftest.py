@@ -5,7 +5,6 @@ import gc
 import inspect
 import json
 import os
-import re
 import runpy
 import shlex
 import shutil
@@ -13,7 +12,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -465,12 +463,36 @@ def where_killed(warm: Warm) -> Callable[..., Any]:
     return run
 
 
+_SERVERS = """
+import os, signal, sys
+from contextlib import redirect_stdout
+import moto.s3.responses
+from moto.server import ThreadedMotoServer
+
+for line in sys.stdin:
+    if line.strip():
+        os.kill(int(line), signal.SIGKILL)
+        os.waitpid(int(line), 0)
+        print(flush=True)
+    elif not os.fork():
+        server = ThreadedMotoServer("127.0.0.1", 0)
+        with redirect_stdout(sys.stderr):
+            server.start()
+        print(os.getpid(), server.get_host_and_port()[1], flush=True)
+        signal.pause()
+os.killpg(0, signal.SIGKILL)
+"""
+"""Forks a server for each empty line, and ends one for a line that has its number: it imports for all."""
+
+
 @dataclass
 class S3Server:
     """A real S3 server in a process of its own, with an empty bucket."""
 
-    process: subprocess.Popen[str]
+    number: str
     endpoint: str
+    ask: Callable[[str], str]
+    stopped: bool = False
     url: str = ""
 
     def client(self) -> Any:
@@ -488,25 +510,38 @@ class S3Server:
 
     def stop(self) -> None:
         """Kill it; whoever is talking to it finds the connection closed."""
-        self.process.kill()
-        self.process.wait()
+        if not self.stopped:
+            self.ask(self.number)
+        self.stopped = True
 
 
 @pytest.fixture(scope="session")
-def s3_servers() -> Iterator[list[S3Server]]:
-    """Servers that were started: the last one serves until a test stops it."""
+def s3_server() -> Iterator[Callable[[], S3Server]]:
+    """Return what starts a server, unless the last one serves still."""
     import s3fs  # noqa: F401 - what a session within a test imports first, its end unloads again
 
     servers: list[S3Server] = []
-    yield servers
-    for server in servers:
-        server.stop()
-        assert server.process.stderr is not None
-        server.process.stderr.close()
+    command = [sys.executable, "-c", _SERVERS]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, text=True, start_new_session=True, **pipes) as process:  # type: ignore[call-overload]
+
+        def ask(line: str) -> str:
+            process.stdin.write(f"{line}\n")
+            process.stdin.flush()
+            answer: str = process.stdout.readline()
+            return answer
+
+        def start() -> S3Server:
+            if not servers or servers[-1].stopped:
+                number, port = ask("").split()
+                servers.append(S3Server(number, f"http://127.0.0.1:{port}", ask))
+            return servers[-1]
+
+        yield start
 
 
 @pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, s3_servers: list[S3Server]) -> S3Server:
+def s3(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, s3_server: Callable[[], S3Server]) -> S3Server:
     """A server that fsspec finds by the variables that Amazon's clients read, with a bucket of its own."""
     from pytest_npudump.golden import objects
 
@@ -516,14 +551,7 @@ def s3(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, s3_servers: list[S3Serve
     files = {name: str(tmp_path / "no-such-file") for name in ("CONFIG_FILE", "SHARED_CREDENTIALS_FILE")}
     for name, value in {**known, **files}.items():
         monkeypatch.setenv(f"AWS_{name}", value)
-    if not s3_servers or s3_servers[-1].process.poll() is not None:
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        assert process.stderr is not None
-        port = next(found[1] for line in process.stderr if (found := re.search(r"127\.0\.0\.1:(\d+)", line)))
-        threading.Thread(target=process.stderr.read, daemon=True).start()
-        s3_servers.append(S3Server(process, f"http://127.0.0.1:{port}"))
-    server = s3_servers[-1]
+    server = s3_server()
     bucket = f"bucket-{server.endpoint.rpartition(':')[2]}-{tmp_path.name.replace('_', '-').lower()[-40:]}"
     server.url = f"s3://{bucket}/tensors"
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)

@@ -133,13 +133,11 @@ def lines_of(name: str) -> list[str]:
     return [*commands(yaml.safe_load(text))]
 
 
-@pytest.mark.parametrize("name", ["github.yml", "gitlab-ci.yml", "Jenkinsfile"])
-def test_job_without_an_npu_passes_on_a_project_and_fails_without_its_test(
-    pytester: pytest.Pytester, name: str
-) -> None:
-    found = lines_of(name)
-    verify, run = (
-        next(line for line in found if line.startswith(start)) for start in ("npudump g", "pytest -")
+def test_jobs_without_an_npu_pass_on_a_project_and_fail_without_its_test(pytester: pytest.Pytester) -> None:
+    files = [lines_of(name) for name in ("github.yml", "gitlab-ci.yml", "Jenkinsfile")]
+    [verify], [run] = (
+        {next(line for line in found if line.startswith(start)) for found in files}
+        for start in ("npudump g", "pytest -")
     )
     pytester.makepyfile(test_it=TESTS)
     pytester.path.joinpath("npudump-tests.txt").write_text("test_it.py::test_relu")

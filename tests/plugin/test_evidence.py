@@ -314,13 +314,3 @@ def early():
     two(project, "", early, "early, ")
     project.run("-v", failed=2, shows=["*test_a*/Conv.block_conv_2.3.*", "*test_b*/Conv.block_conv_2.3.*"])
     assert not project.path.joinpath("extra-info").exists()
-
-
-def test_every_release_takes_the_configuration_of_every_kind(project: Project) -> None:
-    project.patch.setenv("ASCEND_HOME_PATH", str(project.path))
-    kinds = ("aic_err_norm_dump", "aic_err_brief_dump", "aic_err_detail_dump", "lite_exception")
-    mark = "@pytest.mark.npu_dump(scene='exception', acl_json=dict(dump_scene={0!r}))\n"
-    project.test_file("\n".join(f"{mark}def test_{{0}}():\n    pass\n".format(kind) for kind in kinds))
-    for version in ("8.5.0", "9.0.0", "9.1.0-beta.3", "9.1.0"):
-        (project.path / "version.cfg").write_text(f"version={version}\n")
-        assert project.run("--collect-only").ret == 0

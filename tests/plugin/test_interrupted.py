@@ -73,14 +73,13 @@ def told(project: Project, *, killed: bool = False) -> str:
 
 
 ENDINGS = [
-    ("raise KeyboardInterrupt", "ended by Ctrl-C", "*KeyboardInterrupt*"),
     ("pytest.exit('the card is gone')", "ended by pytest.exit: the card is gone", "*Exit: the card is gone*"),
     ("os.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)", "ended by Ctrl-C", "*KeyboardInterrupt*"),
     ("os.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)", "ended by SIGTERM", "*KeyboardInterrupt*"),
 ]
 
 
-@pytest.mark.parametrize(("line", "words", "end"), ENDINGS, ids=["raised", "exit", "SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(("line", "words", "end"), ENDINGS, ids=["exit", "SIGINT", "SIGTERM"])
 def test_end_of_the_session_in_the_second_run_s_body(
     project: Project, line: str, words: str, end: str
 ) -> None:

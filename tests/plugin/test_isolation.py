@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import pytest
 
 from tests.golden.tensor_files import load_tensors
 from tests.plugin.conftest import Project, held, is_gone, wait_for
+from tests.plugin.test_interrupted import PYTEST, send
 
 pytestmark = pytest.mark.e2e
 
@@ -278,15 +278,12 @@ def test_pytest_that_is_killed_takes_its_programs_along(
     body = PROGRAM.format(name=name).replace("\n    ", "\n")
     isolated(project, body, f'isolation="{isolation}"')
     project.path.joinpath("a.json").write_text("{}")
-    # Whoever runs these tests in the background, or with nohup, has signals ignored.
-    heed = "import os, signal, sys; [signal.signal(n, signal.SIG_DFL) for n in (1, 2, 15)]; "
-    run = "os.execv(sys.executable, [sys.executable, '-m', 'pytest', '--npudump-runtime=emulator'])"
-    command = [sys.executable, "-c", heed + run]
     project.path.joinpath("conftest.py").write_text(WAITS)
+    command = [*project.pytester._getpytestargs()[:-1], *PYTEST]
     child = subprocess.Popen(command, cwd=project.path, stdout=subprocess.DEVNULL)
     # The program may run for a while before pytest, on a busy machine, has told whoever guards its group.
     wait_for(lambda: running(name) and [*project.path.rglob("waits")])
-    child.send_signal(number)
+    send(project, number)
     child.wait(60)
     wait_for(lambda: not running(name))
     if number is not signal.SIGKILL or isolation == "process":
@@ -327,15 +324,6 @@ def test_output_and_warnings_that_are_errors_are_as_they_are_without_a_process(p
     held(run("--npudump-update-golden", "-s"), "*seen at once", passed=1)
     project.patch.setenv("WARN", "1")
     held(run(), "*UserWarning: mind this*", failed=1)
-
-
-def test_time_limit_that_is_none_is_refused(project: Project) -> None:
-    project.marked()
-    for value in ("0", "soon", "-1", "inf", "nan"):
-        result = project.run(f"-onpudump_isolation={value}")
-        assert result.ret == pytest.ExitCode.USAGE_ERROR, value
-        words = "npudump_isolation is '.*', expected auto, process, or seconds greater than 0"
-        assert re.search(words, result.stderr.str())
 
 
 NOTE = "note(f'ran {os.getppid()} {__import__(\"random\").random()} {np.random.random()}')"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -79,8 +77,14 @@ def test_dumps_of_runs_are_kept_as_one_file_each(tmp_path: Path, end: str) -> No
     if end == "killed":
         (tmp_path / "npudump.moving" / "half").mkdir(parents=True)
         os.close(folder._descriptor)
-        os.utime(folder.path, (0, 0))
+        alive = made(tmp_path / "alive")
+        assert folder.path.exists(), "so new a folder may be one that is about to be locked"
+        for path in (folder.path, alive.path):
+            os.utime(path, (0, 0))
         made(tmp_path / "next").close()
+        assert alive.path.is_dir(), "a session that lives keeps its folder"
+        alive.close()
+        assert not folder.path.exists()
     else:
         folder.close()
     left = {path.relative_to(test).as_posix() for path in test.rglob("*") if path.is_file()}
@@ -110,31 +114,6 @@ def test_what_cannot_be_copied_stays_in_memory(shared_memory: Path, tmp_path: Pa
     assert link.is_symlink()
     assert (link / "dump").read_bytes() == b"data"
     assert [path.name for path in tmp_path.iterdir() if path != shared_memory] == ["npudump"]
-
-
-@pytest.mark.e2e
-def test_what_a_killed_session_has_left_takes_the_place_of_its_link(
-    shared_memory: Path, tmp_path: Path
-) -> None:
-    program = (
-        "import os, sys; from pathlib import Path;"
-        "from pytest_npudump.plugin.features import memory_folder as m;"
-        f"m.SHARED_MEMORY = Path({str(shared_memory)!r}); m._is_tmpfs = lambda _: True; m.ROOM = 0;"
-        f"f = m.MemoryFolder.open(Path({str(tmp_path / 'killed')!r})); (f.path / 'dump').touch(); os._exit(9)"
-    )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 9
-    (dead,) = shared_memory.iterdir()
-    first = made(tmp_path / "first")
-    assert dead.exists(), "so new a folder may be one that is about to be locked"
-    for path in shared_memory.iterdir():
-        os.utime(path, (0, 0))
-    second = made(tmp_path / "second")
-    assert not dead.exists()
-    assert first.path.is_dir(), "a session that lives keeps its folder"
-    assert not (tmp_path / "killed").is_symlink()
-    assert [path.name for path in (tmp_path / "killed").iterdir()] == ["dump"]
-    second.close()
-    first.close()
 
 
 def test_what_a_killed_session_has_left_is_deleted_where_its_link_is_gone(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 from html import unescape
 from pathlib import Path
@@ -77,19 +78,20 @@ def test_each_medium_has_a_command_that_a_shell_understands(project: Project, la
 
 @pytest.mark.e2e
 def test_a_command_is_for_the_folder_in_which_pytest_was_started(project: Project, commands: Path) -> None:
-    project.pytester.makeini("[pytest]\naddopts = -p no:cacheprovider\n")
+    """To create a golden, and to look at the run."""
+    project.pytester.makeini("[pytest]\n")
     root = project.path
     folder = root / "my tests"
     for name in ("ci", "my tests/-x", "my tests/@y"):
         (root / name).mkdir(parents=True)
-    (root / "ci/other.ini").write_text("[pytest]\naddopts = -p no:cacheprovider\n", "utf-8")
+    (root / "ci/other.ini").write_text("[pytest]\n", "utf-8")
     for name in ("test_small.py", "-x/test_x.py", "@y/test_y.py"):
         project.marked()
         (root / "test_small.py").replace(folder / name)
         (folder / name).with_name("small.onnx").write_bytes((root / "small.onnx").read_bytes())
     here = "test_small.py::test_small"
     scenes = {
-        (folder, ("test_small.py",)): [here],
+        (folder, ("--npudump-output=.", "test_small.py")): [here],
         (folder, (".",)): ["./-x/test_x.py::test_small", "./@y/test_y.py::test_small", here],
         (folder, ("-c", "../ci/other.ini", "test_small.py")): ["-c", "../ci/other.ini", here],
         (root, ("-c", "ci/other.ini", "my tests/test_small.py")): ["-c", "ci/other.ini", f"my tests/{here}"],
@@ -100,8 +102,13 @@ def test_a_command_is_for_the_folder_in_which_pytest_was_started(project: Projec
     }
     for (start, options), expected in scenes.items():
         project.patch.chdir(start)
-        told = printed(project.run(*options).stdout.str())
+        result = project.run(*options)
+        told = printed(result.stdout.str())
         assert [word for command in told for word in arguments(command, start)[1:]] == expected
+        [line] = [line for line in result.outlines if "pending review" in line]
+        words = shlex.split(line.partition("npudump golden review")[2])
+        code, shown, _ = project.command("golden", "diff", *words)
+        assert (code, here in shown) == (1, True), words
     variant = ("-o", "npudump_golden_dir=ours", "-o", "npudump_golden_variant=it's")
     project.patch.chdir(folder)
     [command] = printed(project.run(*variant, "test_small.py").stdout.str())

@@ -195,11 +195,6 @@ def test_fixtures_are_set_up_anew_for_each_of_as_many_runs_as_are_asked_for(proj
             assert project.path.joinpath(name).read_text("utf-8") == "x" * runs
             project.path.joinpath(name).unlink()
         project.golden.unlink()
-    project.marked()
-    for repeats in ("0", "-1", "two", "1e3"):
-        project.refused(
-            "*npudump_repeats is*expected a number of runs, 1 or more*", f"-onpudump_repeats={repeats}"
-        )
 
 
 def lines_without_noise(project: Project) -> list[str]:
@@ -302,19 +297,6 @@ def test_an_update_keeps_the_calibration_of_unchanged_values_and_drops_any_other
     assert "calibration" not in head(project)
 
 
-def test_calibrating_is_refused_under_ci_and_as_a_standing_setting(project: Project) -> None:
-    project.marked()
-    with project.patch.context() as patch:
-        patch.setenv("CI", "true")
-        refused = project.run(*CALIBRATE)
-    assert refused.ret == pytest.ExitCode.USAGE_ERROR
-    refused.stderr.fnmatch_lines(
-        ["*--npudump-update-golden=calibrate is refused because the variable CI is set*"]
-    )
-    project.patch.setenv("PYTEST_ADDOPTS", "--npudump-update-golden=calibrate")
-    project.refused("*--npudump-update-golden in the variable PYTEST_ADDOPTS*")
-
-
 def as_tensors(project: Project) -> Path:
     """Have the test that is there dump tensors, of which goldens have projections."""
     source = project.path.joinpath("test_small.py")
@@ -357,12 +339,6 @@ def test_a_change_that_passes_is_no_noise_and_widens_no_bound(project: Project) 
         project.run("-onpudump_escalate=off", failed=1)
         project.golden.unlink()
         project.model()
-    for number in ("0.5", "2", "x"):
-        project.refused(
-            "*npudump_calibration_runs is*expected a number of runs, 3 or more*",
-            "--npudump-update-golden=calibrate",
-            f"-onpudump_calibration_runs={number}",
-        )
 
 
 BODY = """

@@ -66,13 +66,6 @@ def test_a_failing_session_has_a_page_with_its_source_and_its_elements(changed: 
     assert (changed.path / "report/index.html").read_text("utf-8") == text
 
 
-def test_the_cause_of_a_pending_run_is_told_in_chinese(changed: Project) -> None:
-    changed.run("--npudump-output=.", failed=1)
-    code, shown, _ = changed.command("--lang", "zh", "golden", "diff", "--results", "results")
-    assert code == 1
-    assert f"\n  {LAYERS[2]}：权重已改变" in shown
-
-
 def test_the_source_of_a_page_and_of_the_summary_is_that_of_the_terminal(project: Project) -> None:
     project.recorded(without=LAYERS[1])
     source = f"{LAYERS[1]} (removed), upstream of {LAYERS[2]}:output.0"

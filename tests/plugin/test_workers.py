@@ -162,24 +162,12 @@ def test_the_process_of_an_isolated_test_has_its_parent_s_device(project: Projec
     assert _used(project) == ["(1, 2)"]
 
 
-def test_a_run_that_was_killed_leaves_its_device_free(project: Project) -> None:
-    body = "    os.environ.get('DIE') and os.kill(os.getpid(), 9)\n"
-    project.test_file(f"import os\ndef test_it(npu_device):\n{body}")
-    project.patch.setenv("DIE", "1")
-    options = ["-q", "-onpudump_devices=0", "-p", "no:cacheprovider"]
-    assert project.pytester.runpytest_subprocess(*options).ret == -9
-    project.patch.delenv("DIE")
-    project.run("-onpudump_devices=0", passed=1)
-
-
 def test_ranks_have_the_device_of_their_number(project: Project) -> None:
     """What cannot be is a usage error."""
     project.test_file("def test_it(): pass")
-    gone = "there is no --npudump-device=0 any more: give -o npudump_devices=0 instead"
     refused = "npudump_devices: this is rank 0 of 2, which has the device of its LOCAL_RANK"
     for options, words in (
         (["-onpudump_devices=x"], "npudump: npudump_devices is 'x', expected auto, or device ids"),
-        (["--npudump-device=0", "-onpudump_devices=1"], f"npudump: {gone}"),
         (["-onpudump_devices=0"], refused),
     ):
         if words == refused:
