@@ -236,8 +236,7 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
         if asked and case.runtime.activity.evidence.parameters:
             run = replace(run, blocks={**run.blocks, **models_to_keep(case, golden, dump)})
             outcome = replace(outcome, models=models_between(terms, golden, run))
-        rewired = outcome.models is not None and outcome.models.reconnected
-        run = run if outcome.good and not rewired else _acceptable(case, golden, dump, run)
+        run = _acceptable(case, golden, dump, run, outcome)
     comparison, dump = outcome.comparison, without_unwritten(case, dump, golden)
     if comparison is not None and (comparison.count(EXTRA) or comparison.own_keys):
         dump = told_by_raw_names(case, golden, dump)  # the golden knows no raw names for what is new
@@ -246,10 +245,13 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
     return replace(outcome, run=Run(dump, run, golden, to_measure=further))
 
 
-def _acceptable(case: Case, golden: Record, dump: Dump, run: Record) -> Record:
+def _acceptable(case: Case, golden: Record, dump: Dump, run: Record, outcome: Result) -> Record:
     """Return a run with its own edges, and with what its golden lacks: it may take the golden's place."""
-    blocks = dict(run.blocks)
-    if same_layers(golden.table, run.table):  # it has the golden's edges
+    blocks, models = dict(run.blocks), outcome.models
+    if outcome.good and not (models is not None and models.reconnected):
+        return run
+    alike = EDGES in blocks and models is not None and models.connected_alike
+    if not alike and same_layers(golden.table, run.table):  # it has the golden's edges
         blocks.pop(EDGES, None)
         blocks |= edges_to_keep(case, None, dump, run.table)[0]
     if MODELS not in golden.blocks and MODELS not in blocks:
