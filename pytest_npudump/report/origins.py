@@ -375,6 +375,11 @@ def model_line(result: Result, *, brief: bool, cause: bool, untold: bool = False
     values = first is None or (
         first.status == FAIL and _FORM.isdisjoint(reason.statistic for reason in first.reasons)
     )
+    blamed = values and not cause and not models.fed and not not_reproduced(result)
+    blamed = blamed and not _changed_places(result)
+    means = _("{words}; a kernel, the driver or an input differs") if whole else ""
+    if whole and models.fed_alike:
+        means = _("{words}; a kernel or the driver differs")
     if models.mixed and not models.changed:
         words = _("the golden's layers were accepted from runs of several models")
     elif models.files and not models.changed:
@@ -383,15 +388,9 @@ def model_line(result: Result, *, brief: bool, cause: bool, untold: bool = False
     elif whole:
         words = _("identical to the golden's")
     elif not models.files and models.read == PARAMETERS:
-        differs = _(
-            "its parameters are identical to the golden's; the code, a kernel, the driver or an input differs"
-        )
-        words = differs if values else _("its parameters are identical to the golden's")
-    blamed = whole and values and not cause and not models.fed and not not_reproduced(result)
-    if blamed and not _changed_places(result):
-        means = _("{words}; a kernel, the driver or an input differs")
-        if models.fed_alike:
-            means = _("{words}; a kernel or the driver differs")
+        words = _("its parameters are identical to the golden's")
+        means = _("{words}; the code, a kernel, the driver or an input differs")
+    if means and blamed:
         words = means.format(words=words)
     return [_("model:      {words}").format(words=words.format(names=first_of(models.files)))]
 

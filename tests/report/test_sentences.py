@@ -160,6 +160,8 @@ SENTENCES = [
      "including those of the outputs"),
     ("the code of its modules changed", {"models": ModelChange(read=PARAMETERS)},
      "its parameters are identical to the golden's; the code, a kernel, the driver", "byte for byte"),
+    ("a module is fed otherwise", {"models": ModelChange(read=PARAMETERS, fed=("net",))},
+     "its parameters are identical to the golden's", "differs"),
     ("a module's code changed, whose inputs are known",
      {"models": ModelChange(read=PARAMETERS), "isolated": [operator(RIGHT)]},
      "inputs, type, attributes, or another kernel in the recording", "weights"),
