@@ -196,7 +196,7 @@ def tensors_in(value: Any, kind: Any = None, others: list[Any] | None = None) ->
 
     Those of a dict are in the order of its keys, in which order ever it was filled.
 
-    ``others`` gets the objects that may hold more, which are not looked through.
+    ``others`` gets the objects that may hold more, which are not looked through, and floats and arrays.
     """
     kind = kind or sys.modules["torch"].Tensor
     if isinstance(value, kind):
@@ -213,7 +213,9 @@ def tensors_in(value: Any, kind: Any = None, others: list[Any] | None = None) ->
             look([value[key] for key in sorted(value, key=str)])
         elif is_dataclass(type(value)):
             look([getattr(value, one.name) for one in fields(value)])
-        elif others is not None and is_tracked(value):  # it refers to others, as no number or text does
+        elif others is not None and (
+            is_tracked(value) or isinstance(value, float) or hasattr(value, "__array__")
+        ):  # one that is tracked refers to others, as no count or text does
             others.append(value)
 
     look(value)

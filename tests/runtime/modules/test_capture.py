@@ -328,10 +328,11 @@ def test_hook_that_is_registered_later_is_seen_where_model_is_not_entered(tmp_pa
 
 
 class Kept(nn.Module):
-    """Returns a tensor, what is none, and tensors in objects that are not looked through."""
+    """Returns a tensor, what is none, numbers, and tensors in objects that are not looked through."""
 
     def forward(self, x: Any) -> Any:
-        return x, {"of": [SimpleNamespace(x=x), deque([x]), None, 1.5, "a", x.dtype, x.shape]}, UserDict(x=x)
+        beside = [SimpleNamespace(x=x), deque([x]), None, 3, "a", x.dtype, x.shape]
+        return x, {"of": beside}, UserDict(x=x), 1.5, x.numpy()
 
 
 def test_objects_beside_tensors_that_may_hold_more_are_noted(tmp_path: Path) -> None:
@@ -342,7 +343,7 @@ def test_objects_beside_tensors_that_may_hold_more_are_noted(tmp_path: Path) -> 
     assert [*records(capture)][:2] == ["0:output.0", "1:output.0"]
     assert [*capture.notes] == [
         f"1 (Kept) returned {name}, in which no tensor was found: not recorded"
-        for name in ("SimpleNamespace", "deque", "UserDict")
+        for name in ("SimpleNamespace", "deque", "UserDict", "float", "ndarray")
     ]
 
 
