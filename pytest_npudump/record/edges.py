@@ -168,6 +168,9 @@ class Edges:
             if port == SEVERAL:  # what it stands for comes behind
                 own.append(port)
                 continue
+            if port is not None and (layer := kept.get(sanitise(port.layer))):  # as nearly all
+                own.append(port if layer == port.layer else replace(port, layer=layer))
+                continue
             ports = list(dict.fromkeys(self._kept_behind(port, kept)))
             own.append(ports[0] if len(ports) == 1 else SEVERAL if ports else None)
             further += ports if len(ports) > 1 else ()

@@ -170,7 +170,8 @@ def _give_keys(files: FileColumns, present: Sequence[int], slots: Slots) -> tupl
     layers: list[object] = list(map(files.layer.__getitem__, order))
     if files.turn or len(frozenset(steps)) > 1:
         layers = [(steps[files.folder[at]], files.layer[at], files.turn.get(at, 0)) for at in order]
-    if len(frozenset(layers)) == len(layers):
+    distinct = frozenset(layers)
+    if len(distinct) == len(layers):
         return order, []
     if files.single.issuperset(order) and not files.call and not files.thread:
         # A file or row a tensor: if none of a layer comes again, and all are of one operator, it ran once.
@@ -180,7 +181,7 @@ def _give_keys(files: FileColumns, present: Sequence[int], slots: Slots) -> tupl
             tensors = [(layer, (one,)) for layer, held in zip(layers, found, strict=True) for one in held]
         ids = (map(column.__getitem__, order) for column in (files.op_type, files.task, files.stream))
         operators = frozenset(zip(layers, *ids, strict=True))
-        if len(frozenset(tensors)) == len(tensors) and len(operators) == len(frozenset(layers)):
+        if len(frozenset(tensors)) == len(tensors) and len(operators) == len(distinct):
             return order, []
     groups: defaultdict[object, list[int]] = defaultdict(list)
     for at, layer in zip(order, layers, strict=True):
