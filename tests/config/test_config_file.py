@@ -59,13 +59,10 @@ def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
         assert str(file.reason).endswith("; name a regular file of at most 10 MiB")
 
 
-def test_a_link_to_a_file_is_followed(tmp_path: Path) -> None:
+def test_a_link_to_a_file_is_followed_and_an_empty_file_configures_nothing(tmp_path: Path) -> None:
     (tmp_path / "real").write_bytes(b"{}")
     (tmp_path / "link").symlink_to("real")
     assert read_config_file("link", cwd=tmp_path).text == b"{}"
-
-
-def test_an_empty_file_configures_nothing(tmp_path: Path) -> None:
     (tmp_path / "acl.json").touch()
     for target in ("acl", "ge"):
         verdict = check_file(Path("acl.json"), target, cwd=tmp_path)
@@ -82,20 +79,15 @@ def test_mindspore_wants_json_in_the_name_of_the_file_itself(tmp_path: Path) -> 
     assert "end in .json" in check_file(Path("link.json"), "mindspore", cwd=tmp_path).message
 
 
+STATS = '{"dump_path": ".", "dump_list": [{}], "dump_data": "stats", "dump_stats": ["Max"]}'
+
+
 @pytest.mark.each(
     ("dump", "soc", "warned"),
     [
-        (
-            '{"dump_path": ".", "dump_list": [{}], "dump_data": "stats", "dump_stats": ["Max"]}',
-            "Ascend910B3",
-            False,
-        ),
-        (
-            '{"dump_path": ".", "dump_list": [{}], "dump_data": "stats", "dump_stats": ["Max"]}',
-            "Ascend310P3",
-            True,
-        ),
-        ('{"dump_path": ".", "dump_list": [{}], "dump_data": "stats", "dump_stats": ["Max"]}', "", True),
+        (STATS, "Ascend910B3", False),
+        (STATS, "Ascend310P3", True),
+        (STATS, "", True),
         ('{"dump_scene": "aic_err_detail_dump"}', "Ascend910B3", True),
         ('{"dump_scene": "aic_err_norm_dump"}', "", False),
     ],

@@ -180,22 +180,19 @@ def acl_json(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-def test_acl_json_is_handed_on_as_it_is(acl_json: Callable[..., Path]) -> None:
-    config, path = CompilerConfig(), acl_json(layers=("conv1",))
-    assert fill(config, path) is config
-    values = config.dump_config.values()
-    assert (values["dump_config_path"], values["enable_dump"]) == (str(path), "0")
-
-
-def test_what_a_configuration_asked_for_before_is_replaced(acl_json: Any, tmp_path: Path) -> None:
+def test_acl_json_is_handed_on_as_it_is_and_what_was_asked_for_before_replaced(
+    acl_json: Any, tmp_path: Path
+) -> None:
     """Options would replace the file as soon as a graph is compiled."""
-    config, path = CompilerConfig(), acl_json()
-    config.dump_config.enable_dump = True
+    config, path = CompilerConfig(), acl_json(layers=("conv1",))
     other = tmp_path / "other.json"
     other.write_text("{}", encoding="utf-8")
-    config.dump_config.dump_config_path = str(other)
-    values = fill(config, path).dump_config.values()
-    assert (values["dump_config_path"], values["enable_dump"]) == (str(path), "0")
+    for _ in range(2):
+        assert fill(config, path) is config
+        values = config.dump_config.values()
+        assert (values["dump_config_path"], values["enable_dump"]) == (str(path), "0")
+        config.dump_config.enable_dump = True
+        config.dump_config.dump_config_path = str(other)
 
 
 @pytest.mark.each("scope", [True, False])
@@ -241,31 +238,24 @@ def test_options_that_would_lose_part_of_the_dump_are_refused(
     fill(CompilerConfig(), path)
 
 
-@pytest.mark.each("layer", ["conv 1", "conv-1", "größe"])
-def test_layers_that_dump_layer_cannot_name_are_refused(acl_json: Callable[..., Path], layer: str) -> None:
-    with pytest.raises(ConfigError, match="dump_layer"):
-        fill(CompilerConfig(), acl_json(layers=(layer,)), scope=True)
+def test_layers_that_dump_layer_cannot_name_and_modes_without_an_acl_dump_are_refused(acl_json: Any) -> None:
+    for layer in ("conv 1", "conv-1", "größe"):
+        with pytest.raises(ConfigError, match="dump_layer"):
+            fill(CompilerConfig(), acl_json(layers=(layer,)), scope=True)
+    for mode in ("reduce-overhead", "npugraph_ex"):
+        config = CompilerConfig()
+        config.mode.value = mode
+        with pytest.raises(ConfigError, match=f"'{mode}', in which TorchAir saves torch files"):
+            fill(config, acl_json())
 
 
-@pytest.mark.each("mode", ["reduce-overhead", "npugraph_ex"])
-def test_modes_without_an_acl_dump_are_refused(acl_json: Callable[..., Path], mode: str) -> None:
-    config = CompilerConfig()
-    config.mode.value = mode
-    with pytest.raises(ConfigError, match=f"'{mode}', in which TorchAir saves torch files"):
-        fill(config, acl_json())
-
-
-def test_a_file_that_is_gone_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_configuration_or_lacks_a_file_or_an_option_is_named(
+    acl_json: Any, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError, match=r"dump_config_path: .* is not an existing file"):
         fill(CompilerConfig(), tmp_path / "acl.json")
-
-
-def test_what_is_no_configuration_is_named(acl_json: Callable[..., Path]) -> None:
     with pytest.raises(ConfigError, match=r"dict: not a torchair\.CompilerConfig"):
         fill({}, acl_json())
-
-
-def test_an_option_that_an_old_version_lacks_is_named(acl_json: Callable[..., Path]) -> None:
     with pytest.raises(ConfigError, match=r"dump_config\.dump_data = 'stats'.*has no option dump_data"):
         fill(CompilerConfig("dump_config_path", "dump_data"), acl_json())
 

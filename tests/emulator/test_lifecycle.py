@@ -219,12 +219,20 @@ def test_codes_follow_the_state(acl: Any, tmp_path: Path, monkeypatch: pytest.Mo
             assert (answer[-1] if isinstance(answer, tuple) else answer) == int(code), (title, step)
 
 
-def test_import_gives_the_emulator_and_its_modules(acl: Any) -> None:
-    for name in ("rt", "mdl", "op", "util"):
-        module = importlib.import_module(f"acl.{name}")
-        assert module is getattr(acl, name)
+def test_import_gives_the_emulator_and_its_modules_with_names_of_pyacl_alone(acl: Any) -> None:
+    """In the state of a new process."""
+    parts = ("rt", "mdl", "op", "util")
+    assert [importlib.import_module(f"acl.{name}") for name in parts] == [
+        getattr(acl, name) for name in parts
+    ]
     assert acl.__npudump_emulator__
     assert acl.get_soc_name() == "Emulator"
+    for module in (acl, acl.rt, acl.mdl, acl.op, acl.util):
+        assert len(set(module.__all__)) == len(module.__all__)
+        assert all(callable(getattr(module, name)) or name in parts for name in module.__all__)
+    assert acl.init() == 0
+    install.reset()
+    assert acl.mdl.init_dump() == 100001
 
 
 def test_uninstall_restores_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,12 +248,6 @@ def test_uninstall_restores_what_was_there(monkeypatch: pytest.MonkeyPatch) -> N
     assert "acl.rt" not in sys.modules
 
 
-def test_reset_gives_the_state_of_a_new_process(acl: Any) -> None:
-    assert acl.init() == 0
-    install.reset()
-    assert acl.mdl.init_dump() == 100001
-
-
 def test_what_is_not_emulated_says_so_by_its_name(acl: Any) -> None:
     names = ("media.dvpp_create_channel", "rt.get_overflow_status", "op.start_dump_args", "no_call")
     for name in names:
@@ -254,14 +256,6 @@ def test_what_is_not_emulated_says_so_by_its_name(acl: Any) -> None:
         assert not hasattr(module, last)
         with pytest.raises(RuntimeUnavailableError, match=rf"acl\.{name}"):
             getattr(module, last)
-
-
-def test_only_names_of_pyacl_are_public(acl: Any) -> None:
-    for module in (acl, acl.rt, acl.mdl, acl.op, acl.util):
-        assert len(set(module.__all__)) == len(module.__all__)
-        assert all(
-            callable(getattr(module, name)) or name in {"rt", "mdl", "op", "util"} for name in module.__all__
-        )
 
 
 def test_installing_needs_neither_onnx_nor_onnxruntime() -> None:

@@ -16,6 +16,7 @@ from pytest_npudump.emulator.process import MachineMemory, process
 
 
 def test_bytes_go_to_the_device_and_back(started: Any) -> None:
+    """Through pointers that are real addresses, and into an object of bytes."""
     acl = started
     data = bytes(range(200))
     device, ret = acl.rt.malloc(200, 0)
@@ -28,17 +29,13 @@ def test_bytes_go_to_the_device_and_back(started: Any) -> None:
     assert acl.util.ptr_to_bytes(host, 100) == data[50:150]
     assert acl.rt.memset(device, 200, 7, 3) == 0
     assert acl.util.ptr_to_bytes(device, 4) == b"\7\7\7\3"
+    target = bytes(4)
+    assert acl.rt.memcpy(acl.util.bytes_to_ptr(target), 4, device, 4, 2) == 0
+    assert target == b"\7\7\7\3"
+    ctypes.memmove(device, b"abcd", 4)
+    assert acl.util.ptr_to_bytes(device, 4) == b"abcd"
     assert acl.rt.free(device) == 0
     assert acl.rt.free_host(host) == 0
-
-
-def test_bytes_object_is_written_through_its_pointer(started: Any) -> None:
-    acl = started
-    target = bytes(16)
-    device, _ = acl.rt.malloc(16, 0)
-    acl.rt.memset(device, 16, 9, 16)
-    assert acl.rt.memcpy(acl.util.bytes_to_ptr(target), 16, device, 16, 2) == 0
-    assert target == b"\t" * 16
 
 
 def test_shared_single_bytes_of_the_interpreter_are_never_written(started: Any) -> None:
@@ -49,12 +46,6 @@ def test_shared_single_bytes_of_the_interpreter_are_never_written(started: Any) 
     assert acl.rt.memcpy(pointer, 1, device, 1, 2) == 0
     assert acl.util.ptr_to_bytes(pointer, 1) == b"B"
     assert bytes([65]) == b"A"
-
-
-def test_pointers_are_real_addresses(started: Any) -> None:
-    device, _ = started.rt.malloc(4, 0)
-    ctypes.memmove(device, b"abcd", 4)
-    assert started.util.ptr_to_bytes(device, 4) == b"abcd"
 
 
 def test_memcpy_refuses_what_would_crash(started: Any) -> None:
@@ -106,20 +97,16 @@ def test_memory_is_freed_once_and_by_its_own_function(started: Any) -> None:
             started.util.ptr_to_bytes(address, 8)
 
 
-def test_allocation_of_nothing_or_too_much_is_refused(started: Any) -> None:
-    assert started.rt.malloc(0, 0) == (0, 100000)
-    assert started.rt.malloc(memory_module.DEVICE_BYTES + 1, 0) == (0, 207001)
-    assert started.rt.malloc(2**64 - 1, 0) == (0, 207001)
-    assert started.rt.malloc_host(2**63) == (0, 207001)
-
-
-def test_free_memory_shrinks_and_grows(started: Any) -> None:
+def test_free_memory_shrinks_and_grows_and_nothing_or_too_much_is_refused(started: Any) -> None:
     before, total, ret = started.rt.get_mem_info(1)
     assert (total, ret) == (memory_module.DEVICE_BYTES, 0)
     address, _ = started.rt.malloc(1000, 0)
     assert started.rt.get_mem_info(1)[0] == before - 1000
     started.rt.free(address)
     assert started.rt.get_mem_info(1)[0] == before
+    for size, code in ((0, 100000), (total + 1, 207001), (2**64 - 1, 207001)):
+        assert started.rt.malloc(size, 0) == (0, code)
+    assert started.rt.malloc_host(2**63) == (0, 207001)
 
 
 def test_reset_device_frees_its_memory_at_the_last_user(started: Any) -> None:
@@ -225,18 +212,15 @@ def test_tensor_descriptions_tell_what_they_were_given(acl: Any) -> None:
     assert acl.set_tensor_shape(desc, [1]) == 100000
 
 
-def test_data_type_sizes(acl: Any) -> None:
-    sizes = {0: 4, 1: 2, 9: 8, 12: 1, 27: 2, 28: 0, -1: 0}
-    assert {number: acl.data_type_size(number) for number in sizes} == sizes
-
-
 @given(value=st.floats(width=16, allow_nan=False))
-def test_half_precision_goes_both_ways(value: float) -> None:
+def test_half_precision_goes_both_ways_and_types_have_sizes(value: float) -> None:
     from pytest_npudump.emulator import acl
 
     assert acl.float16_to_float(acl.float_to_float16(value)) == value
     assert acl.float_to_float16(value) == int(np.float16(value).view(np.uint16))
     assert [acl.float_to_float16(large) for large in (1e9, -1e9)] == [0x7C00, 0xFC00]
+    sizes = {0: 4, 1: 2, 9: 8, 12: 1, 27: 2, 28: 0, -1: 0}
+    assert {number: acl.data_type_size(number) for number in sizes} == sizes
 
 
 def test_inputs_of_a_model_do_not_outlive_it(started: Any, program: Any, small_model: Path) -> None:

@@ -50,17 +50,13 @@ def written(folder: Path, base: str, whole: str) -> tuple[Record, Record]:
 
 
 def test_only_what_differs_is_in_the_file(tmp_path: Path) -> None:
+    """When a tensor changed that both share, the common golden tells."""
     base = {"conv": 1, "relu": 2, "fc": 3}
     own, whole = written(tmp_path, text(base), text(base | {"relu": 9}, soc="B"))
     assert own.table.keys == ("relu:output.0",)
     assert own.extra[VARIANT] == {"base": "test_a.yaml"}
     assert render(whole) == render(parse(text(base | {"relu": 9}, soc="B"), whole.path))
     assert whole.file_digest != whole.digest
-
-
-def test_when_a_shared_tensor_changed_the_common_golden_tells(tmp_path: Path) -> None:
-    base = {"conv": 1, "relu": 2, "fc": 3}
-    own, _ = written(tmp_path, text(base), text(base | {"relu": 9}, soc="B"))
     stamps = {f"{name}:output.0": "2026-01-01" for name in base}
     common = replace(read_golden(tmp_path / "test_a.yaml"), changed=stamps)
     own = replace(own, changed={"relu:output.0": "2026-02-02"})
@@ -100,10 +96,9 @@ def test_noise_of_another_calibration_is_no_bound_of_the_variant(tmp_path: Path)
 
 
 def test_projections_and_edges_belong_to_what_is_compared(tmp_path: Path) -> None:
-    sums = "projections: |\n  conv:output.0 {}\n"
-    edges = "edges: |\n  relu < conv:output.0\n"
-    base = text({"conv": 1, "relu": 2}, blocks=sums.format(PROJECTIONS) + edges)
-    variant = text({"conv": 1, "relu": 2}, blocks=sums.format(PROJECTIONS.replace("8", "9")) + edges)
+    block = "projections: |\n  conv:output.0 {}\nedges: |\n  relu < conv:output.0\n"
+    base = text({"conv": 1, "relu": 2}, blocks=block.format(PROJECTIONS))
+    variant = text({"conv": 1, "relu": 2}, blocks=block.format(PROJECTIONS.replace("8", "9")))
     own, whole = written(tmp_path, base, variant)
     assert own.table.keys == ("conv:output.0",)
     assert "edges" not in own.blocks
@@ -125,11 +120,16 @@ def test_a_variant_has_lines_of_models_where_they_are_others(digest: str, tmp_pa
     [
         (text({"conv": 1}), "has no tensor 'relu:output.0', behind which"),
         (text({"relu": 2}).replace("::test_a", "::test_b"), "is of 'test_a.py::test_b', this one of"),
+        (None, r"test_a\.yaml: the golden file does not exist"),
     ],
 )
-def test_a_base_that_does_not_fit_any_more_is_an_error(tmp_path: Path, base: str, reason: str) -> None:
+def test_a_base_that_is_gone_or_does_not_fit_is_an_error(
+    tmp_path: Path, base: str | None, reason: str
+) -> None:
     written(tmp_path, text({"relu": 2}), text({"relu": 2, "new": 3}))
-    tmp_path.joinpath("test_a.yaml").write_text(base, encoding="utf-8")
+    tmp_path.joinpath("test_a.yaml").unlink()
+    if base is not None:
+        tmp_path.joinpath("test_a.yaml").write_text(base, encoding="utf-8")
     with pytest.raises(GoldenError, match=reason):
         read_golden(tmp_path / "test_a@x.yaml")
 
@@ -148,13 +148,6 @@ def test_a_row_that_no_key_places_is_an_error(tmp_path: Path) -> None:
     own.path.write_text(content.replace("new:output.0", "other:output.0", 1), encoding="utf-8")
     with pytest.raises(GoldenError, match="does not tell where 'new:output"):
         read_golden(own.path)
-
-
-def test_a_base_that_is_gone_is_an_error(tmp_path: Path) -> None:
-    written(tmp_path, text({"relu": 2}), text({"relu": 3}))
-    tmp_path.joinpath("test_a.yaml").unlink()
-    with pytest.raises(GoldenError, match=r"test_a\.yaml: the golden file does not exist"):
-        read_golden(tmp_path / "test_a@x.yaml")
 
 
 @pytest.mark.each(

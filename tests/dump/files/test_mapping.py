@@ -13,6 +13,7 @@ DATA = Path(__file__).parents[2] / "data" / "trees"
 HASHES = {  # std::hash<std::string>{}(text), printed by g++ 12 on x86-64
     b"": 6142509188972423790,
     b"a": 4993892634952068459,
+    b"hello": 2762169579135187400,
     b"abcdefgh": 8664279048047335611,
     b"The quick brown fox": 7197260021262230501,
 }

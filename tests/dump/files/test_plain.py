@@ -211,21 +211,9 @@ def test_fuzzed_bin_files_are_read_as_numpy_reads_them_or_refused(
         assert found.payload is not None
         read = load(found.payload, found.dtype, found.shape)
         assert (read.dtype, read.shape, read.tobytes()) == (dtype, shape, path.read_bytes()), said
-    hostile = (
-        "",
-        ":",
-        "x",
-        "float16:1xx2",
-        "float16:1,2,",
-        "float16:-1",
-        "float16:1e3",
-        "float16: 1",
-        "float16:²",
-    )
-    for said in (
-        *hostile,
-        *(f"float16:{'9' * 5000}", "float16:\u0663", "string:1", "float16:1:2", "float16\0:1", "\n:\n"),
-    ):
+    hostile = ("", ":", "x", "string:1", "\n:\n")
+    sizes = ("1xx2", "1,2,", "-1", "1e3", " 1", "²", "9" * 5000, "\u0663", "1:2")
+    for said in (*hostile, *(f"float16:{size}" for size in sizes), "float16\0:1"):
         with pytest.raises((RequestError, FormatError)):
             raw_bin(path, said)
     path.write_bytes(b"")

@@ -139,6 +139,7 @@ def test_zero_that_comes_first_keeps_its_sign() -> None:
 
 
 def test_custom_statistics_have_the_layout_of_the_host_converter() -> None:
+    """Large unsigned values are printed as their low bits."""
     values = from_array(BY_NAME["float32"], np.array([[1.5, -1.0], [np.nan, 0.25]], np.float32))
     mask = writer.mask(["L2norm", "Max", "Nan"])
     lines = writer.csv([from_array(BY_NAME["int32"], np.array([3, 4], np.int32))], [values], mask)
@@ -147,6 +148,9 @@ def test_custom_statistics_have_the_layout_of_the_host_converter() -> None:
         "Input,0,8,DT_INT32,ND,2,2,4,0,5",
         "Output,0,16,DT_FLOAT,ND,2x2,4,1.5,1,nan",
     ]
+    values = from_array(BY_NAME["uint64"], np.array([5_000_000_000, 1], np.uint64))
+    row = writer.csv([values], [], writer.mask(["Max", "Min"])).splitlines()[1]
+    assert row == "Input,0,16,DT_UINT64,ND,2,2,705032704,1"
 
 
 def test_custom_statistics_that_fail_have_no_count_cell() -> None:
@@ -154,9 +158,3 @@ def test_custom_statistics_that_fail_have_no_count_cell() -> None:
     assert writer.csv([values], [], writer.mask(["Max", "Min"])).splitlines()[1] == (
         "Input,0,16,DT_COMPLEX64,ND,2,NA,NA"
     )
-
-
-def test_custom_statistics_print_large_unsigned_values_as_their_low_bits() -> None:
-    values = from_array(BY_NAME["uint64"], np.array([5_000_000_000, 1], np.uint64))
-    row = writer.csv([values], [], writer.mask(["Max", "Min"])).splitlines()[1]
-    assert row == "Input,0,16,DT_UINT64,ND,2,2,705032704,1"

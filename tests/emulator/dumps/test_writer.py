@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pytest_npudump.dump.dtypes import BY_NAME, BY_PROTO
-from pytest_npudump.dump.names import libstdcxx_hash
 from pytest_npudump.emulator.dumps.writer import (
     NO_OFFSET,
     Clock,
@@ -50,15 +49,6 @@ def test_scalar_of_a_single_operator_is_encoded_as_in_a_real_header(wire: Any) -
     scalar = Tensor(BY_NAME["int64"], (), np.zeros(3, np.int64))
     header = encode_header(1, "n", [], [Slot(scalar, real[9], NO_OFFSET)])
     assert [value for number, value in wire.fields(header) if number == 3] == [outputs[1]]
-
-
-def test_hash_of_a_name_is_that_of_a_real_mapping() -> None:
-    short, name = (DATA / "exception-mapping.csv").read_text().strip().split(",")
-    assert libstdcxx_hash(name.encode()) == int(short)
-
-
-def test_hash_is_that_of_libstdcxx() -> None:
-    assert [libstdcxx_hash(text) for text in (b"", b"hello")] == [6142509188972423790, 2762169579135187400]
 
 
 def test_existing_file_is_extended(tmp_path: Path) -> None:

@@ -434,11 +434,8 @@ TYPES = {
 }  # fmt: skip
 
 
-def test_data_types_of_acl_are_numpy_s() -> None:
+def test_data_types_of_acl_are_numpy_s_and_one_without_elements_of_whole_bytes_is_refused() -> None:
     assert {number: numpy_dtype(number).name for number in TYPES} == TYPES
-
-
-def test_data_type_without_elements_of_whole_bytes_is_refused() -> None:
     refused = {13: "numpy cannot hold", 29: "share a byte", 30: "share a byte", 999: "number 999"}
     for number, reason in refused.items():
         with pytest.raises(RuntimeUnavailableError, match=reason):
