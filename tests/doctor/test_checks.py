@@ -34,14 +34,6 @@ def test_a_machine_on_which_all_is_well_has_no_line_that_is_not_good(
     assert poor == {"MindSpore"}  # optional, and not installed there
 
 
-def test_pytest_is_looked_at_where_a_folder_of_tests_is_named(
-    machine: Machine, tmp_path: Path, named: Named
-) -> None:
-    tmp_path.joinpath("pytest.ini").write_text("[pytest]\n")
-    finding = named(examine(machine.system(), tmp_path, tests=tmp_path).findings, "required_plugins")
-    assert (finding.area, finding.state) == ("pytest", WARNING)
-
-
 def test_every_runtime_that_the_option_offers_is_asked(machine: Machine, tmp_path: Path) -> None:
     """But for that of torch modules, which is wherever torch is."""
     (option,) = [option for option in OPTIONS if option.name == "runtime"]

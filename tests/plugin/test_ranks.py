@@ -126,8 +126,9 @@ def test_each_rank_has_a_golden_of_its_own_and_the_one_that_differs_is_named(pro
     assert "second run: reproduced" in second
 
 
-def test_ranks_share_one_golden_that_rank_0_records(project: Project) -> None:
+def test_ranks_share_one_golden_that_rank_0_records_where_it_holds_for_all(project: Project) -> None:
     write(project, "ranks='same'")
+    not_recorded(project)
     first, second = launch(project, UPDATE, codes=(0, 0))
     assert "1 recorded" in first
     assert "rank 0 records the golden that all ranks share" in second
@@ -177,21 +178,23 @@ def test_ranks_that_cannot_meet_wait_once_and_say_so_once(project: Project) -> N
     assert f"second run: not run: all 2 ranks would have to run again together, and rank 0 {words}" in second
 
 
-@pytest.mark.parametrize("marker", ["", ", golden_tensors=['block/conv.2']"])
-def test_golden_that_does_not_hold_for_every_rank_is_not_recorded(project: Project, marker: str) -> None:
-    """With tensors it is recorded by the second run of all."""
-    write(project, f"ranks='same'{marker}")
+def not_recorded(project: Project) -> None:
+    """Try to record a golden that does not hold for every rank."""
     for output in launch(project, UPDATE, codes=(1, 1), CHANGED="1"):
         assert "nothing was recorded: ranks='same', and rank 1 differs from rank 0 in block/conv.2" in output
         assert "give each rank a golden of its own with ranks='each'" in output
     assert not project.path.joinpath("golden").exists()
-    if marker:
-        before = runs(project)
-        assert "it holds for this rank" in launch(project, UPDATE, codes=(0, 0))[1]
-        assert goldens(project) == ["test_small.yaml"]
-        assert [path.name for path in project.path.rglob("*.safetensors")] == ["test_small.safetensors"]
-        assert grown(project, before) == [2, 2]
-        launch(project, codes=(0, 0))
+
+
+def test_a_shared_golden_with_tensors_is_recorded_by_the_second_run_of_all(project: Project) -> None:
+    write(project, "ranks='same', golden_tensors=['block/conv.2']")
+    not_recorded(project)
+    before = runs(project)
+    assert "it holds for this rank" in launch(project, UPDATE, codes=(0, 0))[1]
+    assert goldens(project) == ["test_small.yaml"]
+    assert [path.name for path in project.path.rglob("*.safetensors")] == ["test_small.safetensors"]
+    assert grown(project, before) == [2, 2]
+    launch(project, codes=(0, 0))
 
 
 @pytest.mark.parametrize("broken", ["0", "1"])

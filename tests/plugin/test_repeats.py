@@ -195,6 +195,7 @@ def test_fixtures_are_set_up_anew_for_each_of_as_many_runs_as_are_asked_for(proj
             assert project.path.joinpath(name).read_text("utf-8") == "x" * runs
             project.path.joinpath(name).unlink()
         project.golden.unlink()
+    project.refused("*npudump_repeats is*expected a number of runs, 1 or more*", "-onpudump_repeats=0")
 
 
 def lines_without_noise(project: Project) -> list[str]:

@@ -57,6 +57,8 @@ def test_runs_that_fail_or_have_no_golden_wait_where_they_are_kept(project: Proj
     project.run("-p", "no:cacheprovider", hides="*pending review*")
     project.run(shows=[words, "npudump: 0 of 1 tests passed*"])
     assert main(["golden", "accept"]) == 0
+    for verb in ("accept", "review"):
+        assert project.command("golden", verb) == (0, "no run is pending review\n", "")
     kept = "--npudump-output=out"
     project.run(kept, hides="*pending review*")
     project.model(change=0.01)

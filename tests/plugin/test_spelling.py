@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from pytest_npudump.plugin.marks import MARKERS, for_all_spellings
+from pytest_npudump.plugin.marks import MARKERS, _distance, for_all_spellings
 from tests.plugin.conftest import Project
 
 MARK = "@pytest.mark.NAME\n"
@@ -346,3 +346,9 @@ def test_pytestmark_where_pytest_reads_none_is_an_error(loose: Project) -> None:
         result = loose.run("-W", "ignore", option, folder)
         assert result.ret == code, (folder, option)
         assert f"npudump: {told} {words}" in result.stdout.str() + result.stderr.str()
+
+
+def test_edits_are_counted_with_two_neighbours_swapped_as_one() -> None:
+    for edits, names in {0: "npu_dump", 1: "npu_dumps nup_dump", 2: "nup_dumps npudmu", 7: "skipif"}.items():
+        assert [_distance(name) for name in names.split()] == [edits] * len(names.split())
+    assert _distance("") == 3

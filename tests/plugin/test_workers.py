@@ -14,6 +14,7 @@ import pytest
 
 from pytest_npudump.plugin.features.devices import FOLDER, DeviceLock
 from tests.plugin.conftest import Project
+from tests.plugin.features.test_artifacts import PARTS
 
 pytestmark = pytest.mark.e2e
 MANY = """
@@ -42,12 +43,14 @@ def test_workers_lose_no_golden_no_verdict_and_no_second_run(project: Project) -
     project.run(*workers, passed=6, shows=words)
     project.run("-p", "xdist", "--dist=each", "--tx=2*popen", passed=12)
     project.model(change=0.5)
-    project.run(*workers, "--npudump-output=.", "--junitxml=out.xml", failed=6)
+    project.run(*workers, "--npudump-output=out", "--npudump-report", "--junitxml=out.xml", failed=6)
+    out = project.path / "out"
+    assert {path.name for path in out.iterdir()} == PARTS
     root = ET.parse(project.path / "out.xml").getroot()  # noqa: S314 - pytest's own file
     assert len(list(root.iter("testcase"))) == len(list(root.iter("failure"))) == 6
-    reports = [json.loads(path.read_text("utf-8")) for path in (project.path / "dumps").rglob("report.json")]
+    reports = [json.loads(path.read_text("utf-8")) for path in (out / "dumps").rglob("report.json")]
     assert len(reports) == 6
-    kept = [json.loads(line) for line in (project.path / "results/results.jsonl").read_text().splitlines()]
+    kept = [json.loads(line) for line in (out / "results/results.jsonl").read_text().splitlines()]
     tests = [line for line in kept if line["kind"] == "test"]
     assert len({line["test"] for line in tests}) == len(tests) == 6
     assert {(line["status"], line["session"]) for line in tests} == {("failed", tests[0]["session"])}

@@ -60,6 +60,10 @@ class TestEmulator(RuntimeConformance):
         return {"x:output.0": ARRAY, "relu1:output.0": np.maximum(ARRAY, 0)}
 
 
+class TestEmulatorStatistics(TestEmulator):
+    request = DumpRequest(dump_data="stats")
+
+
 @pytest.fixture
 def _client(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
     """Import the stand-in of the class's data folder, which is gone afterwards."""
@@ -89,6 +93,10 @@ class TestTorchNpu(RuntimeConformance):
         client: Any = runtime
         client.torch_npu._device.operator("aclnnAdd", 1.25)
         return {"aclnnAdd:output.0": np.array([1.25, 1.25], np.float32)}
+
+
+class TestTorchNpuStatistics(TestTorchNpu):
+    request = DumpRequest(scene="op", dump_data="stats")
 
 
 @pytest.mark.usefixtures("_client")

@@ -72,15 +72,6 @@ def test_sessions_share_a_folder_and_the_last_one_has_page_and_summary(regressed
     assert [entry.status for entry in ResultsFolder(out / "results").read().entries] == ["passed"]
 
 
-@pytest.mark.e2e
-def test_workers_share_a_folder(regressed: Project) -> None:
-    regressed.run("-n2", "--npudump-report")
-    out = regressed.path / "out"
-    assert {path.name for path in out.iterdir()} == PARTS
-    assert [entry.status for entry in ResultsFolder(out / "results").read().entries] == ["failed"]
-    assert len([*out.glob("dumps/*/report.txt")]) == 1
-
-
 def test_a_limit_leaves_the_largest_dumps_of_the_session_out_and_names_them(regressed: Project) -> None:
     out = regressed.path / "out"
     regressed.run()
