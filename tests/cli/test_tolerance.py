@@ -28,13 +28,13 @@ def golden(tmp_path: Path) -> Path:
     return path
 
 
+def shown(run: Run, path: Path, *words: object) -> list[dict[str, Any]]:
+    done = run("golden", "show", "--tolerances=", path, *words, "--json", "-")
+    return list(done.json["tolerances"])
+
+
 def test_each_statistic_of_a_layer_has_its_bound_by_its_own_scale(run: Run, golden: Path) -> None:
-    rows = {
-        row["statistic"]: row
-        for row in run("golden", "show", "--tolerances=", golden, "net/conv", "--json", "-").json[
-            "tolerances"
-        ]
-    }
+    rows = {row["statistic"]: row for row in shown(run, golden, "net/conv")}
     atol = 2.0**-30
     assert rows["max"]["allowed"] == rows["min"]["allowed"] == pytest.approx(2e-5 * 2 + atol)
     assert rows["avg"]["allowed"] == pytest.approx(5e-6 * (4 / 4**0.5) + atol)  # rms
@@ -67,9 +67,7 @@ def test_a_rule_is_quoted_with_its_reason_and_one_that_matches_nothing_is_refuse
 ) -> None:
     rules = tmp_path / "rules.yaml"
     rules.write_text("rules: [{layer: net/conv, rtol: 0.1, atol: 0, reason: a new kernel}]\n", "utf-8")
-    (row, *_) = run(
-        "golden", "show", "--tolerances=", golden, "net/conv", "--tolerances", rules, "--json", "-"
-    ).json["tolerances"]
+    (row, *_) = shown(run, golden, "net/conv", "--tolerances", rules)
     assert row["allowed"] == pytest.approx(0.2)
     assert "a new kernel" in row["rule"]
     rules.write_text("rules: [{layer: net/conf, rtol: 0.1, atol: 0, reason: a new kernel}]\n", "utf-8")
@@ -90,18 +88,16 @@ def test_a_layer_that_is_there_is_meant_alone_though_its_name_is_a_glob_of_anoth
     golden.write_text(GOLDEN.replace("net/cast", "net/blk[1]").replace("net/tiny", "net/blk1"), "utf-8")
     path = tmp_path / "rules.yaml"
     for spelling in ("net/blk[1]", "net_blk[1]"):
-        rows = run("golden", "show", "--tolerances=", golden, spelling, "--json", "-").json["tolerances"]
+        rows = shown(run, golden, spelling)
         assert {row["key"] for row in rows} == {"net/blk[1]:output.0"}
         path.write_text(f'rules: [{{layer: "{spelling}", rtol: 0.5, atol: 0, reason: x}}]\n', "utf-8")
-        rows = run(
-            "golden", "show", "--tolerances=", golden, "net/blk*", "--tolerances", path, "--json", "-"
-        ).json["tolerances"]
+        rows = shown(run, golden, "net/blk*", "--tolerances", path)
         loosened = {row["key"] for row in rows if row["rule"].startswith("rtol=0.5")}
         assert loosened == {"net/blk[1]:output.0"}
 
 
 def test_integers_have_steps_of_no_float_format(run: Run, golden: Path) -> None:
-    rows = run("golden", "show", "--tolerances=", golden, "net/shape", "--json", "-").json["tolerances"]
+    rows = shown(run, golden, "net/shape")
     assert [(row["allowed"], row["steps"], row["printed"]) for row in rows[:2]] == [(0.0, None, 0.0)] * 2
 
 
@@ -117,8 +113,7 @@ tensors: |
 
 
 def loosened(run: Run, path: Path, *words: object) -> dict[tuple[str, str], dict[str, Any]]:
-    rows = run("golden", "show", "--tolerances=", path, *words, "--json", "-").json["tolerances"]
-    counts = [row for row in rows if row["statistic"] in {"nan", "neg_inf", "pos_inf"}]
+    counts = [row for row in shown(run, path, *words) if row["statistic"] in {"nan", "neg_inf", "pos_inf"}]
     return {(row["key"], row["statistic"]): row for row in counts}
 
 
