@@ -77,17 +77,15 @@ def test_the_steps_of_mindspore_s_asynchronous_dumps_are_compared_by_number(run:
         assert "step=4" in run("ls", "--stats", sides[1]).out
 
 
-def test_a_rule_of_the_file_that_matches_nothing_is_named(run: Run, tmp_path: Path) -> None:
-    rules = tmp_path / "rules.yaml"
+def test_a_rule_that_matches_nothing_or_is_for_a_statistic_that_one_side_lacks_is_named(
+    run: Run, tmp_path: Path, pair: Run
+) -> None:
+    golden, rules = tmp_path / "golden.yaml", tmp_path / "rules.yaml"
     rules.write_text("rules: [{layer: no_such, rtol: 0, atol: 0}, {layer: '*', rtol: 0, atol: 0}]\n")
     done = run("compare", TENSORS, TENSORS, "--tolerances", rules)
     assert done.code == 0
     assert "rtol=0 atol=0 layer=no_such" in done.err
     assert done.err.count("matches no tensor of either side") == 1
-
-
-def test_a_rule_for_a_statistic_that_one_side_lacks_is_named(run: Run, tmp_path: Path, pair: Run) -> None:
-    golden, rules = tmp_path / "golden.yaml", tmp_path / "rules.yaml"
     rules.write_text("rules: [{statistic: l2norm, rtol: 0, atol: 0}, {statistic: avg, rtol: 0, atol: 0}]\n")
     for norm, idle in (("-", 1), ("4", 0)):
         golden.write_text(f"{HEAD}{COLUMNS}  net/relu:output.0 float32 4096 5 -3 1 {norm} 0 0 0\n", "utf-8")
@@ -157,7 +155,14 @@ def test_elements_decide(
     assert all(any(one.startswith(reason) for one in told["reasons"]) for reason in reasons), told["reasons"]
 
 
-def test_noise_of_a_step_of_the_format_is_outside_of_some_elements_bounds(verdict: Run) -> None:
+def test_padding_of_a_device_layout_does_not_count_and_noise_of_a_step_is_outside_of_some_bounds(
+    verdict: Run,
+) -> None:
+    golden = np.arange(1 * 1 * 2 * 2 * 16, dtype=np.float16).reshape(1, 1, 2, 2, 16)
+    actual = golden.copy()
+    golden[..., 3:], actual[..., 3:] = 0, 60000
+    code, told = verdict(golden, actual, layout="NC1HWC0", original=(1, 3, 2, 2))
+    assert (code, told["elements"]["shape"]) == (0, [1, 3, 2, 2])
     assert 0 < verdict(*_noisy())[1]["elements"]["within"] < 1
 
 
@@ -174,14 +179,6 @@ def test_what_is_not_compared_by_value_is_said(run: Run, pair: Run) -> None:
     assert done.out.splitlines()[-1].split()[-1] == "device"
 
 
-def test_padding_of_a_device_layout_does_not_count(verdict: Run) -> None:
-    golden = np.arange(1 * 1 * 2 * 2 * 16, dtype=np.float16).reshape(1, 1, 2, 2, 16)
-    actual = golden.copy()
-    golden[..., 3:], actual[..., 3:] = 0, 60000
-    code, told = verdict(golden, actual, layout="NC1HWC0", original=(1, 3, 2, 2))
-    assert (code, told["elements"]["shape"]) == (0, [1, 3, 2, 2])
-
-
 def test_layouts_are_brought_into_the_golden_s(run: Run, tmp_path: Path) -> None:
     host = np.random.default_rng(3).standard_normal((1, 3, 2, 2)).astype(np.float16)
     device = np.zeros((1, 1, 2, 2, 16), np.float16)
@@ -196,17 +193,13 @@ def test_layouts_are_brought_into_the_golden_s(run: Run, tmp_path: Path) -> None
         assert run("compare", tmp_path / golden, tmp_path / actual).code == code
 
 
-def test_rtol_on_the_command_line_decides(run: Run, pair: Run) -> None:
+def test_rtol_on_the_command_line_decides_and_statistics_alone_name_the_first_layer(
+    run: Run, tmp_path: Path, pair: Run
+) -> None:
     sides = pair(VALUES, VALUES * np.float32(1.01))
-    assert [run("compare", *sides, *words).code for words in ((), ("--rtol", "0.02"), ("--rtol", "-1"))] == [
-        1,
-        0,
-        2,
-    ]
+    for words, code in (((), 1), (("--rtol", "0.02"), 0), (("--rtol", "-1"), 2)):
+        assert run("compare", *sides, *words).code == code
     assert run("compare", sides[0], sides[0], "--preset", "exact").code == 0
-
-
-def test_statistics_alone_name_the_first_layer(run: Run, tmp_path: Path) -> None:
     changed = tmp_path / "changed"
     shutil.copytree(STATISTICS, changed)
     path = next(changed.rglob("Softmax*.csv"))
@@ -292,12 +285,19 @@ def test_what_cannot_be_read_is_named_and_never_passes(run: Run, tmp_path: Path,
     assert (done.code, "recorded with other statistics than g.yaml" in done.err) == (2, True)
 
 
-def test_a_layer_on_one_side_only_is_a_difference(run: Run, pair: Run) -> None:
+def test_a_layer_on_one_side_only_is_a_difference_and_no_name_steers_the_terminal(
+    run: Run, tmp_path: Path, pair: Run
+) -> None:
     golden, actual = pair(VALUES, VALUES)
     dump_file(actual, "new", VALUES, number=2)
     done = run("compare", golden, actual, "--json", "-")
     assert done.code == 1
     assert [verdict["status"] for verdict in done.json["verdicts"]] == ["pass", "extra"]
+    for side, values in (("golden", VALUES), ("actual", -VALUES)):
+        path = dump_file(tmp_path / side, "evil\x1b[31m", values)
+        path.rename(path.with_name(f"T.e.1.3.{STAMP}"))
+    done = run("compare", tmp_path / "golden", tmp_path / "actual")
+    assert (done.code, "\x1b" in done.out) == (1, False)
 
 
 def test_a_verbose_report_lists_every_failing_tensor(run: Run, tmp_path: Path) -> None:
@@ -320,14 +320,6 @@ def test_a_golden_with_tensors_beside_it_is_compared_element_by_element(
     done = run("compare", tmp_path / "g.yaml", other, "--json", "-")
     assert (done.code, done.json["summary"]["elements_compared"]) == (1, 1)
     assert run("compare", tmp_path / "g.yaml", same).code == 0
-
-
-def test_an_escape_sequence_in_a_layers_name_does_not_reach_the_terminal(run: Run, tmp_path: Path) -> None:
-    for side, values in (("golden", VALUES), ("actual", -VALUES)):
-        path = dump_file(tmp_path / side, "evil\x1b[31m", values)
-        path.rename(path.with_name(f"T.e.1.3.{STAMP}"))
-    done = run("compare", tmp_path / "golden", tmp_path / "actual")
-    assert (done.code, "\x1b" in done.out) == (1, False)
 
 
 def test_tensors_without_a_shape_are_compared_byte_by_byte(run: Run, tmp_path: Path) -> None:
@@ -353,25 +345,23 @@ def test_tensors_without_a_shape_are_compared_byte_by_byte(run: Run, tmp_path: P
 def test_statistics_of_a_host_tensor_are_compared_with_those_of_the_tensor_in_its_device_layout(
     run: Run, tmp_path: Path
 ) -> None:
+    def table(side: str, row: str) -> Path:
+        (tmp_path / side).mkdir()
+        (tmp_path / side / f"Type.conv.1.3.{STAMP}.csv").write_text(f"{CSV}{row}\n")
+        return tmp_path / side
+
     host = np.random.default_rng(3).standard_normal((1, 20, 2, 2)).astype(np.float32)
     padded = np.zeros((1, 32, 2, 2), np.float32)
     padded[:, :20] = host
     device = np.ascontiguousarray(padded.reshape(1, 2, 16, 2, 2).transpose(0, 1, 3, 4, 2))
     dump_file(tmp_path / "tensors", "conv", device, layout="NC1HWC0", original=host.shape)
     row = ",".join(f"{float(value):.6g}" for value in (host.max(), host.min(), host.mean(dtype=np.float64)))
-    text = f"{CSV}Output,0,{host.nbytes},DT_FLOAT,NCHW,1x20x2x2,{row},{host.size},0,0,0\n"
-    (tmp_path / "stats").mkdir()
-    (tmp_path / "stats" / f"Type.conv.1.3.{STAMP}.csv").write_text(text)
-    done = run("compare", tmp_path / "stats", tmp_path / "tensors")
+    stats = table("stats", f"Output,0,{host.nbytes},DT_FLOAT,NCHW,1x20x2x2,{row},{host.size},0,0,0")
+    done = run("compare", stats, tmp_path / "tensors")
     assert (done.code, done.err) == (0, "")
-
-
-def test_statistics_of_tensors_with_other_names_of_axes_come_with_a_note(run: Run, tmp_path: Path) -> None:
-    for name, layout in (("golden", "NCHW"), ("actual", "NHWC")):
-        (tmp_path / name).mkdir()
-        text = f"{CSV}Output,0,32,DT_FLOAT,{layout},1x2x2x2,1,0,0.5,8,0,0,0\n"
-        (tmp_path / name / f"Type.conv.1.3.{STAMP}.csv").write_text(text)
-    done = run("compare", tmp_path / "golden", tmp_path / "actual")
+    # Those of tensors with other names of axes come with a note.
+    sides = [table(name, f"Output,0,32,DT_FLOAT,{name},1x2x2x2,1,0,0.5,8,0,0,0") for name in ("NCHW", "NHWC")]
+    done = run("compare", *sides)
     assert done.code == 0
     assert "note: the golden's layout is NCHW, the dump's NHWC, and statistics do not show" in done.out
 
@@ -438,28 +428,15 @@ def test_plots_draw_the_run_and_the_first_failing_tensors(
     told = [f"picture: {tmp_path / 'out' / name}" for name in names]
     assert done.out.splitlines() == [*plain.out.splitlines(), *told]
     assert run("compare", *nine, "--plots", tmp_path / "out", "--json", "-").json["summary"]["failed"] == 8
-
-
-def test_plots_of_equal_dumps_are_the_run_alone(run: Run, nine: tuple[Path, Path], tmp_path: Path) -> None:
-    assert run("compare", nine[0], nine[0], "--plots", tmp_path / "out").code == 0
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["run.svg"]
-
-
-def test_a_file_that_cannot_be_read_is_told_behind_the_pictures(
-    run: Run, nine: tuple[Path, Path], tmp_path: Path
-) -> None:
-    next(nine[1].iterdir()).write_bytes(b"\x93NUMPY")
-    assert run("compare", *nine, "--plots", tmp_path / "out").code == 2
-    assert (tmp_path / "out/run.svg").exists()
-
-
-def test_plots_of_an_onnx_model_and_into_a_file_are_refused(
-    run: Run, nine: tuple[Path, Path], tmp_path: Path
-) -> None:
+    assert run("compare", nine[0], nine[0], "--plots", tmp_path / "equal").code == 0
+    assert [path.name for path in (tmp_path / "equal").iterdir()] == ["run.svg"]
     (tmp_path / "file").touch()
-    for words, told in (
+    for words, refused in (
         (("m.onnx", nine[1], "--plots", tmp_path / "out"), "--plots: not with an ONNX model"),
         ((*nine, "--plots", tmp_path / "file"), "the pictures cannot be written"),
     ):
         done = run("compare", *words)
-        assert (done.code, told in done.err) == (2, True)
+        assert (done.code, refused in done.err) == (2, True)
+    next(nine[1].iterdir()).write_bytes(b"\x93NUMPY")  # which is told behind the pictures
+    assert run("compare", *nine, "--plots", tmp_path / "odd").code == 2
+    assert (tmp_path / "odd/run.svg").exists()

@@ -40,11 +40,12 @@ def test_projections_of_a_golden_are_compared_with_those_of_tensors(run: Run, tm
     assert reason.startswith("projections: the elements differ by an l2norm of about ")
     assert done.json["first_change"] == {"layer": "net/relu", "io": "output", "slot": 0}
     assert "l2norm of the difference about" in run("compare", golden, tmp_path / "after").out
-
-
-def test_a_golden_without_projections_is_compared_without(run: Run, tmp_path: Path) -> None:
-    golden = golden_of(tmp_path, projections=False)
-    dump_file(tmp_path / "after", "net/relu", PERMUTED)
+    rows = run("golden", "show", "--tolerances=", golden, "--json", "-").json["tolerances"]
+    assert [row["statistic"] for row in rows] == ["max", "min", "avg", "l2norm", "projections"]
+    assert rows[-1]["rule"].startswith("rtol=1.5e-05")
+    assert rows[-1]["golden"] == pytest.approx(float(np.linalg.norm(VALUES)), rel=1e-6)
+    assert " difference " in run("golden", "show", "--tolerances=", golden, "net/relu").out
+    golden = golden_of(tmp_path, projections=False)  # which is compared without
     assert "projections" not in run("compare", golden, tmp_path / "after", "--json", "-").out
 
 
@@ -63,12 +64,3 @@ def test_a_table_beside_the_tensors_does_not_hide_their_projections(
     [record] = read_dump(tmp_path / "after", projections=True).records
     assert record.stats is not None
     assert (record.stats.digits, record.stats.projections is not None) == (6, True)
-
-
-def test_an_explanation_of_tolerances_has_projections(run: Run, tmp_path: Path) -> None:
-    golden = golden_of(tmp_path)
-    rows = run("golden", "show", "--tolerances=", golden, "--json", "-").json["tolerances"]
-    assert [row["statistic"] for row in rows] == ["max", "min", "avg", "l2norm", "projections"]
-    assert rows[-1]["rule"].startswith("rtol=1.5e-05")
-    assert rows[-1]["golden"] == pytest.approx(float(np.linalg.norm(VALUES)), rel=1e-6)
-    assert " difference " in run("golden", "show", "--tolerances=", golden, "net/relu").out

@@ -7,22 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 Run = Callable[..., Any]
-
-
-def test_equal_results_are_compared_and_nothing_differs(kept: Any, run: Run) -> None:
-    one, other = kept("one", {"conv": 1.0}), kept("other", {"conv": 1.0})
-    done = run("compare", one, other)
-    assert (done.code, done.out) == (
-        0,
-        "origin: no known difference\n1 of 1 tests compared; with mismatches: 0\n",
-    )
 
 
 def test_what_differs_in_the_producers_of_all_tests_comes_first(kept: Any, run: Run) -> None:
     one = kept("one", {"conv": 1.0}, {"cann": "8.0"}, revision="a" * 40)
+    done = run("compare", one, one)
+    told = "origin: no known difference\n1 of 1 tests compared; with mismatches: 0\n"
+    assert (done.code, done.out) == (0, told)
     other = kept("other", {"conv": 2.0}, {"cann": "8.1", "soc": "Ascend910B"}, revision="b" * 40)
     done = run("compare", one, other)
     first, second, third, test, bounds, *_ = done.out.splitlines()
@@ -34,6 +26,14 @@ def test_what_differs_in_the_producers_of_all_tests_comes_first(kept: Any, run: 
     }
     assert test == "test_a.py::test_x: mismatches: 1 of 1 tensor"
     assert bounds == "  preset other: cann 8.0 -> 8.1; unknown on one side: soc"
+    other = kept("third", {"conv": 2.0, "add": 1.0}, {"cann": "8.1"}, revision="a" * 40)
+    told = run("compare", one, other, "--json", "-").json
+    assert told["origins"] == {"cann": ["8.0", "8.1"]}
+    [test] = told["tests"]
+    assert test["comparison"]["summary"]["failed"] == 1
+    sides = kept("fourth", {"conv": 1.0, "relu": 1.0}), kept("fifth", {"conv": 1.0, "add": 1.0})
+    done = run("compare", *sides)
+    assert (done.code, "mismatches: 1 of 2 tensors, 1 new" in done.out) == (1, True)
 
 
 def test_producers_decide_which_bounds_hold_unless_the_option_does(kept: Any, run: Run) -> None:
@@ -66,63 +66,28 @@ def test_a_preset_of_the_file_stays_where_the_option_says_what_default_is(
         assert done.code == code, (of_file, preset)
 
 
-def test_a_test_that_one_side_lacks_is_told_and_is_no_pass(kept: Any, run: Run) -> None:
-    one = kept("one", {"conv": 1.0})
-    other = kept("other", {"conv": 1.0}, test="test_y")
+def test_what_one_side_lacks_is_told_and_is_no_pass(kept: Any, run: Run, tmp_path: Path) -> None:
+    one, other = kept("one", {"conv": 1.0}), kept("other", {"conv": 1.0}, test="test_y")
     done = run("compare", one, other)
-    assert done.code == 2
-    assert done.out.count("not compared") == 2
+    assert (done.code, done.out.count("not compared")) == (2, 2)
     assert f"only {one} has a result of it" in done.out
-
-
-def test_a_run_without_statistics_is_told_with_the_reason(kept: Any, run: Run) -> None:
-    one = kept("one", {"conv": 1.0})
-    other = kept("other", {"conv": 1.0}, record=None, incomplete="its teardown failed")
+    other = kept("lost", {"conv": 1.0}, record=None, incomplete="its teardown failed")
     done = run("compare", one, other)
     assert done.code == 2
     assert f"  {other} has no statistics of it: its teardown failed" in done.out
-
-
-def test_tests_skipped_on_both_sides_are_no_comparison(kept: Any, run: Run) -> None:
     skipped = {"outcome": "skipped", "record": None}
-    one, other = kept("one", {"conv": 1.0}, **skipped), kept("other", {"conv": 1.0}, **skipped)
-    assert run("compare", one, other).code == 2
-
-
-def test_layers_that_one_run_lacks_differ(kept: Any, run: Run) -> None:
-    done = run("compare", kept("one", {"conv": 1.0, "relu": 1.0}), kept("other", {"conv": 1.0, "add": 1.0}))
-    assert done.code == 1
-    assert "mismatches: 1 of 2 tensors, 1 new" in done.out
-
-
-def test_json_has_origins_and_verdicts(kept: Any, run: Run) -> None:
-    one, other = kept("one", {"conv": 1.0}, {"cann": "8.0"}), kept("other", {"conv": 2.0}, {"cann": "8.1"})
-    told = run("compare", one, other, "--json", "-").json
-    assert told["origins"] == {"cann": ["8.0", "8.1"]}
-    [test] = told["tests"]
-    assert test["comparison"]["summary"]["failed"] == 1
-
-
-@pytest.mark.parametrize("words", [["--plots=made"], ["--latest"], ["--layout=NHWC"]])
-def test_options_for_tensors_are_refused(kept: Any, run: Run, words: list[str]) -> None:
-    done = run("compare", kept("one", {"conv": 1.0}), kept("other", {"conv": 1.0}), *words)
-    assert done.code == 2
-    assert "needs tensors; saved results" in done.err
-
-
-def test_kept_results_and_a_dump_are_not_compared(kept: Any, run: Run, tmp_path: Path) -> None:
-    done = run("compare", kept("one", {"conv": 1.0}), tmp_path)
-    assert done.code == 2
-    assert "does not" in done.err
-
-
-def test_damaged_record_is_named(kept: Any, run: Run) -> None:
-    one, other = kept("one", {"conv": 1.0}), kept("other", {"conv": 1.0})
+    sides = (kept(folder, {"conv": 1.0}, **skipped) for folder in ("skipped", "too"))
+    assert run("compare", *sides).code == 2
+    done = run("compare", one, tmp_path)  # a dump
+    assert (done.code, "does not" in done.err) == (2, True)
+    other = kept("damaged", {"conv": 1.0})
+    for option in ("--plots=made", "--latest", "--layout=NHWC"):
+        done = run("compare", one, other, option)
+        assert (done.code, "needs tensors; saved results" in done.err) == (2, True)
     line = json.loads((other / "results.jsonl").read_text("utf-8"))
     (other / line["record"]["file"]).write_text("npudump-golden: 1\n", "utf-8")
     done = run("compare", one, other)
-    assert done.code == 2
-    assert "not the record that was kept" in done.out
+    assert (done.code, "not the record that was kept" in done.out) == (2, True)
 
 
 def test_rules_by_operator_and_producer_go_by_the_second_run(kept: Any, run: Run, tmp_path: Path) -> None:

@@ -73,21 +73,16 @@ def test_what_the_demonstration_prints_itself_fits_80_columns(
     assert [line for text in own for line in text.splitlines() if len(line) > 80] == []
 
 
-def test_the_test_is_shown_line_by_line_on_a_terminal(
-    tmp_path: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_npudump.cli.common.output.screen", lambda _stream=None: 80)
-    monkeypatch.setattr("pytest_npudump.cli.demo._pytest", lambda *words: int(len(words) > 2))
-    assert demo.TEST in run("demo", tmp_path / "new").out
-
-
-def test_the_legend_is_of_what_the_table_has_room_for(
+def test_the_test_is_shown_line_by_line_on_a_terminal_with_a_legend_that_it_has_room_for(
     tmp_path: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pytest_npudump.cli.demo._pytest", lambda *words: int(len(words) > 2))
     for columns in (None, 80, 120):
-        monkeypatch.setattr("pytest_npudump.cli.demo.screen", lambda columns=columns: columns)
-        assert ("(+2 more)" in run("demo", tmp_path / f"new{columns}").out) is (columns == 120)
+        with monkeypatch.context() as patch:
+            patch.setattr("pytest_npudump.cli.demo.screen", lambda columns=columns: columns)
+            assert ("(+2 more)" in run("demo", tmp_path / f"new{columns}").out) is (columns == 120)
+    monkeypatch.setattr("pytest_npudump.cli.common.output.screen", lambda _stream=None: 80)
+    assert demo.TEST in run("demo", tmp_path / "new").out
 
 
 def test_the_folder_holds_golden_tensors_report_and_little_else(
@@ -133,19 +128,14 @@ def _refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return err
 
 
-def test_a_folder_that_holds_something_is_refused_and_left_alone(
+def test_a_folder_that_holds_something_or_a_file_is_refused_and_left_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "mine.txt").write_text("keep")
-    assert f"{tmp_path} is not empty" in _refused([str(tmp_path)], capsys)
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
-
-
-def test_a_file_in_the_folders_place_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "file"
+    path = tmp_path / "mine.txt"
     path.write_text("keep")
+    assert f"{tmp_path} is not empty" in _refused([str(tmp_path)], capsys)
     assert f"{path} cannot be written" in _refused([str(path)], capsys)
-    assert path.read_text() == "keep"
+    assert ([*tmp_path.iterdir()], path.read_text()) == ([path], "keep")
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxruntime"])

@@ -45,14 +45,11 @@ def imported(*commands: str) -> set[str]:
 
 def test_no_command_imports_pytest_or_what_only_some_of_its_work_needs() -> None:
     assert not imported(*(f"{command} --help" for command in COMMANDS)) & HEAVY
+    assert ("ND", *HOST_AXES) == LAYOUTS  # choices of options, which are what the work knows
 
 
 def test_doctor_looks_at_pytest_s_configuration_without_pytest() -> None:
     assert not imported("doctor") & {"pytest", "_pytest"}
-
-
-def test_choices_of_options_are_what_the_work_knows() -> None:
-    assert ("ND", *HOST_AXES) == LAYOUTS
 
 
 def test_help_imports_no_writer_of_files() -> None:

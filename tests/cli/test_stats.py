@@ -17,12 +17,18 @@ Run = Callable[..., Any]
 TREES = Path(__file__).parents[1] / "data" / "trees"
 
 
-def test_one_file_of_a_dump_is_enough(run: Run) -> None:
-    path = next((TREES / "acl-tensor").rglob("MatMul*"))
-    whole = run("ls", "--stats", TREES / "acl-tensor", "--json", "-").json["tensors"]
-    assert run("ls", "--stats", path, "--json", "-").json["tensors"] == [
-        row for row in whole if row["op_type"] == "MatMul"
-    ]
+def test_json_goes_to_a_file_beside_the_table_and_one_file_of_a_dump_is_enough(
+    run: Run, tmp_path: Path
+) -> None:
+    tree, target = TREES / "acl-tensor", tmp_path / "out.json"
+    done = run("ls", "--stats", tree, "--json", target)
+    assert done.out.startswith("layer")
+    whole = run("ls", "--stats", tree, "--json", "-")
+    assert target.read_text() == whole.out
+    done = run("ls", "--stats", tree, "--json", tmp_path / "no" / "out.json")
+    assert (done.code, "cannot be written" in done.err) == (2, True)
+    one = run("ls", "--stats", next(tree.rglob("MatMul*")), "--json", "-").json["tensors"]
+    assert one == [row for row in whole.json["tensors"] if row["op_type"] == "MatMul"]
 
 
 @pytest.mark.each("pattern", ["acl-stats/**/Softmax*.csv", "mindspore-dtypes/**/*.npy", "*/statistic.csv"])
@@ -33,19 +39,6 @@ def test_one_file_of_each_kind_is_read(run: Run, pattern: str) -> None:
     assert done.json
 
 
-def test_json_goes_to_a_file_beside_the_table(run: Run, tmp_path: Path) -> None:
-    target = tmp_path / "out.json"
-    done = run("ls", "--stats", TREES / "acl-tensor", "--json", target)
-    assert done.out.startswith("layer")
-    assert target.read_text() == run("ls", "--stats", TREES / "acl-tensor", "--json", "-").out
-
-
-def test_json_that_cannot_be_written_is_an_error(run: Run, tmp_path: Path) -> None:
-    done = run("ls", "--stats", TREES / "acl-tensor", "--json", tmp_path / "no" / "out.json")
-    assert done.code == 2
-    assert "cannot be written" in done.err
-
-
 def test_unreadable_files_are_named_after_printing_the_others(run: Run, tmp_path: Path) -> None:
     shutil.copytree(TREES / "acl-stats", tmp_path / "tree")
     path = next((tmp_path / "tree").rglob("Softmax*.csv"))
@@ -54,30 +47,22 @@ def test_unreadable_files_are_named_after_printing_the_others(run: Run, tmp_path
     assert done.code == 2
     assert "net_MatMul@0" in done.out
     assert f"npudump: unreadable: {path}" in done.err
-
-
-def test_a_tree_of_which_nothing_is_readable_prints_no_table(run: Run, tmp_path: Path) -> None:
-    path = tmp_path / "A.b.1.2.1795228705872229.csv"
-    path.write_text("nonsense")
-    done = run("ls", "--stats", tmp_path)
-    assert (done.code, done.out) == (2, "")
-    assert str(path) in done.err
-
-
-@pytest.mark.each("name", ["missing", "empty"])
-def test_nothing_to_read_is_an_error(run: Run, tmp_path: Path, name: str) -> None:
-    (tmp_path / "empty").mkdir()
-    for words in (("ls", "--stats"), ("ls",)):
-        done = run(*words, tmp_path / name)
-        assert (done.code, done.out) == (2, "")
-        assert str(tmp_path / name) in done.err
-
-
-def test_an_overflow_record_is_referred_to_its_command(run: Run) -> None:
     path = next((TREES / "acl-overflow").glob("Opdebug*[0-9]"))
-    done = run("compare", path, path)
-    assert done.code == 2
-    assert f"npudump ls {path}" in done.err
+    done = run("compare", path, path)  # of overflows, which another command reads
+    assert (done.code, f"npudump ls {path}" in done.err) == (2, True)
+
+
+def test_nothing_to_read_is_an_error_and_prints_no_table(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "odd").mkdir()
+    path = tmp_path / "odd" / "A.b.1.2.1795228705872229.csv"
+    path.write_text("nonsense")
+    done = run("ls", "--stats", path.parent)
+    assert (done.code, done.out, str(path) in done.err) == (2, "", True)
+    for name in ("missing", "empty"):
+        for words in (("ls", "--stats"), ("ls",)):
+            done = run(*words, tmp_path / name)
+            assert (done.code, done.out, str(tmp_path / name) in done.err) == (2, "", True)
 
 
 def test_a_tensor_without_statistics_says_why(run: Run, tmp_path: Path) -> None:
@@ -116,17 +101,14 @@ def test_acls_own_quirks_are_reproduced_where_asked_for(run: Run, tmp_path: Path
     np.testing.assert_equal(one, acl[:1])
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "uint8", "int32", "complex64"])
-def test_projections_of_files_are_those_of_the_array(run: Run, tmp_path: Path, dtype: str) -> None:
-    kind = np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
-    values = np.random.default_rng(1).integers(-50, 50, 20_000).astype(np.int8).astype(kind)
-    dump_file(tmp_path, "net/a", values, dtype=dtype)
-    row, *_ = run("ls", "--stats", tmp_path, "--projections", "--json", "-").json["tensors"]
-    assert row["projections"] == list(project(values))
-
-
-def test_projections_are_columns_and_unknown_where_there_are_no_values(run: Run) -> None:
+def test_projections_of_files_are_those_of_the_array(run: Run, tmp_path: Path) -> None:
+    for dtype in ("float32", "float16", "bfloat16", "int8", "uint8", "int32", "complex64"):
+        kind = np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
+        values = np.random.default_rng(1).integers(-50, 50, 20_000).astype(np.int8).astype(kind)
+        path = dump_file(tmp_path / dtype, "net/a", values, dtype=dtype)
+        row, *_ = run("ls", "--stats", path, "--projections", "--json", "-").json["tensors"]
+        assert row["projections"] == list(project(values)), dtype
     lines = run("ls", "--stats", TREES / "acl-stats", "--projections").out.splitlines()
     assert lines[0].split()[-8:] == [f"p{place}" for place in range(8)]
-    assert lines[1].split()[-8:] == ["-"] * 8
+    assert lines[1].split()[-8:] == ["-"] * 8  # where there are no values
     assert run("ls", "--stats", TREES / "acl-tensor", "--projections").out.splitlines()[1].split()[-1] != "-"

@@ -28,13 +28,13 @@ def golden(tmp_path: Path) -> Path:
     return path
 
 
+def shown(run: Run, path: Path, *words: object) -> list[dict[str, Any]]:
+    done = run("golden", "show", "--tolerances=", path, *words, "--json", "-")
+    return list(done.json["tolerances"])
+
+
 def test_each_statistic_of_a_layer_has_its_bound_by_its_own_scale(run: Run, golden: Path) -> None:
-    rows = {
-        row["statistic"]: row
-        for row in run("golden", "show", "--tolerances=", golden, "net/conv", "--json", "-").json[
-            "tolerances"
-        ]
-    }
+    rows = {row["statistic"]: row for row in shown(run, golden, "net/conv")}
     atol = 2.0**-30
     assert rows["max"]["allowed"] == rows["min"]["allowed"] == pytest.approx(2e-5 * 2 + atol)
     assert rows["avg"]["allowed"] == pytest.approx(5e-6 * (4 / 4**0.5) + atol)  # rms
@@ -44,11 +44,11 @@ def test_each_statistic_of_a_layer_has_its_bound_by_its_own_scale(run: Run, gold
     assert rows["max"]["printed"] == pytest.approx(5e-6)
 
 
-@pytest.mark.parametrize(("numerics", "rtol"), [("same", 1e-3), ("other", 1.2e-2), ("hf32", 1.2e-2)])
-def test_the_bounds_are_those_of_the_numerics(run: Run, golden: Path, numerics: str, rtol: float) -> None:
-    done = run("golden", "show", "--tolerances=", golden, "net/cast", "--preset", numerics, "--json", "-")
-    assert done.json["tolerances"][0]["allowed"] == pytest.approx(1.5 * rtol + 2.0**-20)
-    assert f"(preset {numerics})" in done.json["tolerances"][0]["rule"]
+def test_the_bounds_are_those_of_the_numerics(run: Run, golden: Path) -> None:
+    for numerics, rtol in (("same", 1e-3), ("other", 1.2e-2), ("hf32", 1.2e-2)):
+        row, *_ = shown(run, golden, "net/cast", "--preset", numerics)
+        assert row["allowed"] == pytest.approx(1.5 * rtol + 2.0**-20)
+        assert f"(preset {numerics})" in row["rule"]
 
 
 def test_without_a_layer_there_is_a_line_for_each_rule_with_the_tensor_it_is_widest_for(
@@ -67,9 +67,7 @@ def test_a_rule_is_quoted_with_its_reason_and_one_that_matches_nothing_is_refuse
 ) -> None:
     rules = tmp_path / "rules.yaml"
     rules.write_text("rules: [{layer: net/conv, rtol: 0.1, atol: 0, reason: a new kernel}]\n", "utf-8")
-    (row, *_) = run(
-        "golden", "show", "--tolerances=", golden, "net/conv", "--tolerances", rules, "--json", "-"
-    ).json["tolerances"]
+    (row, *_) = shown(run, golden, "net/conv", "--tolerances", rules)
     assert row["allowed"] == pytest.approx(0.2)
     assert "a new kernel" in row["rule"]
     rules.write_text("rules: [{layer: net/conf, rtol: 0.1, atol: 0, reason: a new kernel}]\n", "utf-8")
@@ -78,10 +76,16 @@ def test_a_rule_is_quoted_with_its_reason_and_one_that_matches_nothing_is_refuse
     assert "matches nothing" in done.err
 
 
-def test_a_layer_that_is_not_there_is_an_error_with_the_nearest_names(run: Run, golden: Path) -> None:
+def test_integers_have_steps_of_no_float_format_and_what_there_is_not_is_refused(
+    run: Run, golden: Path
+) -> None:
+    rows = shown(run, golden, "net/shape")
+    assert [(row["allowed"], row["steps"], row["printed"]) for row in rows[:2]] == [(0.0, None, 0.0)] * 2
     done = run("golden", "show", "--tolerances=", golden, "net/con")
+    assert (done.code, "net/conv" in done.err) == (2, True)
+    done = run("golden", "show", "--tolerances=", golden, "--producer", "chip=a")
     assert done.code == 2
-    assert "net/conv" in done.err
+    assert "--producer chip=a: expected FACT=VALUE with one of runtime, soc" in done.err
 
 
 def test_a_layer_that_is_there_is_meant_alone_though_its_name_is_a_glob_of_another(
@@ -90,19 +94,12 @@ def test_a_layer_that_is_there_is_meant_alone_though_its_name_is_a_glob_of_anoth
     golden.write_text(GOLDEN.replace("net/cast", "net/blk[1]").replace("net/tiny", "net/blk1"), "utf-8")
     path = tmp_path / "rules.yaml"
     for spelling in ("net/blk[1]", "net_blk[1]"):
-        rows = run("golden", "show", "--tolerances=", golden, spelling, "--json", "-").json["tolerances"]
+        rows = shown(run, golden, spelling)
         assert {row["key"] for row in rows} == {"net/blk[1]:output.0"}
         path.write_text(f'rules: [{{layer: "{spelling}", rtol: 0.5, atol: 0, reason: x}}]\n', "utf-8")
-        rows = run(
-            "golden", "show", "--tolerances=", golden, "net/blk*", "--tolerances", path, "--json", "-"
-        ).json["tolerances"]
+        rows = shown(run, golden, "net/blk*", "--tolerances", path)
         loosened = {row["key"] for row in rows if row["rule"].startswith("rtol=0.5")}
         assert loosened == {"net/blk[1]:output.0"}
-
-
-def test_integers_have_steps_of_no_float_format(run: Run, golden: Path) -> None:
-    rows = run("golden", "show", "--tolerances=", golden, "net/shape", "--json", "-").json["tolerances"]
-    assert [(row["allowed"], row["steps"], row["printed"]) for row in rows[:2]] == [(0.0, None, 0.0)] * 2
 
 
 NANS = """npudump-golden: 1
@@ -117,8 +114,7 @@ tensors: |
 
 
 def loosened(run: Run, path: Path, *words: object) -> dict[tuple[str, str], dict[str, Any]]:
-    rows = run("golden", "show", "--tolerances=", path, *words, "--json", "-").json["tolerances"]
-    counts = [row for row in rows if row["statistic"] in {"nan", "neg_inf", "pos_inf"}]
+    counts = [row for row in shown(run, path, *words) if row["statistic"] in {"nan", "neg_inf", "pos_inf"}]
     return {(row["key"], row["statistic"]): row for row in counts}
 
 
@@ -149,28 +145,23 @@ def test_counts_that_a_rule_loosens_are_shown_as_compare_allows_them(
     assert "all other counts" in done.out
 
 
-@pytest.mark.parametrize(
-    ("rule", "shown"),
-    [
-        ("statistic: pos_inf, rtol: 0, atol: 1, reason: x", [("net/conv:output.0", "pos_inf")]),
-        (
-            "statistic: neg_inf, one_sided: below, rtol: 0, atol: 0, reason: x",
-            [("net/conv:output.0", "neg_inf")],
-        ),
-        ("statistic: nan, rtol: 0, atol: 0", []),
-        ("rtol: 1, atol: 1, reason: x", []),
-    ],
-)
 def test_counts_that_no_rule_loosens_must_be_equal_and_are_not_shown(
-    run: Run, golden: Path, tmp_path: Path, rule: str, shown: list[tuple[str, str]]
+    run: Run, golden: Path, tmp_path: Path
 ) -> None:
     golden.write_text(NANS, "utf-8")
     path = tmp_path / "rules.yaml"
-    path.write_text(f"rules: [{{layer: net/conv, {rule}}}]\n", "utf-8")
-    assert list(loosened(run, golden, "--tolerances", path)) == shown
-    last = run("golden", "show", "--tolerances=", golden, "--tolerances", path).out
-    assert ("all other counts of NaN" in last) == bool(shown)
-    assert ("\ncounts of NaN and infinities, dtypes and shapes must be equal" in last) != bool(shown)
+    for rule, count in (
+        ("statistic: pos_inf, rtol: 0, atol: 1, reason: x", "pos_inf"),
+        ("statistic: neg_inf, one_sided: below, rtol: 0, atol: 0, reason: x", "neg_inf"),
+        ("statistic: nan, rtol: 0, atol: 0", ""),
+        ("rtol: 1, atol: 1, reason: x", ""),
+    ):
+        path.write_text(f"rules: [{{layer: net/conv, {rule}}}]\n", "utf-8")
+        expected = [("net/conv:output.0", count)] * bool(count)
+        assert list(loosened(run, golden, "--tolerances", path)) == expected, rule
+        last = run("golden", "show", "--tolerances=", golden, "--tolerances", path).out
+        assert ("all other counts of NaN" in last) == bool(count)
+        assert ("\ncounts of NaN and infinities, dtypes and shapes must be equal" in last) != bool(count)
 
 
 BY_OPERATOR = "rules: [{op_type: 'Conv*', rtol: 0.1, atol: 0, reason: a new kernel}]\n"
@@ -211,22 +202,14 @@ def test_results_without_the_test_or_an_operator_of_the_rule_s_type_are_errors(
     assert "matches nothing" in done.err
 
 
-@pytest.mark.parametrize(
-    ("words", "holds"),
-    [([], False), (["--producer", "runtime=emulator"], True), (["--producer", "soc=A"], False)],
-)
-def test_the_producer_is_the_golden_s_unless_it_is_told(
-    run: Run, golden: Path, tmp_path: Path, words: list[str], *, holds: bool
-) -> None:
+def test_the_producer_is_the_golden_s_unless_it_is_told(run: Run, golden: Path, tmp_path: Path) -> None:
     path = tmp_path / "rules.yaml"
     item = "{layer: net/conv, rtol: 0.1, atol: 0, reason: wide, producer: {runtime: emulator}}"
     path.write_text(f"rules: [{item}]\n", "utf-8")
-    done = run("golden", "show", "--tolerances=", golden, "--tolerances", path, *words, "--json", "-")
-    assert done.code == 0
-    assert any("wide" in row["rule"] for row in done.json["tolerances"]) is holds
-
-
-def test_a_producer_that_is_none_is_refused(run: Run, golden: Path) -> None:
-    done = run("golden", "show", "--tolerances=", golden, "--producer", "chip=a")
-    assert done.code == 2
-    assert "--producer chip=a: expected FACT=VALUE with one of runtime, soc" in done.err
+    for words, holds in (
+        ((), False),
+        (("--producer", "runtime=emulator"), True),
+        (("--producer", "soc=A"), False),
+    ):
+        rows = shown(run, golden, "--tolerances", path, *words)
+        assert any("wide" in row["rule"] for row in rows) is holds, words

@@ -143,6 +143,10 @@ def sharded(x: np.ndarray, ranks: int, axis: int) -> list[np.ndarray]:
     return np.split(x, ranks, axis)
 
 
+def halves(x: np.ndarray, axis: int) -> list[np.ndarray]:
+    return sharded(x, 2, axis)
+
+
 def test_by_their_shapes_ranks_hold_parts_or_copies_and_a_wrong_part_or_copy_is_named(compared: Any) -> None:
     up, down, norm = normal(6, 8), normal(6, 4), normal(6, 4)
     one = side({"up": up, "down": down, "norm": norm})
@@ -209,10 +213,6 @@ def test_groups_of_ranks_split_what_a_layout_says_and_copy_the_rest(compared: An
     assert failing(compared(side({"x": x, "y": y}), side(*ranks), text)) == []
     ranks[2]["y"] = ranks[2]["y"] + 1  # a copy of context 1
     assert failing(compared(side({"x": x, "y": y}), side(*ranks), text)) == [("y#rank=2:output.0", "fail")]
-
-
-def halves(x: np.ndarray, axis: int) -> list[np.ndarray]:
-    return np.split(x, 2, axis)
 
 
 W = normal(8, 4, 6)
@@ -315,15 +315,6 @@ def test_the_type_of_a_layer_tells_what_ranks_hold(
     assert changed.failing[0].op_type.partition("[")[0] == kind.partition("[")[0]
 
 
-def test_what_types_tell_is_not_taken_where_a_rank_has_left_nothing() -> None:
-    """As without types: a file may say otherwise."""
-    whole, kind = normal(4, 6), "ColumnParallelLinear[tp=3]"
-    two = [{"x": part, "y": whole} for part in np.split(whole, 3, 1)[:2]]
-    sides = side({"x": whole, "y": whole}), side(*two, kind=kind)
-    found = failing(judge(*sides, Terms(option=AS_GIVEN, against=RUN)))
-    assert {key for key, _ in found} >= {"x:output.0"}
-
-
 def test_tensors_that_are_on_one_rank_each_need_no_layout() -> None:
     """Data parallel ranks serve other requests, those of a pipeline have other layers."""
     x, y, z = normal(3, 4), normal(2, 4), normal(3, 4)
@@ -336,6 +327,11 @@ def test_tensors_that_are_on_one_rank_each_need_no_layout() -> None:
     ]
     both = judge(one, side({"x": x, "z": z}, {"y": y, "z": z}), terms)  # shapes alone tell no copies
     assert len(failing(both)) > 0
+    # What types tell is not taken where a rank has left nothing: a file may say otherwise.
+    whole, kind = normal(4, 6), "ColumnParallelLinear[tp=3]"
+    two = [{"x": part, "y": whole} for part in np.split(whole, 3, 1)[:2]]
+    found = failing(judge(side({"x": whole, "y": whole}), side(*two, kind=kind), terms))
+    assert {key for key, _ in found} >= {"x:output.0"}
 
 
 X, Y = normal(6, 4), normal(6, 4)
@@ -512,6 +508,7 @@ def test_a_file_that_makes_no_sense_is_refused_with_its_line(text: str, message:
     assert message in str(caught.value)
 
 
+TWICE = ["h.*.a: h.0.a", "h.1.a: h.0.a\nh.0.a: h.0.a", "h.0.a: h.0.a\nh.1.a: h.0.a + h.1.a"]
 UNFIT = [
     ("layouts: {x: 't b h[tp]'}", "has 3 axes, and x [6, 4]"),
     ("layouts: {x: 't[cp] h[tp]'}", "this side has 2 ranks, and no line 'ranks:' gives the sizes"),
@@ -519,11 +516,25 @@ UNFIT = [
 ]
 
 
-@pytest.mark.each(("text", "message"), UNFIT)
-def test_a_layout_that_does_not_fit_is_refused(text: str, message: str, compared: Any) -> None:
-    with pytest.raises(RequestError) as caught:
-        compared(side({"x": normal(6, 8)}), side({"x": normal(6, 4)}, {"x": normal(6, 4)}), text)
-    assert message in str(caught.value)
+def test_a_layout_that_does_not_fit_or_maps_a_layer_of_the_golden_twice_is_refused(compared: Any) -> None:
+    """What the last line names would take it from the first, which then has none."""
+    parts = side({"x": normal(6, 4)}, {"x": normal(6, 4)})
+    for text, message in UNFIT:
+        with pytest.raises(RequestError) as caught:
+            compared(side({"x": normal(6, 8)}), parts, text)
+        assert message in str(caught.value)
+    both = side({"h.0.a": normal(2, 3), "h.1.a": normal(2, 3)})
+    for text in TWICE:
+        line = rf"line {text.count(':')}: h.* are both mapped to h.0.a of the"
+        with pytest.raises(RequestError, match=line):
+            compared(both, both, text)
+    x = normal(4, 6)
+    parts = side({"up": x[:, :3]}, {"up": x[:, 3:].astype(np.float16)})
+    with pytest.raises(RequestError, match="parts of different types: float32, float16"):
+        compared(side({"up": x}), parts, 'layouts: {up: "t h[tp]"}')
+    comparison = judge(side({"up": x}), side({"up": x[:, :3]}, {"up": x[:, 3:]}), Terms(against=RUN))
+    assert comparison.failing  # other ranks without a layout are told
+    assert any("state how they share tensors in a map" in note for note in comparison.notes)
 
 
 WHERE: list[tuple[str, Callable[[list[np.ndarray]], list[np.ndarray]], str]] = [
@@ -558,31 +569,6 @@ def test_notes_say_which_rank_or_layout_a_mismatch_is_of(
     sides = [replace(Record.of(StatsTable.from_records(one)), tensors=tuple(one)) for one in records]
     remarks = judge(*sides, Terms(option=AS_GIVEN, tensors=EVERY, names=Correspondence.read(names))).remarks
     assert not told or any(note in one for one in remarks), "a test's report has it, too"
-
-
-TWICE = ["h.*.a: h.0.a", "h.1.a: h.0.a\nh.0.a: h.0.a", "h.0.a: h.0.a\nh.1.a: h.0.a + h.1.a"]
-
-
-@pytest.mark.each("text", TWICE)
-def test_a_layer_of_the_golden_is_mapped_to_one_of_the_run(text: str, compared: Any) -> None:
-    """What the last line names would take it from the first, which then has none."""
-    both = side({"h.0.a": normal(2, 3), "h.1.a": normal(2, 3)})
-    with pytest.raises(RequestError, match=rf"line {text.count(':')}: h.* are both mapped to h.0.a of the"):
-        compared(both, both, text)
-
-
-def test_parts_of_other_types_are_refused(compared: Any) -> None:
-    x = normal(4, 6)
-    parts = side({"up": x[:, :3]}, {"up": x[:, 3:].astype(np.float16)})
-    with pytest.raises(RequestError, match="parts of different types: float32, float16"):
-        compared(side({"up": x}), parts, 'layouts: {up: "t h[tp]"}')
-
-
-def test_other_ranks_without_a_layout_are_told_and_fail() -> None:
-    x = normal(4, 6)
-    comparison = judge(side({"up": x}), side({"up": x[:, :3]}, {"up": x[:, 3:]}), Terms(against=RUN))
-    assert comparison.failing
-    assert any("state how they share tensors in a map" in note for note in comparison.notes)
 
 
 @pytest.mark.each("swap", [False, True])

@@ -68,14 +68,13 @@ def test_inputs_go_by_name_where_the_session_tells_the_references_names() -> Non
     assert fed(found, RunInputs([model]), ("x", "y")) == [2]
     other = LoadedModel("", Path("net.om"), ("in0", "in1"), [(np.array([1]), np.array([2]))])
     assert fed(found, RunInputs([other]), ("x", "y")) == [1]
-
-
-def test_what_the_test_gives_counts_before_what_was_run() -> None:
-    found = records(("", "net/1/0"), ("#step=1", "net/1/1"))
+    # What the test gives counts before what was run.
     inputs = RunInputs([loaded("net.om", 7, 8)])
     inputs.give({"x": [3]}, "")
     inputs.give({"x": [4]}, "")
-    assert fed(found, inputs) == [3, 4]
+    assert fed(records(("", "net/1/0"), ("#step=1", "net/1/1")), inputs) == [3, 4]
+    key = "#capture=a,rank=2,device=1,model=m,load=3,step=4"
+    assert str(execution_of(make_record(f"c{key}:output.0", np.ones(1)))) == f"{key}:.0"
 
 
 def test_inputs_are_taken_from_the_dump_where_it_has_those_of_this_execution(tmp_path: Path) -> None:
@@ -187,9 +186,3 @@ def test_arrays_are_copied_because_buffers_are_used_again() -> None:
     found = records(("", "net/1/0"), ("#step=1", "net/1/1"))
     assert fed(found, inputs) == [5, 6]
     assert inputs.given["other"][0]["x"][0] == 7
-
-
-def test_execution_is_what_a_key_says() -> None:
-    record = make_record("c#capture=a,rank=2,device=1,model=m,load=3,step=4:output.0", np.ones(1))
-    found = execution_of(record)
-    assert str(found) == "#capture=a,rank=2,device=1,model=m,load=3,step=4:.0"

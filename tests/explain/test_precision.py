@@ -142,7 +142,9 @@ def test_large_tensors_are_computed_in_batches_with_the_same_result(
         np.testing.assert_array_equal(array, pieces[name])
 
 
-def test_inputs_that_do_not_fit_are_an_error(write_model: Callable[..., Path]) -> None:
+def test_inputs_that_do_not_fit_and_a_file_that_is_no_model_are_errors(
+    write_model: Callable[..., Path], tmp_path: Path
+) -> None:
     model = ReferenceModel.read(write_model(("id", "Identity", ["x"], ["y"])))
     cases: tuple[tuple[dict[str, Any], str], ...] = (
         ({}, "has an input 'x' that no array is known for"),
@@ -152,6 +154,11 @@ def test_inputs_that_do_not_fit_are_an_error(write_model: Callable[..., Path]) -
     for feeds, message in cases:
         with pytest.raises(Exception, match=message):
             dict(model.run(feeds, {"y": 4}))
+    with pytest.raises(RequestError, match=r"reference: there is no file .*gone\.onnx; name an ONNX model"):
+        ReferenceModel.read(tmp_path / "gone.onnx")
+    (tmp_path / "bad.onnx").write_bytes(b"\xff\xff\xff")
+    with pytest.raises(Exception, match=r"bad\.onnx is no ONNX model"):
+        ReferenceModel.read(tmp_path / "bad.onnx")
 
 
 def test_sequences_and_text_are_no_tensors(write_model: Callable[..., Path]) -> None:
@@ -163,11 +170,3 @@ def test_sequences_and_text_are_no_tensors(write_model: Callable[..., Path]) -> 
     found = outputs(path, {"x": X}, "s", "y")
     assert found["s"] is None
     np.testing.assert_array_equal(found["y"], X)
-
-
-def test_missing_model_or_a_file_that_is_none_is_named(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match=r"reference: there is no file .*gone\.onnx; name an ONNX model"):
-        ReferenceModel.read(tmp_path / "gone.onnx")
-    (tmp_path / "bad.onnx").write_bytes(b"\xff\xff\xff")
-    with pytest.raises(Exception, match=r"bad\.onnx is no ONNX model"):
-        ReferenceModel.read(tmp_path / "bad.onnx")

@@ -70,18 +70,30 @@ def test_rounding_is_what_numpy_measures_in_float64() -> None:
     assert found.of_statistic("nan") is None
     found = Rounding.of(np.array([1.0, 1e6, np.inf]), np.array([1.5, np.inf, np.inf]))
     assert (found.largest, found.special, found.count) == (0.5, 1, 1)
-
-
-def test_factors_are_those_of_neuron_and_of_pytorch_for_small_tensors() -> None:
+    # Factors are those of Neuron, and of PyTorch for small tensors.
     for count, extremes, vector in ((10, 10, 10), (11, 8, 8), (500, 8, 8), (501, 5, 3), (10**6, 5, 3)):
         found = Rounding(1.0, 1.0, count, 1.0, 1.0)
         assert [found.factor(name) for name in ("max", "min", "max_abs")] == [extremes] * 3
         assert [found.factor(name) for name in ("avg", "l2norm", "relative_l2")] == [vector] * 3
 
 
-def test_what_rounding_explains_is_no_difference() -> None:
-    comparison, blames = explained(EXACT + 0.02 * NOISE[::-1], EXACT + 0.02 * NOISE)
+def test_what_rounding_explains_is_no_difference_where_it_is_known_and_no_rule_was_given() -> None:
+    device, rounded = EXACT + 0.02 * NOISE[::-1], EXACT + 0.02 * NOISE
+    comparison, blames = explained(device, rounded)
     assert (comparison.ok, comparison.passed, comparison.first, blames) == (True, 1, None, ())
+    comparison, blames = explained(device, rounded, Rule(1e-4, 0.0, source="marker", against="reference"))
+    assert not comparison.ok
+    assert all("(marker)" in reason.rule for reason in comparison.failing[0].reasons)
+    assert blames == ()
+    tolerances = Tolerances("same")
+    comparison = compare_tables(table(EXACT), table(EXACT * np.float32(1.1)), tolerances)
+    found, blames = by_rounding(comparison, {}, tolerances)
+    assert (found.failing, blames) == (comparison.failing, ())
+    rounded, device = EXACT + 0.001 * NOISE, EXACT + 0.001 * NOISE[::-1]
+    rounded[5], device[5] = 5.5, 6  # one element may be anything that rounding makes of it
+    comparison, _ = explained(device, rounded)
+    assert np.abs(EXACT).max() < 4.5
+    assert comparison.ok
 
 
 def test_what_rounding_does_not_explain_is_the_devices() -> None:
@@ -104,14 +116,6 @@ def test_an_ill_conditioned_tensor_is_the_number_formats_and_fails_beyond_five_p
     assert blame.whose == DEVICE
 
 
-def test_a_rule_that_was_given_stays() -> None:
-    rule = Rule(1e-4, 0.0, source="marker", against="reference")
-    comparison, blames = explained(EXACT + 0.02 * NOISE[::-1], EXACT + 0.02 * NOISE, rule)
-    assert not comparison.ok
-    assert all("(marker)" in reason.rule for reason in comparison.failing[0].reasons)
-    assert blames == ()
-
-
 def test_nan_and_infinities_are_explained_where_rounding_makes_about_as_many() -> None:
     for infinite, count, whose in ((0, 1, DEVICE), (2, 1, DTYPE), (2, 8, DTYPE), (2, 400, DEVICE)):
         rounded, device = EXACT + 0.002 * NOISE, EXACT.copy()
@@ -123,22 +127,6 @@ def test_nan_and_infinities_are_explained_where_rounding_makes_about_as_many() -
     rounded[0] = np.inf
     _, (blame,) = explained(EXACT[:-1], rounded)
     assert blame.whose == DEVICE, "no rounding changes the number of elements"
-
-
-def test_a_tensor_of_unknown_rounding_keeps_its_verdict() -> None:
-    tolerances = Tolerances("same")
-    comparison = compare_tables(table(EXACT), table(EXACT * np.float32(1.1)), tolerances)
-    found, blames = by_rounding(comparison, {}, tolerances)
-    assert found.failing == comparison.failing
-    assert blames == ()
-
-
-def test_one_element_may_be_anything_that_rounding_makes_of_it() -> None:
-    rounded, device = EXACT + 0.001 * NOISE, EXACT + 0.001 * NOISE[::-1]
-    rounded[5], device[5] = 5.5, 6
-    comparison, _ = explained(device, rounded)
-    assert np.abs(EXACT).max() < 4.5
-    assert comparison.ok
 
 
 Y = np.random.default_rng(0).normal(size=(20, 30)).astype(np.float32)
@@ -250,7 +238,9 @@ def test_each_tensor_has_the_type_of_its_own_and_the_reference_stays(
     np.testing.assert_array_equal(ran(reference, X, "y")["y"], before)
 
 
-def test_sizes_are_not_rounded(write_model: Callable[..., Path]) -> None:
+def test_sizes_are_not_rounded_and_values_beyond_the_type_are_infinite(
+    write_model: Callable[..., Path],
+) -> None:
     """300 is no bfloat16: a shape computed in floats would be another one."""
     path = write_model(
         ("shape", "Shape", ["x"], ["s"]),
@@ -266,9 +256,6 @@ def test_sizes_are_not_rounded(write_model: Callable[..., Path]) -> None:
     )
     model = rounded_model(ReferenceModel.read(path), {}, "bfloat16")
     assert ran(model, np.ones((1, 301), np.float32), "y")["y"].shape == (1, 301)  # type: ignore[union-attr]
-
-
-def test_values_beyond_the_type_are_infinite_and_integers_stay() -> None:
     assert rounded_to(np.array([1e6], np.float32), "float16").tolist() == [np.inf]
     assert rounded_to(np.array([70000]), "float16").tolist() == [70000]
     assert rounded_to(X, "float32") is X

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,10 +22,6 @@ from pytest_npudump.explain.reference import ReferenceResult
 from pytest_npudump.request import DumpRequest
 from tests.conftest import table_of
 
-if TYPE_CHECKING:
-    pass
-
-
 RULE = {"layer": "conv*", "rtol": 0.2, "atol": 0, "reason": "winograd", "against": "reference"}
 
 
@@ -39,9 +35,8 @@ def rtol(
     return reference_tolerances(request, file).among([dtype, *others]).decide(layer, dtype, "max").rtol
 
 
-@pytest.mark.each(
-    ("dtype", "others", "expected"),
-    [
+def test_coarsest_type_of_the_dump_decides() -> None:
+    for dtype, others, expected in (
         ("float32", (), 1e-3),
         ("float16", (), 0.05),
         ("bfloat16", ("int32",), 0.05),
@@ -51,13 +46,8 @@ def rtol(
         ("float16", ("float8_e5m2",), 0.25),
         ("int32", ("float16",), 0.0),
         ("bool", ("float16",), 0.0),
-    ],
-)
-def test_coarsest_type_of_the_dump_decides(dtype: str, others: tuple[str, ...], expected: float) -> None:
-    assert rtol(request(), dtype, *others) == expected
-
-
-def test_rule_that_decided_names_preset_and_type() -> None:
+    ):
+        assert rtol(request(), dtype, *others) == expected, (dtype, others)
     rule = reference_tolerances(request(), None).among(["float32", "float16"]).decide("a", "float32", "max")
     assert "preset om-net for float16, which the model computes in" in rule.describe()
 
@@ -77,37 +67,31 @@ def test_marker_has_the_last_word(tmp_path: Path) -> None:
     assert rtol(request(preset="torch"), "float16") == 1e-3
 
 
-def test_rules_against_the_reference_never_loosen_a_golden(tmp_path: Path) -> None:
+def test_rules_against_the_reference_never_loosen_a_golden_and_others_are_about_goldens(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text("rules:\n- {layer: 'conv*', rtol: 0.5, atol: 0, reason: x, against: reference}\n")
     settings: Any = SimpleNamespace(tolerances=file.name, preset="")
     golden = tolerances_for(request(tolerances=(RULE,)), settings, tmp_path)
     assert golden.decide("conv", "float32", "max").rtol == 2e-5
     assert load_tolerances(file).rules == ()
-
-
-def test_rules_without_against_are_about_goldens() -> None:
     plain = {key: value for key, value in RULE.items() if key != "against"}
     assert rtol(request(tolerances=(plain,)), "float16") == 0.05
 
 
-@pytest.mark.each(
-    ("marker", "message"),
-    [
+def test_bad_tolerances_are_refused() -> None:
+    cases: tuple[tuple[dict[str, Any], str], ...] = (
         ({"tolerances": ({**RULE, "reason": ""},)}, "rule 1 allows more than the preset 'om-net'"),
         ({"tolerances": ({**RULE, "against": "om"},)}, "against is 'om', expected one of golden, reference"),
         ({"tolerances": ({**RULE, "rtol": -1},)}, "rtol is -1"),
         ({"preset": "nope"}, "unknown tolerance preset 'nope'"),
-    ],
-)
-def test_bad_tolerances_are_refused(marker: dict[str, Any], message: str) -> None:
-    with pytest.raises(RequestError, match=message):
-        check_reference(request(**marker))
-
-
-def test_rule_against_a_reference_that_there_is_none_of_is_refused() -> None:
+    )
+    for marker, message in cases:
+        with pytest.raises(RequestError, match=message):
+            check_reference(request(**marker))
     with pytest.raises(RequestError, match="a rule with against='reference' needs reference"):
-        check_reference(DumpRequest(tolerances=(RULE,)))
+        check_reference(DumpRequest(tolerances=(RULE,)))  # which there is none of
 
 
 def test_norm_and_mean_of_a_vector_five_percent_off_are_within_the_preset() -> None:

@@ -89,27 +89,27 @@ def test_everything_it_makes_is_private(run: Attempt, recorder: Any) -> None:
     assert len(made) == 7
 
 
-def test_second_attempt_dumps_tensors_of_the_layers_it_is_given(tmp_path: Path, recorder: Any) -> None:
+def test_second_attempt_dumps_tensors_of_the_layers_it_is_given_and_never_into_what_exists(
+    tmp_path: Path, recorder: Any
+) -> None:
     run = attempt(tmp_path, dump_data="tensor", layers=("net/conv.1",))
     dump = json.loads(run.start(recorder).read_text())["dump"]
     assert dump["dump_data"] == "tensor"
     assert dump["dump_list"] == [{"layer": ["net/conv.1"]}]
-
-
-def test_directory_that_exists_is_never_used_again(tmp_path: Path, recorder: Any) -> None:
-    attempt(tmp_path).start(recorder)
+    recorder.calls.clear()
     with pytest.raises(ConfigError, match="run1: the dump cannot be prepared: File exists"):
         attempt(tmp_path).start(recorder)
-
-
-def test_path_that_cann_would_not_use_starts_no_dump(tmp_path: Path, recorder: Any) -> None:
-    run = Attempt(tmp_path / "run 1", DumpRequest())
+    run = Attempt(tmp_path / "run 1", DumpRequest())  # which CANN would not use
     with pytest.raises(ConfigError, match="spaces"):
         run.start(recorder)
     assert recorder.calls == []
 
 
-def test_without_captures_the_dump_is_read_under_no_name(run: Attempt, recorder: Any) -> None:
+def test_without_captures_the_dump_is_read_under_no_name_and_one_of_nothing_is_an_error(
+    run: Attempt, recorder: Any
+) -> None:
+    with pytest.raises(DumpError, match="holds nothing"):
+        run.read()
     recorder.run("conv")
     assert layers(run) == [("", "conv")]
 
@@ -129,11 +129,6 @@ def test_two_runs_in_one_dump_are_an_error_but_of_mindspore(
         run.read()
 
 
-def test_dump_of_nothing_is_an_error(run: Attempt) -> None:
-    with pytest.raises(DumpError, match="holds nothing"):
-        run.read()
-
-
 def test_captures_get_a_dump_of_their_own_each(run: Attempt, recorder: Any) -> None:
     recorder.run("before")
     for name in ("first", "second"):
@@ -141,24 +136,11 @@ def test_captures_get_a_dump_of_their_own_each(run: Attempt, recorder: Any) -> N
             recorder.run("conv")
             assert directory == run.directory / f"dump-{name}"
         recorder.run("between")
-    assert recorder.calls == [
-        ("acl.json", False),
-        ("stop", False),
-        ("acl-first.json", True),
-        ("stop", False),
-        ("acl-after-first.json", True),
-        ("stop", False),
-        ("acl-second.json", True),
-        ("stop", False),
-        ("acl-after-second.json", True),
-    ]
-    assert layers(run) == [
-        ("", "before"),
-        ("first", "conv"),
-        ("after-first", "between"),
-        ("second", "conv"),
-        ("after-second", "between"),
-    ]
+    parts = ("first", "after-first", "second", "after-second")
+    resumed = [call for part in parts for call in (("stop", False), (f"acl-{part}.json", True))]
+    assert recorder.calls == [("acl.json", False), *resumed]
+    names = ("before", "conv", "between", "conv", "between")
+    assert layers(run) == [*zip(("", *parts), names, strict=True)]
 
 
 def test_only_captures_count_where_nothing_ran_around_them(run: Attempt, recorder: Any) -> None:
@@ -191,13 +173,11 @@ def test_dump_is_switched_back_when_the_block_fails(run: Attempt, recorder: Any)
     assert recorder.calls[-1] == ("acl-after-first.json", True)
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a/b", "..", "ü", "a\n", "x" * 65, "after-a", "a.b"])
-def test_name_that_is_not_plain_is_refused_before_anything_is_switched(
-    run: Attempt, recorder: Any, name: str
-) -> None:
-    with pytest.raises(RequestError, match="expected up to 64 letters"), run.capture(recorder, name):
-        pass
-    assert recorder.calls == [("acl.json", False)]
+def test_name_that_is_not_plain_is_refused_before_anything_is_switched(run: Attempt, recorder: Any) -> None:
+    for name in ("", "a b", "a/b", "..", "ü", "a\n", "x" * 65, "after-a", "a.b"):
+        with pytest.raises(RequestError, match="expected up to 64 letters"), run.capture(recorder, name):
+            pass
+        assert recorder.calls == [("acl.json", False)], name
 
 
 def test_capture_inside_another_or_of_a_name_that_was_used_is_refused(run: Attempt, recorder: Any) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from safetensors.numpy import load_file
 
 from pytest_npudump.compare.patterns.pattern_search import Limits
@@ -46,12 +45,18 @@ def _both(
     return session, session.result.escalation
 
 
-def test_a_failure_that_reproduces_is_said_to(flow: Flow) -> None:
+def test_a_failure_that_reproduces_is_said_to_and_described_where_no_golden_has_tensors(flow: Flow) -> None:
     flow.record()
-    _, escalation = _both(flow, REGRESSED)
+    session, escalation = _both(flow, REGRESSED)
     assert (escalation.reproduced, escalation.problem) == (True, "")
     assert escalation.layers == ("net/MatMul@0", "net/Softmax@0")
     assert flow.runtime.asked[-1] == (("net/MatMul@0", "net/Softmax@0"), "tensor")
+    assert files(session.attempt.dump_path) == ["net_MatMul@0", "net_Softmax@0"]  # those that fail alone
+    found = {str(finding.key): finding for finding in escalation.findings}["net/MatMul@0:output.0"]
+    expected = float16_at_end(REGRESSED, "net/MatMul@0", 2)
+    assert (found.difference, found.note) == (None, "")
+    assert found.description is not None
+    assert (found.description.max, found.description.min) == (expected.max(), expected.min())
 
 
 def test_a_failure_that_does_not_reproduce_still_fails_and_says_what_both_runs_had(flow: Flow) -> None:
@@ -61,16 +66,6 @@ def test_a_failure_that_does_not_reproduce_still_fails_and_says_what_both_runs_h
     finding = next(found for found in escalation.findings if str(found.key) == "net/MatMul@0:output.0")
     before, after = (float16_at_end(dump, "net/MatMul@0", 2).max() for dump in (REGRESSED, HEALTHY))
     assert finding.differences["max"] == (float(before), float(after))
-
-
-def test_a_tensor_is_described_where_no_golden_has_it(flow: Flow) -> None:
-    flow.record()
-    _, escalation = _both(flow, REGRESSED)
-    found = {str(finding.key): finding for finding in escalation.findings}["net/MatMul@0:output.0"]
-    expected = float16_at_end(REGRESSED, "net/MatMul@0", 2)
-    assert (found.difference, found.note) == (None, "")
-    assert found.description is not None
-    assert (found.description.max, found.description.min) == (expected.max(), expected.min())
 
 
 def test_a_tensor_is_compared_with_the_golden_s_element_by_element(flow: Flow) -> None:
@@ -117,44 +112,30 @@ def test_what_is_left_out_of_the_search_for_patterns_is_counted(tmp_path: Path) 
     }
 
 
-def test_only_files_of_the_layers_that_fail_are_kept(flow: Flow) -> None:
-    flow.record()
-    session, _ = _both(flow, REGRESSED)
-    assert files(session.attempt.dump_path) == ["net_MatMul@0", "net_Softmax@0"]
-
-
-def test_a_tensor_that_the_second_run_lacks_is_named(flow: Flow) -> None:
+def test_a_tensor_that_the_second_run_lacks_or_has_no_room_for_is_named(flow: Flow) -> None:
     flow.record()
     _, escalation = _both(flow, REGRESSED, _remove)
     lacking = [finding for finding in escalation.findings if finding.reproduced is None]
     assert {finding.key.layer for finding in lacking} == {"net/Softmax@0"}
     assert all(finding.note.startswith("the second run did not dump it") for finding in lacking)
     assert escalation.reproduced is True
+    _, escalation = _both(flow, REGRESSED, dump_limit=404)
+    assert (escalation.layers, escalation.omitted) == (("net/MatMul@0",), ("net/Softmax@0",))
+    assert {finding.key.layer for finding in escalation.findings} == {"net/MatMul@0"}
 
 
-def test_a_second_dump_that_is_damaged_explains_nothing(flow: Flow) -> None:
+def test_a_second_dump_that_is_damaged_or_not_whole_explains_nothing(flow: Flow) -> None:
     flow.record()
     _, escalation = _both(flow, REGRESSED, _cut)
     assert escalation.problem.startswith("what the second run dumped cannot be compared: ")
     assert "net_Softmax@0" in escalation.problem
     assert escalation.findings == ()
-
-
-def test_a_second_run_of_which_a_part_was_not_dumped_explains_nothing(flow: Flow) -> None:
-    flow.record()
     session = flow.session(flow.case(), REGRESSED, REGRESSED)
     run(session)
     flow.runtime.activity.evidence.undumped.append("a graph was replayed")
     run(session)
     assert session.result.escalation is not None
     assert session.result.escalation.problem.endswith("is in its dump: a graph was replayed")
-
-
-def test_layers_beyond_the_limit_are_named_beside_what_was_found(flow: Flow) -> None:
-    flow.record()
-    _, escalation = _both(flow, REGRESSED, dump_limit=404)
-    assert (escalation.layers, escalation.omitted) == (("net/MatMul@0",), ("net/Softmax@0",))
-    assert {finding.key.layer for finding in escalation.findings} == {"net/MatMul@0"}
 
 
 def test_a_recording_keeps_the_tensors_that_it_was_asked_for(flow: Flow) -> None:
@@ -165,24 +146,18 @@ def test_a_recording_keeps_the_tensors_that_it_was_asked_for(flow: Flow) -> None
     np.testing.assert_array_equal(kept["net/Softmax@0:output.0"].ravel(), expected)
 
 
-@pytest.mark.parametrize(
-    ("second", "change", "problem"),
-    [
+def test_a_recording_whose_second_run_does_not_bear_it_out_records_nothing(flow: Flow) -> None:
+    for second, change, problem in (
         (REGRESSED, unchanged, "two runs of the test differ in "),
         (HEALTHY, _remove, "net/Softmax@0"),
         (HEALTHY, _cut, "net_Softmax@0"),
-    ],
-    ids=["another run", "without the tensor", "damaged"],
-)
-def test_a_recording_whose_second_run_does_not_bear_it_out_records_nothing(
-    flow: Flow, second: Path, change: Callable[[Path], None], problem: str
-) -> None:
-    case = flow.case(golden_tensors=("net/Softmax@0",), update_golden="all")
-    session = flow.session(case, HEALTHY, second, change=change)
-    run(session)
-    run(session)
-    assert (session.good, session.recording) == (False, None)
-    assert session.result.escalation is not None
-    told = (*session.result.problems, session.result.escalation.problem)
-    assert problem in " ".join(told)
-    assert not flow.golden.exists()
+    ):
+        case = flow.case(golden_tensors=("net/Softmax@0",), update_golden="all")
+        session = flow.session(case, HEALTHY, second, change=change)
+        run(session)
+        run(session)
+        assert (session.good, session.recording) == (False, None)
+        assert session.result.escalation is not None
+        told = (*session.result.problems, session.result.escalation.problem)
+        assert problem in " ".join(told)
+        assert not flow.golden.exists()

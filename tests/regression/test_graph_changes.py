@@ -22,28 +22,28 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.result import Result
 
 FED = {"x": "", "conv": "x", "relu": "conv", "pool": "relu", "add": "pool conv"}
-DIGESTS = "conv AAAA wwwwww 0000\npool PPPP\n"
+CONV = "conv AAAA wwwwww 0000\n"
+DIGESTS = f"{CONV}pool PPPP\n"
 
 
 def side(fed: dict[str, str], off: str, digests: str, graph: int = 1) -> tuple[Record, Edges]:
     """Return a record whose layers have 1 as the largest element, and those ``off`` 2."""
-    table = table_of(
-        *(
-            (
-                f"{name}:output.0",
-                "float32",
-                (4,),
-                {"max": 2.0 if name in off.split() else 1.0, "min": -1.0, "avg": 0.5},
-            )
-            for name in fed
-        )
-    )
-    edges = Edges.of(
-        [GraphNode(name, "", tuple(map(Port, ports.split()))) for name, ports in fed.items()], "m"
-    )
-    models = f"#m.onnx {str(graph) * 16} graph{graph}=\n{digests}"
-    blocks = {EDGES: lines_of(edges, fed), MODELS: models}
+    largest = ((name, 2.0 if name in off.split() else 1.0) for name in fed)
+    stats = ((name, {"max": value, "min": -1.0, "avg": 0.5}) for name, value in largest)
+    table = table_of(*((f"{name}:output.0", "float32", (4,), told) for name, told in stats))
+    nodes = [GraphNode(name, "", tuple(map(Port, ports.split()))) for name, ports in fed.items()]
+    edges = Edges.of(nodes, "m")
+    blocks = {EDGES: lines_of(edges, fed), MODELS: f"#m.onnx {str(graph) * 16} graph{graph}=\n{digests}"}
     return Record("t.py::t", {}, table, Path("t.yaml"), blocks=blocks), edges
+
+
+def with_edges(golden: Record, run: Record, edges: Edges) -> Result:
+    return judge_run(Terms(), golden, run, at_hand=lambda _table: (edges, ()))
+
+
+def source_line(result: Result) -> str:
+    (line,) = (line for line in full_lines(result) if line.startswith("source: "))
+    return line.removeprefix("source:     ")
 
 
 def judged(fed: dict[str, str], off: str, digests: str, *, live: bool = True) -> Result:
@@ -59,39 +59,20 @@ BESIDE = {"x": "", "conv": "x", "relu": "conv", "abs": "relu", "pool": "abs", "a
 OTHERWISE = {**FED, "add": "pool relu"}
 
 
+INSTEAD = {"x": "", "conv": "x", "Sub_1": "conv", "pool": "Sub_1", "add": "pool conv"}
+GONE = "relu (removed), upstream of pool:output.0"
+
+
 @pytest.mark.parametrize("live", [True, False])
 @pytest.mark.each(
     ("fed", "off", "digests", "changed", "source"),
     [
-        (
-            WITHOUT,
-            "pool add",
-            DIGESTS,
-            "relu: removed",
-            "relu (removed), upstream of pool:output.0",
-        ),
+        (WITHOUT, "pool add", DIGESTS, "relu: removed", GONE),
         (BESIDE, "pool add", DIGESTS, "abs: added", "abs (added), upstream of pool:output.0"),
         (OTHERWISE, "add", DIGESTS, "add: connections changed", "add:output.0"),
         (FED, "pool add", DIGESTS, "the model's graph changed: ", "pool:output.0"),
-        (
-            {
-                **{name: FED[name] for name in ("x", "conv")},
-                "Sub_1": "conv",
-                "pool": "Sub_1",
-                "add": "pool conv",
-            },
-            "pool add",
-            DIGESTS + "Sub_1 =Add QQQQ\n",
-            "relu: removed; Sub_1: added",
-            "relu (removed), upstream of pool:output.0",
-        ),
-        (
-            WITHOUT,
-            "pool add",
-            "conv AAAA wwwwww 0000\n",
-            "pool: attributes changed; relu: removed",
-            "relu (removed), upstream of pool:output.0",
-        ),
+        (INSTEAD, "pool add", DIGESTS + "Sub_1 =Add QQQQ\n", "relu: removed; Sub_1: added", GONE),
+        (WITHOUT, "pool add", CONV, "pool: attributes changed; relu: removed", GONE),
     ],
 )
 def test_what_changed_in_a_graph_is_named(
@@ -101,42 +82,37 @@ def test_what_changed_in_a_graph_is_named(
     assert what_changed(result).startswith(changed)
     assert result.models is not None
     assert result.models.changed
-    (line,) = (line for line in full_lines(result) if line.startswith("source: "))
-    assert line.removeprefix("source:     ").startswith(source)
+    assert source_line(result).startswith(source)
     headline = full_lines(result)[0]
     assert " mismatch: pool:output.0" in headline or " mismatch: add:output.0" in headline
 
 
 @pytest.mark.each(
-    ("lines", "changed", "source"),
+    ("lines", "changed"),
     [
-        ("Relu_1 =Elu\n", "Relu_1 (Relu, now Elu): type changed", "Relu_1:output.0; "),
-        ("Relu_1 =Elu QQQQ\n", "Relu_1 (Relu, now Elu): type changed", "Relu_1:output.0; "),
-        ("Relu_1 QQQQ\n", "Relu_1: attributes changed", "Relu_1:output.0; "),
+        ("Relu_1 =Elu\n", "Relu_1 (Relu, now Elu): type changed"),
+        ("Relu_1 =Elu QQQQ\n", "Relu_1 (Relu, now Elu): type changed"),
+        ("Relu_1 QQQQ\n", "Relu_1: attributes changed"),
     ],
 )
-@pytest.mark.parametrize("named", [True, False])
-def test_another_type_is_told_from_other_attributes(
-    lines: str, changed: str, source: str, *, named: bool
-) -> None:
+@pytest.mark.each("named", [True, False])
+def test_another_type_is_told_from_other_attributes(lines: str, changed: str, *, named: bool) -> None:
     name = "Relu_1" if named else "act"
-    golden, edges = side({"x": "", name: "x", "add": f"{name} x"}, "", "" if named else "act =Relu\n")
+    fed = {"x": "", name: "x", "add": f"{name} x"}
+    golden, edges = side(fed, "", "" if named else "act =Relu\n")
     lines = lines.replace("Relu_1", name) if "=" in lines or named else "act =Relu QQQQ\n"
-    run, _ = side({"x": "", name: "x", "add": f"{name} x"}, f"{name} add", lines, 2)
-    result = judge_run(Terms(), golden, run, at_hand=lambda _table: (edges, ()))
+    result = with_edges(golden, side(fed, f"{name} add", lines, 2)[0], edges)
     assert what_changed(result).startswith(changed.replace("Relu_1", name))
     assert ("type" in changed) is (";" not in what_changed(result))
-    (line,) = (line for line in full_lines(result) if line.startswith("source: "))
-    assert line.removeprefix("source:     ").startswith(source.replace("Relu_1", name))
+    assert source_line(result).startswith(f"{name}:output.0; ")
 
 
 def test_an_attribute_upstream_that_no_statistic_shows_is_the_source() -> None:
     golden, edges = side(FED, "", DIGESTS)
     run, _ = side(FED, "add", DIGESTS.replace("PPPP", "QQQQ"))
     run = replace(run, blocks={MODELS: run.blocks[MODELS].replace("1111", "2222", 1)})
-    result = judge_run(Terms(), golden, run, at_hand=lambda _table: (edges, ()))
-    (line,) = (line for line in full_lines(result) if line.startswith("source: "))
-    assert line.startswith("source:     pool (attributes changed), upstream of add:output.0; ")
+    line = source_line(with_edges(golden, run, edges))
+    assert line.startswith("pool (attributes changed), upstream of add:output.0; ")
 
 
 def test_a_layer_that_the_marker_no_longer_names_is_not_said_to_be_removed() -> None:
@@ -193,8 +169,7 @@ def test_layers_that_are_alike_are_not_told_to_be_renamed() -> None:
     fed = {"x": "", "a": "x", "b": "x"}
     golden, _ = side(fed, "", "a =Abs\nb =Abs\n")
     for names, count in (({"a": "c", "b": "d"}, 4), ({"a": "c"}, 0)):
-        run, edges = side(*named(names, "", "a =Abs\nb =Abs\n", fed), 2)
-        result = judge_run(Terms(), golden, run, at_hand=lambda _table, edges=edges: (edges, ()))  # type: ignore[misc]
+        result = with_edges(golden, *side(*named(names, "", "a =Abs\nb =Abs\n", fed), 2))
         assert result.comparison is not None
         assert len(result.comparison.failing) == count
 
@@ -291,8 +266,7 @@ def test_a_type_that_a_name_implied_stays_under_another_name() -> None:
     golden, _ = side(fed, "", "Conv_1 AAAA wwwwww\nadd =Add BBBB\n")
     names = {"Conv_1": "Block/Conv1", "Relu_2": "Block/Act"}
     digests = "Block/Conv1 =Conv AAAA wwwwww\nBlock/Act =Relu\nadd =Add CCCC\n"
-    run, edges = side(named(names, "", "", fed)[0], "add", digests, 2)
-    result = judge_run(Terms(), golden, run, at_hand=lambda _table: (edges, ()))
+    result = with_edges(golden, *side(named(names, "", "", fed)[0], "add", digests, 2))
     assert what_changed(result).startswith("add: attributes changed; the model's graph changed")
     assert "Conv_1 -> Block/Conv1, Relu_2 -> Block/Act" in result.problems[0]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,13 +51,8 @@ def test_an_object_is_in_lines_and_an_item_of_a_list_in_one() -> None:
         " ]",
         "}",
     ]
-
-
-def test_numbers_that_json_does_not_know_are_python_s() -> None:
+    # Numbers that JSON does not know are Python's; what is no plain data is an error, or made plain.
     assert json_text([math.nan, math.inf, -math.inf]).split() == ["[", "NaN,", "Infinity,", "-Infinity", "]"]
-
-
-def test_what_is_no_plain_data_is_an_error_or_made_plain() -> None:
     with pytest.raises(TypeError, match="PosixPath"):
         json_text({"path": Path("a")})
     assert json_text({"path": Path("a")}, default=str) == '{\n "path": "a"\n}\n'
@@ -91,46 +87,26 @@ def odd_escalation() -> Escalation:
 
 def test_what_travels_is_small_whatever_the_number_of_layers(failed: Callable[..., Result]) -> None:
     test = failed(10_000)
-    result = result_json(
-        test, ReportFiles(test.origin.directory / "report.txt", test.origin.directory / "report.json")
-    )
+    folder = test.origin.directory
+    result = result_json(test, ReportFiles(folder / "report.txt", folder / "report.json"))
     assert len(json.dumps(result)) < 1000
-    assert {
-        name: result[name]
-        for name in ("status", "expected", "compared", "passed", "fail", "missing", "extra")
-    } == {
-        "status": "failed",
-        "expected": 10_000,
-        "compared": 10_000,
-        "passed": 0,
-        "fail": 10_000,
-        "missing": 0,
-        "extra": 0,
-    }
-    assert result["first"] == "net/layer_0:output.0"
-    assert result["details"] == str(test.origin.directory / "report.txt")
+    counts = {"expected": 10_000, "compared": 10_000, "passed": 0, "fail": 10_000, "missing": 0, "extra": 0}
+    assert {name: result[name] for name in counts} == counts
+    assert (result["status"], result["first"]) == ("failed", "net/layer_0:output.0")
+    assert result["details"] == str(folder / "report.txt")
 
 
-@pytest.mark.parametrize(
-    ("escalation", "reproduced"),
-    [
+def test_reproduced_is_unknown_where_the_second_run_says_nothing(failed: Callable[..., Result]) -> None:
+    key = TensorKey("a", "output", 0)
+    for escalation, reproduced in (
         (Escalation(problem="not run"), None),
-        (Escalation((Finding(TensorKey("a", "output", 0), reproduced=True),)), True),
-        (Escalation((Finding(TensorKey("a", "output", 0), None),)), None),
+        (Escalation((Finding(key, reproduced=True),)), True),
+        (Escalation((Finding(key, None),)), None),
         (Escalation(), None),
-    ],
-)
-def test_reproduced_is_unknown_where_the_second_run_says_nothing(
-    failed: Callable[..., Result], escalation: Escalation, reproduced: object
-) -> None:
-    assert result_json(failed(1, escalation=escalation), None)["reproduced"] is reproduced
-
-
-def test_good_statistics_with_tensors_that_were_not_written_are_an_error(
-    failed: Callable[..., Result],
-) -> None:
+    ):
+        assert result_json(failed(1, escalation=escalation), None)["reproduced"] is reproduced
     test = failed([], status=status.RECORDED, escalation=Escalation(problem="not written"))
-    assert result_json(test, None)["status"] == "error"
+    assert result_json(test, None)["status"] == "error"  # good statistics, and tensors that are lost
 
 
 def test_file_is_strict_json_with_every_verdict_and_finding(failed: Callable[..., Result]) -> None:
@@ -157,18 +133,14 @@ def test_both_files_say_the_same_layers(failed: Callable[..., Result]) -> None:
     assert layers == [v["layer"] for v in full_json(test)["comparison"]["verdicts"] if v["status"] != "pass"]
 
 
-def test_names_that_are_no_text_do_not_stop_the_report(failed: Callable[..., Result]) -> None:
-    details = write_details(failed(["broken\udcff", "名"]))
+def test_names_that_are_no_text_do_not_stop_the_report_nor_files_that_cannot_be_written(
+    failed: Callable[..., Result],
+) -> None:
+    test = failed(["broken\udcff", "名"])
+    details = write_details(test)
     assert details.problem == ""
     assert strict(details.data.read_text())["comparison"]["summary"]["failed"] == 2
     assert r"broken\udcff" in details.text.read_text(encoding="utf-8")
-
-
-def test_files_that_cannot_be_written_are_a_problem_not_an_exception(
-    failed: Callable[..., Result],
-) -> None:
-    test = failed(1)
-    test.origin.directory.rmdir()
+    shutil.rmtree(test.origin.directory)
     test.origin.directory.touch()
-    details = write_details(test)
-    assert details.problem.startswith("the report files could not be written: ")
+    assert write_details(test).problem.startswith("the report files could not be written: ")

@@ -82,26 +82,18 @@ def test_what_else_is_known_of_a_session_is_a_sentence_each(more: dict[str, Any]
     assert [*remarks([GOOD])] == []
 
 
-def test_the_line_names_the_page_on_failure_only() -> None:
+def test_the_line_names_the_page_on_failure_only_and_a_run_that_approves_says_so() -> None:
     assert summary_line([GOOD], page="page.md").endswith(" (acl)")
     assert summary_line([GOOD, BAD], page="page.md").endswith(" (acl); see page.md")
-
-
-def test_line_of_a_run_that_approves_says_so() -> None:
     line = summary_line([{"status": "recorded", "runtime": "emulator"}], approval="--npudump-update-golden")
-    assert line == (
-        "npudump: 1 of 1 tests passed, 1 recorded (emulator); this run updates goldens "
-        "(--npudump-update-golden)"
-    )
+    told = "1 of 1 tests passed, 1 recorded (emulator); this run updates goldens (--npudump-update-golden)"
+    assert line == f"npudump: {told}"
     assert summary_line([BAD], approval="--npudump-update-golden=calibrate").endswith(" (acl)")
 
 
-def test_first_divergence_is_that_of_the_first_failing_test() -> None:
+def test_line_stays_one_for_any_number_of_tests_with_the_first_divergence_of_the_first() -> None:
     later = {**BAD, "first": "other:output.0"}
     assert summary_line([GOOD, BAD, later]).count("first mismatch net/conv:output.0") == 1
-
-
-def test_line_stays_one_for_any_number_of_tests() -> None:
     line = summary_line([GOOD, BAD] * 5000)
     assert len(line.splitlines()) == 1
     assert len(line) < 200

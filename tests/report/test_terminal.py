@@ -36,15 +36,23 @@ from tests.report.conftest import stats_table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.regression.result import Result
 
 
 LINES = 40
 
 
+def details_of(test: Result) -> ReportFiles:
+    return ReportFiles(test.origin.directory / "report.txt", test.origin.directory / "report.json")
+
+
 def text_of(test: Result, *, verbose: bool = False) -> list[str]:
-    details = ReportFiles(test.origin.directory / "report.txt", test.origin.directory / "report.json")
-    return failure_lines(test, details, verbose=verbose)[0]
+    return failure_lines(test, details_of(test), verbose=verbose)[0]
+
+
+def operator(layer: str, alone: Alone, op_type: str = "MatMul", **place: int) -> JudgedOperator:
+    return JudgedOperator(TensorKey(layer, "output", 0, **place), op_type, "net.onnx", own=True, alone=alone)
 
 
 def findings(count: int, *, reproduced: bool = True) -> tuple[Finding, ...]:
@@ -97,11 +105,10 @@ def test_small_failure_is_told_in_full(failed: Callable[..., Result]) -> None:
 
 def test_one_text_is_laid_out_where_the_other_is_not_shown(failed: Callable[..., Result]) -> None:
     test = failed(2)
-    details = ReportFiles(test.origin.directory / "report.txt", test.origin.directory / "report.json")
-    whole, short = failure_lines(test, details, verbose=False)
-    assert failure_lines(test, details, verbose=False, spent=True) == (short, short)
+    whole, short = failure_lines(test, details_of(test), verbose=False)
+    assert failure_lines(test, details_of(test), verbose=False, spent=True) == (short, short)
     assert whole != short
-    assert failure_lines(test, details, verbose=True) == (text_of(test, verbose=True), [])
+    assert failure_lines(test, details_of(test), verbose=True) == (text_of(test, verbose=True), [])
 
 
 def test_a_reference_has_no_head_of_a_table_without_rows(failed: Callable[..., Result]) -> None:
@@ -125,9 +132,8 @@ def test_a_short_text_counts_all_that_it_leaves_out(
     test = failed([f"{TRANSFORMER}_{number}" for number in range(5)])
     test = replace(test, notes=("one", "two"), escalation=Escalation(notes=("three",)))
     reference = ReferenceResult(Path("m.onnx"), test.comparison, layers=5, compared=5)
-    details = ReportFiles(test.origin.directory / "report.txt", test.origin.directory / "report.json")
     for told in (test, replace(test, comparison=None, reference=reference)):
-        whole, short = failure_lines(told, details, verbose=False)
+        whole, short = failure_lines(told, details_of(told), verbose=False)
         assert [line for line in short if "report.txt" in line][:2] == [
             "  ... 5 rows in report.txt",
             "notes:      3 in report.txt",
@@ -148,16 +154,14 @@ def test_every_line_fits_but_for_paths_and_commands(
     names = [f"{name}_{number}" for number in range(3) for name in (TRANSFORMER, NORM)]
     keys = [TensorKey(name, "output", 0) for name in names]
     wrong, right = Alone("convicted", 0.02, 4.8e-6), Alone("acquitted", 0.0, 4.8e-6)
-    operators = tuple(
-        JudgedOperator(keys[at], "MatMul", "net.onnx", own=True, alone=(wrong, right)[at]) for at in (0, 1)
-    )
+    operators = operator(names[0], wrong), operator(names[1], right)
     told = replace(findings(1)[0], key=keys[0])
     sources = Sources((Source(keys[1], "", 1, begins=keys[0], share=0.3),), 6, (keys[2],), "m")
     whole = failed(names, sources=sources)
+    expected = {"npudump", "first", "source", "golden", "tolerance", "second run", "report", "to accept"}
     for isolated in ((), operators[1:], operators):
         test = replace(whole, escalation=Escalation((told,), tuple(names), isolated=isolated))
-        details = ReportFiles(test.origin.directory / "report.txt", test.origin.directory / "report.json")
-        _, short = failure_lines(test, details, verbose=False)
+        _, short = failure_lines(test, details_of(test), verbose=False)
         for lines in (text_of(test), text_of(test, verbose=True), short):
             free = [line for line in lines if not line.startswith(("report: ", "hand over: ", "to accept: "))]
             assert max(map(len, free)) <= columns, free
@@ -168,29 +172,20 @@ def test_every_line_fits_but_for_paths_and_commands(
         assert not [line for line in short if " 1.5  " in line]
         assert "  ... 6 rows in report.txt" in short
         labels = {line.split(":")[0] for line in short if not line.startswith(" ")}
-        assert labels >= {
-            "npudump",
-            "first",
-            "source",
-            "golden",
-            "tolerance",
-            "second run",
-            "report",
-            "to accept",
-        }
+        assert labels >= expected
         assert ("recomputed" in labels) is bool(isolated)
         assert any(names[0] in line for line in full_lines(test))
 
 
-@pytest.mark.parametrize(("name", "there"), [("net/layer_0", True), ("net/before", False)])
 def test_an_operator_that_only_the_golden_tells_is_handed_over_where_it_is_out_of_tolerance(
-    failed: Callable[..., Result], name: str, *, there: bool
+    failed: Callable[..., Result],
 ) -> None:
     alone = Alone(CONVICTED, 4e-6, 4.8e-7, "the golden matches")
-    one = JudgedOperator(TensorKey(name, "output", 0), "Tanh", "net.onnx", own=True, alone=alone)
-    lines = text_of(failed(1, escalation=Escalation((), (name,), isolated=(one,))))
-    assert lines[0].startswith(f"npudump: {name}:output.0: possible kernel error, ")
-    assert any(line.startswith("hand over: ") for line in lines) is there
+    for name, there in (("net/layer_0", True), ("net/before", False)):
+        escalation = Escalation((), (name,), isolated=(operator(name, alone, "Tanh"),))
+        lines = text_of(failed(1, escalation=escalation))
+        assert lines[0].startswith(f"npudump: {name}:output.0: possible kernel error, ")
+        assert any(line.startswith("hand over: ") for line in lines) is there
 
 
 def test_the_first_line_is_where_the_change_begins(failed: Callable[..., Result]) -> None:
@@ -352,11 +347,9 @@ def test_the_first_line_is_two_lines_at_most_whatever_is_known(
 
 
 def test_executions_of_an_operator_are_one_source(failed: Callable[..., Result]) -> None:
-    keys = [TensorKey("net/layer_0", "output", 0, step=step) for step in range(3)]
-    sources = Sources(tuple(Source(key, "", 3, fed=True) for key in keys), 3, (), "m")
-    alone = tuple(
-        JudgedOperator(key, "Relu", "m.onnx", own=True, alone=Alone(CONVICTED, 1.0)) for key in keys
-    )
+    wrong = Alone(CONVICTED, 1.0)
+    alone = tuple(operator("net/layer_0", wrong, "Relu", step=step) for step in range(3))
+    sources = Sources(tuple(Source(one.key, "", 3, fed=True) for one in alone), 3, (), "m")
     lines = text_of(replace(failed(3, sources=sources), escalation=Escalation((), ("a",), isolated=alone)))
     text = " ".join(" ".join(lines).split())
     assert "net/layer_0:output.0: kernel error, relative" in text
@@ -370,25 +363,21 @@ def test_executions_of_an_operator_are_one_source(failed: Callable[..., Result])
 
 def test_an_input_that_is_dumped_with_each_reader_counts_once(failed: Callable[..., Result]) -> None:
     rows = [("x:output.0", 2.0), ("a:output.0", 3.0), ("x#turn=1:output.0", 2.0), ("x#turn=2:output.0", 2.0)]
-    sides = [
-        replace(
-            table_of(
-                *((key, "float32", (4,), {"max": by * value, "min": -1.0, "avg": by}) for key, value in rows)
-            ),
-            op_types=(GRAPH_INPUT, "Relu", GRAPH_INPUT, GRAPH_INPUT),
-        )
-        for by in (1.0, 1.5)
-    ]
+
+    def side(by: float, largest: Callable[[str, float], float]) -> StatsTable:
+        stats = ((key, {"max": largest(key, value), "min": -1.0, "avg": by}) for key, value in rows)
+        table = table_of(*((key, "float32", (4,), told) for key, told in stats))
+        return replace(table, op_types=(GRAPH_INPUT, "Relu", GRAPH_INPUT, GRAPH_INPUT))
+
+    golden, actual = (side(by, lambda _, value, by=by: by * value) for by in (1.0, 1.5))
     found = Sources((Source(TensorKey("x", "output", 0), GRAPH_INPUT, 2),), 2, (), "m")
-    test = replace(failed(1, sources=found), comparison=compare_tables(*sides, Tolerances()))
+    test = replace(failed(1, sources=found), comparison=compare_tables(golden, actual, Tolerances()))
     lines = full_lines(test)
     assert [line.split()[0] for line in lines if line.startswith("  ")] == ["layer", "x", "a"]
     assert "mismatches: 2 of 4 tensors " in " ".join(lines)
     assert "1 mismatch downstream" in " ".join(lines)
-    other = table_of(*((key, "float32", (4,), {"max": len(key), "min": -1.0, "avg": 2}) for key, _ in rows))
-    test = replace(
-        test, comparison=compare_tables(sides[0], replace(other, op_types=sides[0].op_types), Tolerances())
-    )
+    other = side(2, lambda key, _: len(key))
+    test = replace(test, comparison=compare_tables(golden, other, Tolerances()))
     assert "mismatches: 4 of 4 tensors" in " ".join(full_lines(test))
 
 
@@ -397,17 +386,13 @@ def test_what_stands_for_a_prefix_is_said_before_the_table_and_its_count(
 ) -> None:
     names = [f"/model/encoder/layers.{at}/self_attention/projection/MatMul" for at in range(9)]
     test = failed(names)
-    details = ReportFiles(test.origin.directory / "report.txt", test.origin.directory / "report.json")
-    for lines in failure_lines(test, details, verbose=False):
+    for lines in failure_lines(test, details_of(test), verbose=False):
         (legend,) = (at for at, line in enumerate(lines) if line.startswith("  names that start with .../ "))
-        (rows,) = (
-            at for at, line in enumerate(lines) if " in report.txt" in line and line.startswith("  ...")
-        )
+        told = (at for at, line in enumerate(lines) if line.startswith("  ..."))
+        (rows,) = (at for at in told if " in report.txt" in lines[at])
         rule = next(at for at, line in enumerate(lines) if line.startswith("tolerance:"))
         assert legend < rows < rule
-    judged = JudgedOperator(
-        TensorKey(names[0], "output", 0), "MatMul", "m.onnx", own=True, alone=Alone("acquitted", 0.0, 1.0)
-    )
+    judged = operator(names[0], Alone("acquitted", 0.0, 1.0))
     assert test.comparison is not None
     few = [name if at < 6 else f"net/n{at}" for at, name in enumerate(names)]
     only = replace(failed(few), escalation=Escalation((), ("a",), isolated=(judged,)))
@@ -419,9 +404,7 @@ def test_what_stands_for_a_prefix_is_said_before_the_table_and_its_count(
 
 
 def test_a_wrong_kernel_and_a_changed_model_are_both_named(failed: Callable[..., Result]) -> None:
-    wrong = JudgedOperator(
-        TensorKey("net/layer_0", "output", 0), "Relu", "m.onnx", own=True, alone=Alone(CONVICTED, 1.0)
-    )
+    wrong = operator("net/layer_0", Alone(CONVICTED, 1.0), "Relu")
     test = replace(failed(2, escalation=Escalation(isolated=(wrong,))), models=CHANGED)
     assert headline(test).startswith("npudump: net/layer_0:output.0: kernel error,")
     assert headline(test).endswith(f"; {WEIGHTS}")
@@ -547,9 +530,21 @@ def test_worst_element_and_special_values_are_told_with_their_places(failed: Cal
     assert "max 7 at [9]" in full
 
 
-def test_second_run_that_came_to_nothing_says_why(failed: Callable[..., Result]) -> None:
+def test_what_came_to_nothing_or_could_not_be_written_is_told(
+    failed: Callable[..., Result], tmp_path: Path
+) -> None:
     lines = text_of(failed(1, escalation=Escalation(problem="not run: too large")))
     assert "second run: not run: too large" in lines
+    test = failed([], status=status.RECORDED, escalation=Escalation(problem="the tensors were not written"))
+    assert headline(test) == "npudump: the tensors were not written"
+    problem = "the report files could not be written: disk full"
+    details = ReportFiles(tmp_path / "a", tmp_path / "b", problem)
+    lines, _ = failure_lines(failed(1), details, verbose=False)
+    assert problem in lines
+    assert not any(line.startswith("report:") for line in lines)
+    lines = text_of(failed([], status=status.ERROR, problems=("the dump is empty: x", "and y")))
+    assert lines[:2] == ["npudump: the dump is empty: x", "also:       and y"]
+    assert not any("--npudump-update-golden" in line for line in lines)
 
 
 def test_missing_golden_names_the_command_that_creates_it(failed: Callable[..., Result]) -> None:
@@ -561,23 +556,3 @@ def test_missing_golden_names_the_command_that_creates_it(failed: Callable[..., 
     lines = text_of(failed([], status=status.MISSING_GOLDEN, problems=problems))
     assert lines[1] == f"also:       {problems[1]}"
     assert not any("to create" in line for line in lines)
-
-
-def test_error_offers_no_approval(failed: Callable[..., Result]) -> None:
-    lines = text_of(failed([], status=status.ERROR, problems=("the dump is empty: x", "and y")))
-    assert lines[:2] == ["npudump: the dump is empty: x", "also:       and y"]
-    assert not any("--npudump-update-golden" in line for line in lines)
-
-
-def test_golden_tensors_that_were_not_written_are_the_headline(failed: Callable[..., Result]) -> None:
-    test = failed([], status=status.RECORDED, escalation=Escalation(problem="the tensors were not written"))
-    assert headline(test) == "npudump: the tensors were not written"
-
-
-def test_report_files_that_could_not_be_written_are_told(
-    failed: Callable[..., Result], tmp_path: Path
-) -> None:
-    details = ReportFiles(tmp_path / "a", tmp_path / "b", "the report files could not be written: disk full")
-    lines, _ = failure_lines(failed(1), details, verbose=False)
-    assert "the report files could not be written: disk full" in lines
-    assert not any(line.startswith("report:") for line in lines)

@@ -35,24 +35,19 @@ def test_the_language_is_found_before_the_words_are_parsed(words: list[str], lan
     assert asked_language(words) == language
 
 
-@pytest.mark.each("words", [["--lang", "zh", "ls", "-h"], ["ls", "--lang=zh", "--help"]])
-def test_help_is_chinese_where_it_is_asked_for(
-    words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    with pytest.raises(SystemExit, match=r"^0$"):
-        main(words)
-    text = capsys.readouterr().out
-    assert text.startswith("用法：npudump ls [-h] ")
-    assert "按执行顺序列出 dump 中的张量" in text
-    assert "options" not in text
-    assert max(map(width, text.splitlines())) <= 60
-    assert is_english()
-
-
-def test_help_is_chinese_where_the_locale_is(
+def test_help_is_chinese_where_it_is_asked_for_or_the_locale_is(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    for words in (["--lang", "zh", "ls", "-h"], ["ls", "--lang=zh", "--help"]):
+        with pytest.raises(SystemExit, match=r"^0$"):
+            main(words)
+        text = capsys.readouterr().out
+        assert text.startswith("用法：npudump ls [-h] ")
+        assert "按执行顺序列出 dump 中的张量" in text
+        assert "options" not in text
+        assert max(map(width, text.splitlines())) <= 60
+        assert is_english()
     monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
     for words, start in (["--help"], "用法："), (["--lang", "en", "--help"], "usage: "):
         with pytest.raises(SystemExit):
@@ -69,11 +64,8 @@ def test_a_wrong_call_is_told_in_chinese(capsys: pytest.CaptureFixture[str]) -> 
         with pytest.raises(SystemExit, match=r"^2$"):
             main(words)
         assert capsys.readouterr().err.splitlines()[-1] == error
-
-
-def test_a_language_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match=r"^2$"):
-        main(["--lang", "fr", "ls", "."])
+        main(["--lang", "fr", "ls", "."])  # which there is not
     assert "argument --lang: expected auto, en, zh" in capsys.readouterr().err
 
 
@@ -92,18 +84,18 @@ def test_the_work_speaks_as_asked_and_an_abbreviated_option_is_refused_with_the_
         assert f"did you mean {option}?" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("words", "title"), [([], "Causes"), (["--lang", "zh"], "原因")])
 def test_the_page_of_failures_is_shown_without_a_command(
-    words: list[str], title: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "72")
-    with pytest.raises(SystemExit, match=r"^0$"):
-        main([*words, "--explain"])
-    shown = capsys.readouterr().out
-    assert title in shown
-    assert "second-run.md" not in shown
-    assert 60 < max(map(width, shown.splitlines())) <= 72
-    assert "pytest_npudump.errors" not in shown
+    for words, title in (([], "Causes"), (["--lang", "zh"], "原因")):
+        with pytest.raises(SystemExit, match=r"^0$"):
+            main([*words, "--explain"])
+        shown = capsys.readouterr().out
+        assert title in shown
+        assert "second-run.md" not in shown
+        assert 60 < max(map(width, shown.splitlines())) <= 72
+        assert "pytest_npudump.errors" not in shown
 
 
 def test_the_page_of_failures_has_the_same_parts_in_both_languages() -> None:
@@ -116,14 +108,11 @@ def test_the_page_of_failures_has_the_same_parts_in_both_languages() -> None:
         assert english == chinese, part
 
 
-def test_argparse_has_its_own_words_back() -> None:
+def test_argparse_has_its_own_words_back_and_a_stream_that_has_no_chinese_gets_escapes() -> None:
     before = vars(argparse)["_"], vars(argparse)["ngettext"]
     with pytest.raises(SystemExit):
         main(["--lang", "zh", "--help"])
     assert (vars(argparse)["_"], vars(argparse)["ngettext"]) == before
-
-
-def test_a_stream_that_has_no_chinese_gets_escapes() -> None:
     stream = io.TextIOWrapper(io.BytesIO(), "ascii", write_through=True)
     with speaking("zh"):
         SpokenParser(prog="x", description="positional arguments").print_help(stream)

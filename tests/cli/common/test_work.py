@@ -125,45 +125,34 @@ def _process(_: int) -> int:
     return os.getpid()
 
 
-def test_an_address_where_no_scheduler_is_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_where_no_scheduler_is_and_dask_that_is_not_installed_are_errors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("pytest_npudump.cli.common.work._CONNECT_SECONDS", 1)
-    with (
-        pytest.raises(RuntimeUnavailableError, match="no Dask scheduler answers"),
-        open_workers("dask:tcp://127.0.0.1:9"),
-    ):
+    address = "dask:tcp://127.0.0.1:9"
+    with pytest.raises(RuntimeUnavailableError, match="no Dask scheduler answers"), open_workers(address):
         pass
-
-
-def test_dask_that_is_not_installed_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with (
-        pytest.raises(MissingExtraError, match=r"pytest-npudump\[dask\]"),
-        open_workers("dask:tcp://127.0.0.1:8786"),
-    ):
+    with pytest.raises(MissingExtraError, match=r"pytest-npudump\[dask\]"), open_workers(address):
         pass
 
 
 @pytest.mark.each(
     "spec",
-    [
-        *(
-            "",
-            "processes:0",
-            "process",
-            "threads:",
-            "threads:0",
-            "threads:-1",
-            "threads:1025",
-            "threads:x",
-            "threads:²",
-        ),
-        *("serial:2", "dask", "dask:", "threads:" + "9" * 5000),
-    ],
+    ["", "processes:0", "process", "serial:2", "dask", "dask:", "threads:" + "9" * 5000]
+    + [f"threads:{count}" for count in ("", "0", "-1", "1025", "x", "²")],
 )
 def test_other_executors_are_refused(run: Run, spec: str) -> None:
     with pytest.raises(RequestError, match="expected"), open_workers(spec):
         pass
     assert run("ls", "--stats", TENSORS, f"--executor={spec}").code == 2
+
+
+@pytest.mark.each(("spec", "here"), [("serial", True), ("threads:2", True), ("processes:1", False)])
+def test_only_tasks_of_this_process_can_call_back(spec: str, *, here: bool) -> None:
+    with open_workers(spec) as workers:
+        assert workers.here is here
+        assert spec != "serial" or workers == Workers(None, remote=False)
 
 
 @pytest.mark.each("spec", ["threads", "threads:2"])
@@ -174,25 +163,13 @@ def test_threads_are_gone_afterwards(spec: str) -> None:
         workers.executor.submit(print)
 
 
-def test_serial_works_without_an_executor() -> None:
-    with open_workers("serial") as workers:
-        assert workers == Workers(None, remote=False)
-
-
 @pytest.mark.each("weight", [0, 1 << 20, 1 << 30])
 @pytest.mark.each("count", [0, 1, 63, 64, 65, 1000])
 def test_results_come_in_the_order_of_the_items(weight: int, count: int) -> None:
     steps: list[tuple[int, int]] = []
+    told: dict[str, Any] = {"weight": lambda _: weight, "progress": lambda *step: steps.append(step)}
     with ThreadPoolExecutor(3) as pool:
-        found = list(
-            run_tasks(
-                str,
-                range(count),
-                Workers(pool),
-                weight=lambda _: weight,
-                progress=lambda done, total: steps.append((done, total)),
-            )
-        )
+        found = [*run_tasks(str, range(count), Workers(pool), **told)]
     assert found == [str(number) for number in range(count)]
     assert steps[-1:] == ([(count, count)] if count else [])
 
@@ -230,9 +207,3 @@ def _close_at_work(cluster: Any, address: str) -> None:
         assert next(work) is None
         cluster.close()
         next(work)
-
-
-@pytest.mark.each(("spec", "here"), [("serial", True), ("threads:2", True), ("processes:1", False)])
-def test_only_tasks_of_this_process_can_call_back(spec: str, *, here: bool) -> None:
-    with open_workers(spec) as workers:
-        assert workers.here is here

@@ -83,20 +83,13 @@ def test_what_is_no_golden_is_left_to_the_markers_of_git(repository: Repository,
     assert done.code == 1
     assert "golden/x.yaml" in done.err
     assert (repository.path / "ours").read_text() == "<<<<<<< ours\nb\n=======\nc\n>>>>>>> theirs\n"
-
-
-def test_a_file_that_is_missing_is_no_conflict(repository: Repository, run: Run) -> None:
-    repository.approve("test_x", BASE)
+    for name in ("base", "ours", "theirs"):  # which git cannot merge either
+        (repository.path / name).write_bytes(f"{name}\0\xff".encode("latin-1"))
+    done = run("golden", "merge", "base", "ours", "theirs")
+    assert (done.code, "merge by hand" in done.err) == (2, True)
+    assert (repository.path / "ours").read_bytes() == b"ours\0\xff"
+    repository.approve("test_x", BASE)  # a file that is missing is no conflict
     path = repository.golden("test_x")
     before = path.read_bytes()
     assert run("golden", "merge", path, path, "nowhere").code == 2
     assert path.read_bytes() == before
-
-
-def test_what_git_cannot_merge_either_is_told(repository: Repository, run: Run) -> None:
-    for name in ("base", "ours", "theirs"):
-        (repository.path / name).write_bytes(f"{name}\0\xff".encode("latin-1"))
-    done = run("golden", "merge", "base", "ours", "theirs")
-    assert done.code == 2
-    assert "merge by hand" in done.err
-    assert (repository.path / "ours").read_bytes() == b"ours\0\xff"

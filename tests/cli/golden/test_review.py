@@ -74,13 +74,18 @@ def test_layers_are_accepted_by_pattern_and_the_rest_waits(waiting: Repository, 
     assert "1 of 3: " in review("S").out
 
 
-def test_what_is_asked_about_is_shown_before_it(waiting: Repository, review: Run) -> None:
+def test_what_is_asked_about_is_shown_before_it_and_a_pipe_has_no_line_for_a_reason(
+    waiting: Repository, review: Run
+) -> None:
     done = review("S", words=("test_a.py::test_b",))
     lines = done.out.splitlines()
     assert lines[1].startswith("1 of 1: test_a.py::test_b (")
     assert lines[2].startswith("  conv:output.0 avg ")  # the cause
     assert "mismatches: 2 of 2 tensors" in lines[3]
     assert waiting.decisions()["test_b"] is None
+    done = review("a", "as conv is another one", "S")
+    assert "unknown answer; enter a, r, s, l, w, q, A, R or S; a reason is given by --reason" in done.out
+    assert list(waiting.decisions().values()).count("accepted") == 1
 
 
 def test_rows_fit_the_terminal_and_why_shows_whole_names(
@@ -129,10 +134,7 @@ def test_what_a_golden_loses_is_said_once_around_a_decision(repository: Reposito
     ("second", "words"),
     [
         (None, "not reproduced: the second run gave other values; make"),
-        (
-            {"differing": 7, "tensors": 9, "fed": []},
-            "other values in 7 of 9 tensors; make",
-        ),
+        ({"differing": 7, "tensors": 9, "fed": []}, "other values in 7 of 9 tensors; make"),
     ],
 )
 def test_a_run_that_did_not_reproduce_is_told_before_a_decision(
@@ -194,12 +196,6 @@ def test_layers_may_be_named_as_a_table_shows_them(repository: Repository, revie
     assert set(repository.values("test_a").values()) == {2.0}
 
 
-def test_a_pipe_has_no_line_for_a_reason(waiting: Repository, review: Run) -> None:
-    done = review("a", "as conv is another one", "S")
-    assert "unknown answer; enter a, r, s, l, w, q, A, R or S; a reason is given by --reason" in done.out
-    assert list(waiting.decisions().values()).count("accepted") == 1
-
-
 def test_layers_that_are_misspelt_are_asked_for_again(waiting: Repository, review: Run) -> None:
     done = review("l cnov", "l conv,fx", "l conv", "S")
     assert done.out.count("of 3: ") == 2
@@ -234,15 +230,11 @@ def test_layers_that_could_be_meant_are_named_as_a_terminal_has_room_for(
 
 
 @pytest.mark.usefixtures("waiting")
-def test_the_end_of_input_names_no_layer(review: Run) -> None:
-    done = review("l")
-    assert (done.err, done.out[-34:]) == ("", "0 accepted, 0 rejected, 3 skipped\n")
-
-
-@pytest.mark.usefixtures("waiting")
 def test_the_end_names_every_test_where_a_terminal_is_narrow(
     review: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    done = review("l")  # the end of input names no layer
+    assert (done.err, done.out[-34:]) == ("", "0 accepted, 0 rejected, 3 skipped\n")
     monkeypatch.setenv("COLUMNS", "60")
     told = review("l conv,con*", "S").out.splitlines()[-5:]
     assert told == [

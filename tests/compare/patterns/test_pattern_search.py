@@ -125,14 +125,11 @@ def test_values_that_are_all_there_in_disorder_are_told_as_such() -> None:
     assert said(alike, moved) == "rows 5, 9, 20 and 30 of 64: the same values in another order"
 
 
-def test_nan_of_one_bit_pattern_says_which() -> None:
+def test_nan_of_one_bit_pattern_says_which_and_random_bits_look_like_memory_nobody_wrote() -> None:
     golden = tensor("float16")
     actual = golden.copy()
     actual[:, 3].view("u2")[...] = 0xFFFF
     assert said(golden, actual).endswith("along axis 1: NaN, expected other values, all of the bits 0xffff")
-
-
-def test_random_bits_look_like_memory_nobody_wrote() -> None:
     golden = tensor("float32")
     bits = np.random.default_rng(1).integers(0, 2**32, golden[:, 3].shape, dtype=np.uint32)
     found = pattern(golden, changed(golden, np.s_[:, 3], bits.view("f4")))
@@ -195,17 +192,12 @@ def test_the_end_of_memory_may_be_the_share_of_one_core() -> None:
 )
 def test_random_noise_claims_nothing(dtype: str, seed: int, shape: list[int], density: float) -> None:
     assume(np.prod(shape) >= 64)
-    rng = np.random.default_rng(seed)
-    golden = (
-        tensor("float32", tuple(shape), seed) > 0 if dtype == "bool" else tensor(dtype, tuple(shape), seed)
-    )
-    hit = rng.random(shape) < density
+    hit = np.random.default_rng(seed).random(shape) < density
     assume(hit.sum() >= 8)
-    other = (
-        tensor("float32", tuple(shape), seed + 1) > 0
-        if dtype == "bool"
-        else tensor(dtype, tuple(shape), seed + 1)
-    )
+    kind = "float32" if dtype == "bool" else dtype
+    golden, other = (tensor(kind, tuple(shape), number) for number in (seed, seed + 1))
+    if dtype == "bool":
+        golden, other = golden > 0, other > 0
     assert pattern(golden, np.where(hit, other, golden)) is None
 
 
@@ -277,29 +269,20 @@ def test_a_difference_elsewhere_refuses_the_place(seed: int, channel: int, share
     assert pattern(golden, actual) is None
 
 
-def test_a_place_that_is_zero_on_both_sides_in_half_its_elements_is_still_one() -> None:
+def test_what_is_zero_or_special_on_both_sides_counts_for_nothing() -> None:
+    words = "channel 3 of 24: 0, expected other values"
     golden = np.maximum(tensor("float32"), 0)
     actual = changed(golden, np.s_[:, 3], 0)
-    assert said(golden, actual, layout="NCHW") == "channel 3 of 24: 0, expected other values"
+    assert said(golden, actual, layout="NCHW") == words
     actual[1, 5, 2, 7] += 1
-    assert said(golden, actual, layout="NCHW") == "channel 3 of 24: 0, expected other values"
-
-
-def test_a_few_elements_of_a_channel_are_not_the_channel() -> None:
-    golden = tensor("float32")
-    actual = golden.copy()
+    assert said(golden, actual, layout="NCHW") == words
+    golden = changed(tensor("float32"), np.s_[0, 0, 0, :3], [np.nan, np.inf, -np.inf])
+    assert said(golden, changed(golden, np.s_[:, 3], 0), layout="NCHW") == words
+    assert pattern(golden, golden.copy()) is None
+    actual = golden.copy()  # a few elements of a channel are not the channel
     actual[0, 3].reshape(-1)[::5] += 1
     actual[1, 3].reshape(-1)[2::7] -= 2
     assert pattern(golden, actual) is None
-
-
-def test_special_values_on_both_sides_count_for_nothing() -> None:
-    golden = changed(tensor("float32"), np.s_[0, 0, 0, :3], [np.nan, np.inf, -np.inf])
-    assert (
-        said(golden, changed(golden, np.s_[:, 3], 0), layout="NCHW")
-        == "channel 3 of 24: 0, expected other values"
-    )
-    assert pattern(golden, golden.copy()) is None
 
 
 @pytest.mark.each("dtype", ["complex64", "int64", "uint64"])
@@ -310,38 +293,28 @@ def test_what_float64_does_not_hold_is_not_looked_at(dtype: str) -> None:
 
 def test_a_sample_of_the_failing_elements_leads_to_claims_about_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evidence_module, "SAMPLE", 64)
+    golden = tensor("float32", (1 << 16,))  # before whose end the sample ends
+    assert said(golden, golden + tensor("float32", golden.shape, seed=1)) == ""
     monkeypatch.setattr(evidence_module, "CHUNK", 1000)
     assert chunks.CHUNK > 1000
     golden = tensor("float32")
     for words in ("the last 5 of 37 columns (tail of a 16-tile)", "channel 3 of 24", "batch entry 1 of 2"):
-        assert (
-            said(golden, changed(golden, PLACES[words], 0), layout="NCHW")
-            == f"{words}: 0, expected other values"
-        )
+        found = said(golden, changed(golden, PLACES[words], 0), layout="NCHW")
+        assert found == f"{words}: 0, expected other values"
     assert said(golden, -golden) == "every element: the sign is flipped"
     noisy = golden + np.random.default_rng(1).normal(size=golden.shape).astype("f4")
     assert pattern(golden, noisy) is None
 
 
-def test_a_layout_that_names_no_axes_is_not_read_as_names() -> None:
+def test_a_pattern_is_plain_data_and_a_layout_that_names_no_axes_is_not_read_as_names() -> None:
     golden = tensor("float32", (8, 64))
     actual = changed(golden, np.s_[3], 0)
     assert said(golden, actual, layout="ND") == "row 3 of 8: 0, expected other values"
-
-
-def test_a_pattern_is_plain_data() -> None:
-    golden = tensor("float32")
     found = pattern(golden, -golden)
     assert found is not None
     told = {"kind": "sign", "where": "every element", "what": "the sign is flipped", "share": 1.0}
     assert found.to_json() == told
     assert str(found) == "every element: the sign is flipped (100 % of the difference)"
-
-
-def test_a_sample_that_ends_before_the_tensor_does_is_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evidence_module, "SAMPLE", 64)
-    golden = tensor("float32", (1 << 16,))
-    assert said(golden, golden + tensor("float32", golden.shape, seed=1)) == ""
 
 
 @given(st.data(), st.lists(st.integers(1, 9), min_size=1, max_size=4))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,9 @@ import pytest
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.presets import Numerics, numerics_of
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
-from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.record.noise import Calibrated, calibrated_of
 from pytest_npudump.record.record import Record
 from tests.conftest import table_of
-
-Make = Callable[..., StatsTable]
 
 
 @pytest.mark.each(
@@ -117,16 +113,10 @@ def test_a_bound_is_the_factor_times_the_noise_in_the_scale_of_the_statistic(
     assert judged("1e-3,-,2e-3,1e-4", Tolerances("exact"), **changes).ok is passes
 
 
-def test_a_bound_is_never_tighter_than_the_preset_s() -> None:
+def test_a_bound_is_never_tighter_than_the_preset_s_and_a_rule_of_a_person_stands() -> None:
     assert judged("1e-9,1e-9,1e-9,1e-9", Tolerances("same"), max=2.0 * (1 + 1.9e-5)).ok
-
-
-def test_a_rule_of_a_person_stands() -> None:
     strict = Tolerances("same").extended([Rule(1e-6, 0.0, layer="conv", source="marker")])
     assert not judged("1e-3,-,2e-3,-", strict, max=2.001).ok
-
-
-def test_the_reason_of_a_failure_says_what_was_measured() -> None:
     (verdict,) = judged("1e-3,-,-,-", Tolerances(), max=2.5).failing
     assert "rtol=0.005" in verdict.reasons[0].rule
     assert "calibrated: 9 members, factor 5" in verdict.reasons[0].rule

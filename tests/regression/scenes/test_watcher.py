@@ -135,39 +135,31 @@ def test_changed_elements_are_counted_and_the_first_is_named(memory: Memory) -> 
     assert (found.change.before, found.change.after) == (0.0, 7.0)
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "changed"),
-    [(np.nan, np.nan, 0), (0.0, -0.0, 1), (1.0, np.nan, 1), (np.inf, np.inf, 0)],
-)
-def test_elements_are_compared_bit_for_bit(memory: Memory, before: float, after: float, changed: int) -> None:
-    one, other = (memory("x", np.array([1, value], np.float16), 1) for value in (before, after))
-    assert compare_snapshots(one, other).changed == changed
+def test_elements_are_compared_bit_for_bit(memory: Memory) -> None:
+    for before, after, changed in (
+        (np.nan, np.nan, 0),
+        (0.0, -0.0, 1),
+        (1.0, np.nan, 1),
+        (np.inf, np.inf, 0),
+    ):
+        one, other = (memory("x", np.array([1, value], np.float16), 1) for value in (before, after))
+        assert compare_snapshots(one, other).changed == changed, (before, after)
+    x = np.zeros((1200, 1000), np.float32)
+    y = x.copy()
+    y[-1, -1] = 1  # at the end of a large tensor
+    change = compare_snapshots(memory("x", x, 1), memory("x", y, 1))
+    assert (change.changed, change.first) == (1, (1199, 999))
+    for form in (np.zeros(3, np.float32), np.zeros(4, np.int32)):
+        with pytest.raises(DumpError, match="differ in form"):
+            compare_snapshots(memory("x", np.zeros(4, np.float32), 1), memory("x", form, 1))
 
 
-def test_elements_that_share_a_byte_are_told_apart(memory: Memory) -> None:
+def test_elements_that_share_a_byte_are_told_apart_and_types_without_values_by_bytes(memory: Memory) -> None:
     one = memory("x", np.array([0x21, 0x43], np.uint8), 1, dtype="int4", shape=(4,))
     other = memory("x", np.array([0x21, 0x73], np.uint8), 1, dtype="int4", shape=(4,))
     change = compare_snapshots(one, other)
     assert (change.changed, change.count, change.first) == (1, 4, (3,))
     assert (change.before, change.after) == (4, 7)
-
-
-def test_types_without_values_are_compared_by_their_bytes(memory: Memory) -> None:
     data = np.arange(6, dtype=np.uint8)
-    one = memory("x", data, 1, dtype="float6_e3m2fn", shape=(8,))
-    other = memory("x", data[::-1], 1, dtype="float6_e3m2fn", shape=(8,))
+    one, other = (memory("x", array, 1, dtype="float6_e3m2fn", shape=(8,)) for array in (data, data[::-1]))
     assert compare_snapshots(one, other).changed == 6
-
-
-def test_a_large_tensor_that_changes_at_its_end_is_found(memory: Memory) -> None:
-    x = np.zeros((1200, 1000), np.float32)
-    y = x.copy()
-    y[-1, -1] = 1
-    change = compare_snapshots(memory("x", x, 1), memory("x", y, 1))
-    assert (change.changed, change.first) == (1, (1199, 999))
-
-
-@pytest.mark.parametrize("other", [np.zeros(3, np.float32), np.zeros(4, np.int32)])
-def test_snapshots_of_another_form_are_refused(memory: Memory, other: np.ndarray) -> None:
-    with pytest.raises(DumpError, match="differ in form"):
-        compare_snapshots(memory("x", np.zeros(4, np.float32), 1), memory("x", other, 1))
