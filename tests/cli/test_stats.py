@@ -105,8 +105,8 @@ def test_projections_of_files_are_those_of_the_array(run: Run, tmp_path: Path) -
     for dtype in ("float32", "float16", "bfloat16", "int8", "uint8", "int32", "complex64"):
         kind = np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
         values = np.random.default_rng(1).integers(-50, 50, 20_000).astype(np.int8).astype(kind)
-        path = dump_file(tmp_path / dtype, "net/a", values, dtype=dtype)
-        row, *_ = run("ls", "--stats", path, "--projections", "--json", "-").json["tensors"]
+        dump_file(tmp_path / dtype, "net/a", values, dtype=dtype)
+        row, *_ = run("ls", "--stats", tmp_path / dtype, "--projections", "--json", "-").json["tensors"]
         assert row["projections"] == list(project(values)), dtype
     lines = run("ls", "--stats", TREES / "acl-stats", "--projections").out.splitlines()
     assert lines[0].split()[-8:] == [f"p{place}" for place in range(8)]

@@ -133,7 +133,7 @@ def test_an_interrupt_ends_a_long_tensor_midway_and_leaves_no_file(
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes as Linux lists them")
 def test_a_worker_that_is_killed_midway_leaves_no_file(tmp_path: Path) -> None:
-    child, workers = _converting_in_a_process(long_file, tmp_path)
+    child, workers = _converting_in_a_process(tmp_path)
     for worker in workers:
         os.kill(worker, signal.SIGKILL)
     printed, complaint = child.communicate()
@@ -145,7 +145,7 @@ def test_a_worker_that_is_killed_midway_leaves_no_file(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes as Linux lists them")
 def test_workers_end_midway_with_a_command_that_is_killed(tmp_path: Path) -> None:
-    child, workers = _converting_in_a_process(long_file, tmp_path)
+    child, workers = _converting_in_a_process(tmp_path)
     child.kill()
     child.communicate()
     while any(map(_runs, workers)):
