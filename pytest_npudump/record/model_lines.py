@@ -131,11 +131,6 @@ class ModelChange:
         """Return whether operators may be fed by others than in the golden."""
         return self.graph or bool(self.rewired)
 
-    @property
-    def connected_alike(self) -> bool:
-        """Return whether all operators are known to be the golden's, and fed as there."""
-        return self.read == ALL and not (self.reconnected or self.operators or self.mixed)
-
     def names(self, key: TensorKey) -> bool:
         """Return whether the weights, attributes, type or connections of a tensor's operator are others."""
         changed = {*self.weights, *self.attributes, *self.types, *self.rewired}

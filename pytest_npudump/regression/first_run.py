@@ -216,7 +216,7 @@ def _judge_parts(case: Case, golden: Record | None, parts: Mapping[str, Dump]) -
 
 
 def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> Result:
-    run, terms = record_of_run(case, golden, dump, table), terms_of(case)
+    run, terms, rewired = record_of_run(case, golden, dump, table), terms_of(case), False
     if golden is None and case.reference is not None:
         problems = problems_of(terms, run)
         path, notes = case.goldens.path, dump.notes
@@ -236,26 +236,18 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
         if (asked or not outcome.good) and MODELS not in run.blocks:
             run = replace(run, blocks={**run.blocks, **models_to_keep(case, golden, dump)})
             outcome = replace(outcome, models=models_between(terms, golden, run)) if asked else outcome
-    run = replace(run, blocks={**run.blocks, **_edges_of(case, golden, dump, run, outcome)})
+        rewired = outcome.models is not None and bool(outcome.models.reconnected)
+    if golden is not None and outcome.good and not rewired and same_layers(golden.table, run.table):
+        edges: Mapping[str, str] = {EDGES: golden.blocks[EDGES]} if EDGES in golden.blocks else {}
+    else:  # of a run that may take the golden's place
+        edges, _ = edges_to_keep(case, None, dump, run.table)
+    run = replace(run, blocks={**run.blocks, **edges})
     comparison, dump = outcome.comparison, without_unwritten(case, dump, golden)
     if comparison is not None and (comparison.count(EXTRA) or comparison.own_keys):
         dump = told_by_raw_names(case, golden, dump)  # the golden knows no raw names for what is new
         dump = replace(dump, records=under_golden_keys(dump.records, comparison.own_keys))
     further = case.settings.calibrate if comparison is not None and outcome.good else 0
     return replace(outcome, run=Run(dump, run, golden, to_measure=further))
-
-
-def _edges_of(
-    case: Case, golden: Record | None, dump: Dump, run: Record, outcome: Result
-) -> Mapping[str, str]:
-    """Return the edges of a run: its own where it may take the golden's place, and be connected otherwise."""
-    models = outcome.models
-    if golden is not None and same_layers(golden.table, run.table):
-        if outcome.good and not (models is not None and models.reconnected):
-            return {EDGES: golden.blocks[EDGES]} if EDGES in golden.blocks else {}
-        if EDGES in golden.blocks and models is not None and models.connected_alike:
-            return {EDGES: golden.blocks[EDGES]}
-    return edges_to_keep(case, None, dump, run.table)[0]
 
 
 def _record(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> Result:

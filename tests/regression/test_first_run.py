@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,9 @@ import pytest
 
 from pytest_npudump.dump.table import PROJECTIONS
 from pytest_npudump.golden.store import read_golden, write_golden
-from pytest_npudump.record.model_lines import ALL, WEIGHTS, ModelChange
 from pytest_npudump.record.record import EDGES, Record
 from pytest_npudump.regression import first_run, result as status
 from pytest_npudump.regression.first_run import _why, judge_settled
-from pytest_npudump.regression.judgement import judge_run
 from pytest_npudump.regression.result import Result
 from tests.regression.conftest import BOTH, HEALTHY, PRINTED, REGRESSED, Flow, float16_at_end, run
 
@@ -26,7 +23,6 @@ KEPT: dict[str, Any] = {"golden_tensors": ("net/MatMul@0",)}
 STATS: dict[str, Any] = {"layers": (), "dump_data": "stats"}
 WIDE = {"rtol": 1, "atol": 1, "reason": "other weights"}
 TIGHT = {"rtol": 0, "atol": 0}
-OWN, GOLDENS = "a < b\n", "net/MatMul@0 < net/Conv@19\nnet/Softmax@0 < net/MatMul@0\n"
 HERE, ELSEWHERE = {"soc": "Ascend310P*"}, {"soc": "Ascend910B*"}
 
 
@@ -100,33 +96,6 @@ def test_what_is_saved_of_a_run_has_edges_that_no_golden_has_and_raw_names(
     assert saved(REGRESSED, layers=()).blocks == {EDGES: "a <- b\n"}
     keys = saved(PRINTED, layers=("net/Add@0",), dump_data="stats").table.keys
     assert {key.partition(":")[0] for key in keys} == {"net/Add@0"}
-
-
-@pytest.mark.parametrize(
-    ("change", "edges"),
-    [
-        (None, OWN),
-        (ModelChange(read=WEIGHTS, weights=("a",)), OWN),
-        (ModelChange(read=ALL, graph=True), OWN),
-        (ModelChange(read=ALL, rewired={"b": "b"}), OWN),
-        (ModelChange(read=ALL, operators=("c",)), OWN),
-        (ModelChange(read=ALL, mixed=True), OWN),
-        (ModelChange(read=ALL, weights=("a",), attributes=("b",), types={"c": ("Add", "Sub")}), GOLDENS),
-        (ModelChange(read=ALL), GOLDENS),
-    ],
-)
-def test_a_failing_run_has_its_own_edges_unless_its_graph_is_known_to_be_the_goldens(
-    flow: Flow, monkeypatch: pytest.MonkeyPatch, change: ModelChange | None, edges: str
-) -> None:
-    flow.record()
-    flow.golden.write_text(f"{flow.golden.read_text()}edges: |\n{indent(GOLDENS, '  ')}")
-    monkeypatch.setattr(
-        first_run, "judge_run", lambda *given, **named: replace(judge_run(*given, **named), models=change)
-    )
-    monkeypatch.setattr(first_run, "edges_to_keep", lambda *_: ({EDGES: OWN}, ()))
-    found = flow.first(flow.case(), REGRESSED).run.record
-    assert found is not None
-    assert found.blocks[EDGES] == edges
 
 
 def test_a_changed_weight_fails_and_names_the_first_operator_that_differs(flow: Flow) -> None:
