@@ -211,7 +211,10 @@ def test_a_change_that_a_single_number_only_scales_fails(project: Project, op_ty
     project.run(passed=1)
     plant = "from pytest_npudump.emulator.faults import distort; distort('net', 'last', factor=1 + 3e-6)"
     project.marked(body=f"\n    {plant}{BODY}")
-    shows = "npudump: last:output.0: possible kernel error or overwritten tensor, *; the golden matches"
+    shows = (
+        "npudump: last:output.0: kernel error or overwritten tensor, 29 of 48 values are farther off than "
+        "rounding explains"
+    )
     project.run(failed=1, shows=(shows, "*preset same: its inputs match*"))
 
 
