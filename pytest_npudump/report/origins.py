@@ -236,6 +236,27 @@ def what_changed(result: Result, most: int | None = _SHOWN, *, counts: bool = Tr
     return joined(_("; "), changes)
 
 
+def changed_behind(result: Result) -> bool:
+    """Return whether all that is known to have changed ran behind the first mismatch, and is no cause."""
+    comparison, models = result.comparison, result.models
+    first = comparison.first if comparison is not None else None
+    if comparison is None or first is None or first.status != FAIL or models is None:
+        return False
+    changed = {*models.weights, *models.attributes, *models.types}
+    others = models.fed or models.operators or models.reconnected or result.weights
+    if not changed or others or _changed_places(result):
+        return False
+    behind = set[str]()
+    for key, _type in (rows := comparison.aligned_keys()):
+        if models.names(key):
+            return False
+        if key == first.key:
+            break
+    for key, _type in rows:
+        behind.update(key.operator_names)
+    return changed <= behind
+
+
 def _changed_places(result: Result) -> tuple[TensorKey, TensorKey] | None:
     """Return the first mismatch and the golden's tensor that it equals, where inputs have changed places.
 

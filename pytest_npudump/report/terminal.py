@@ -29,6 +29,7 @@ from pytest_npudump.report.explanations import (
 )
 from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.origins import (
+    changed_behind,
     first_change,
     mismatches,
     model_line,
@@ -93,11 +94,11 @@ def _what(result: Result, detail: int) -> str:
     cause = _cause(result, brief=brief)
     if result.comparison is not None and result.comparison.first is not None:
         first = result.comparison.first
-        begins = changed or where_it_begins(result)
+        behind = changed_behind(result)
+        begins = (not behind and changed) or where_it_begins(result)
         if cause and changed:  # what is certain first
-            return joined(
-                _("; "), (changed, cause) if _convicted(result)[0].certainty == POSSIBLE else (cause, changed)
-            )
+            possible = not behind and _convicted(result)[0].certainty == POSSIBLE
+            return joined(_("; "), (changed, cause) if possible else (cause, changed))
         if cause or (begins and not detail):
             return cause or begins
         label = _("{begins}; first mismatch: {words}")
@@ -112,7 +113,8 @@ def _what(result: Result, detail: int) -> str:
         words = sentence(first, short=bool(begins) and detail < _ALL) + more_sources(result.sources, first)
         if not_reproduced(result):
             words = _("{words}; not reproduced by the second run").format(words=words)
-        return label.format(begins=begins, words=words) if begins else words
+        told = label.format(begins=begins, words=words) if begins else words
+        return joined(_("; "), (told, changed)) if behind else told
     if result.findings:
         return finding_sentence(result.findings[0])
     if result.problems:
