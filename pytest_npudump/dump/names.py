@@ -43,8 +43,8 @@ from __future__ import annotations
 
 import csv
 import re
+from calendar import timegm
 from collections.abc import Collection, Iterator, Sequence
-from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
@@ -197,9 +197,6 @@ def split_watcher(op_name: str, layers: Collection[str], nodes: Collection[str])
     return None
 
 
-_EPOCH = date(1970, 1, 1).toordinal()
-
-
 def _microseconds(stamp: str) -> int | None:
     """Return microseconds of a stamp of 16, 17 or 20 digits, or None if it is no date."""
     if len(stamp) == len("1795228705872229"):
@@ -208,9 +205,7 @@ def _microseconds(stamp: str) -> int | None:
     limits = ((1, 12), (1, 31), (0, 23), (0, 59), (0, 60))
     if not year or any(not low <= value <= high for value, (low, high) in zip(rest, limits, strict=True)):
         return None
-    month, day, hour, minute, second = rest
-    days = date(year, month, 1).toordinal() - _EPOCH + day - 1
-    return (((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000_000 + int(stamp[14:].ljust(6, "0"))
+    return timegm((year, *rest)) * 1_000_000 + int(stamp[14:].ljust(6, "0"))
 
 
 CONVERTED = "converted"
