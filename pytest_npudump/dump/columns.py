@@ -17,7 +17,7 @@ from operator import add, attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from pytest_npudump.dump.records import Payload, Stats, TensorKey, TensorRecord, encoded
+from pytest_npudump.dump.records import Payload, Stats, TensorKey, TensorRecord, encoded, with_peaks
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.names import DumpFile, DumpName, Place
@@ -52,7 +52,9 @@ class TensorPart(NamedTuple):
 
 def with_projections_of(told: Stats, own: Stats | None) -> Stats:
     """Add projections computed here to a producer's statistics."""
-    return told if own is None or own.projections is None else replace(told, projections=own.projections)
+    if own is None or own.projections is None:
+        return told
+    return replace(told, projections=own.projections, checksum=own.checksum)
 
 
 IO_ORDER = {"input": 0, "output": 1, "buffer": 2, "workspace": 3}
@@ -158,7 +160,10 @@ class TensorColumns:
             format=[one.format for one in tensors],
             size=[one.size for one in tensors],
             note=[one.note for one in tensors],
-            digest=[one.digest for one in tensors],
+            digest=[
+                with_peaks(one.digest, told.checksum) if told else one.digest
+                for one, told in zip(tensors, stats, strict=True)
+            ],
             digits=[UNTOLD if one is None else one.digits or 0 for one in stats],
             stats=tuple(None if column.count(None) == len(column) else column for column in cells)
             or _NO_STATS,

@@ -182,6 +182,8 @@ class Stats:
             files carry 6. :data:`SUMMED` stands for sums in float64 of another order than ours.
         projections: sums of the finite elements under eight rows of random signs, see
             :mod:`pytest_npudump.dump.stats.signs`; in full precision, whatever ``digits`` says.
+        checksum: of integers and bools that have projections, see :mod:`pytest_npudump.dump.stats.checksum`;
+            "" of others.
     """
 
     count: int | None = None
@@ -195,6 +197,7 @@ class Stats:
     zero: int | None = None
     digits: int | None = None
     projections: tuple[float, ...] | None = None
+    checksum: str = ""
 
     @classmethod
     def of_parts(cls, parts: Sequence[Stats]) -> Stats:
@@ -247,6 +250,17 @@ ARGMAX = "argmax"
 BESIDE_MASK, WEIGHED = "~", "="
 """What stands before projections in the text of :data:`ARGMAX`, behind the places where it tells any: of the
 elements beside a mask, or of all, each by its factor of :func:`pytest_npudump.dump.stats.signs.factors`."""
+CHECKSUM, CHECKSUM_LENGTH = "x", 17
+"""What :attr:`Stats.checksum` begins with, and its length: it stands first in the text of :data:`ARGMAX`."""
+
+
+def with_peaks(digest: str, text: str) -> str:
+    """Return hashes with a text of :data:`ARGMAX` behind them, in which a checksum stands first."""
+    if not text:
+        return digest
+    hashes, _, told = digest.partition(f"{ARGMAX}:")
+    both = text + told if text.startswith(CHECKSUM) else told + text
+    return f"{hashes.rstrip()} {ARGMAX}:{both}".lstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +285,7 @@ class TensorRecord:
         note: why something is missing (no statistics for this type, null address ...); "" if nothing is.
         digest: hashes of the tensor's bytes that the producer computed, in lower case: ``md5:5d41...``,
             ``sha1:aaf4...``, or both in this order with a space between; "" where it gave none. Behind them
-            :data:`ARGMAX` of an output.
+            :data:`ARGMAX` of an output, and of what has a checksum.
     """
 
     key: TensorKey

@@ -99,13 +99,12 @@ class Varying:
         if not self.variation.looks:
             return
         from pytest_npudump.dump.arrays.decode import DecodeError  # noqa: PLC0415 - as below
-        from pytest_npudump.dump.stats.projections import project  # noqa: PLC0415 - as below
-        from pytest_npudump.dump.stats.tensor import tensor_stats  # noqa: PLC0415 - where somebody looks
+        from pytest_npudump.dump.stats.tensor import projected_stats  # noqa: PLC0415 - where somebody looks
 
         flat = np.ascontiguousarray(array).reshape(-1)
         digest = blake2b(flat.view(np.uint8).data, digest_size=16).hexdigest()
         try:
-            stats = replace(tensor_stats(flat), projections=project(flat))
+            stats = projected_stats(flat)
         except DecodeError:  # a type whose values are no numbers
             stats = None
         key, dtype = TensorKey(name, "input", 0, step=execution), flat.dtype.name

@@ -7,7 +7,7 @@ product, ``digits`` where rows differ in precision, ``digest`` where the produce
 ``md5:5d41...`` or ``md5:5d41...,sha1:aaf4...``, ``noise``, see :mod:`pytest_npudump.record.noise`, and
 ``sums``, see :mod:`pytest_npudump.dump.stats.compact_projections`. Beside ``sums`` the counts of NaN and
 infinities stand only where one is not 0. Behind projections, in either form, ``@17=...`` tells where an
-output's rows are largest, and its projections by factors.
+output's rows are largest, and its projections by factors; ``@x`` and 16 digits, before these, is a checksum.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.dump.dtypes import is_exact
-from pytest_npudump.dump.records import ARGMAX
+from pytest_npudump.dump.records import ARGMAX, with_peaks
 from pytest_npudump.dump.stats import compact_projections as compact
 from pytest_npudump.dump.stats.signs import DIGITS, PROJECTIONS
 from pytest_npudump.dump.table import (
@@ -68,7 +68,7 @@ _PRODUCT = re.compile(r"-|[0-9]{1,1280}")
 _TAIL = re.compile(r"[a-z_]+\.[0-9]{1,9}")
 _DIGEST = re.compile(r"-|[a-z0-9]+:[A-Za-z0-9]+(?:,[a-z0-9]+:[A-Za-z0-9]+)*")
 _INTEGER = re.compile(r"-?[0-9]+")
-_PEAKS = re.compile(rf"@([0-9a-fx]+(?:={compact.TEXT})?|[~=]{compact.TEXT})")
+_PEAKS = re.compile(rf"@([0-9a-fx]+(?:[~=]{compact.TEXT})?|[~=]{compact.TEXT})")
 _SUMS = re.compile(rf"-|{compact.TEXT}(?:{_PEAKS.pattern})?")
 
 
@@ -191,7 +191,7 @@ def _with_peaks(table: StatsTable, peaks: Mapping[int, str]) -> StatsTable:
         return table
     digests = [*table.digests] or [""] * len(table)
     for row, text in peaks.items():
-        digests[row] = f"{digests[row]} {ARGMAX}:{text}".lstrip()
+        digests[row] = with_peaks(digests[row], text)
     return replace(table, digests=tuple(digests))
 
 

@@ -27,10 +27,10 @@ from pytest_npudump.config.acl_keys import steps
 from pytest_npudump.dump.arrays.decode import DecodeError
 from pytest_npudump.dump.columns import UNTOLD, TensorTable
 from pytest_npudump.dump.reader import read_dump
-from pytest_npudump.dump.records import ARGMAX, BESIDE_MASK, WEIGHED, Dump, Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.records import BESIDE_MASK, WEIGHED, Dump, Stats, TensorKey, TensorRecord, with_peaks
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.stats.compact_projections import as_printed, texts
-from pytest_npudump.dump.stats.projections import project
+from pytest_npudump.dump.stats.projections import project, projector_of
 from pytest_npudump.dump.stats.signs import factors
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable
@@ -151,7 +151,7 @@ _FEW = 8
 
 @dataclass(frozen=True, slots=True)
 class _Passed:
-    """A tensor that passed: shape and type that its row has to have, projections, where it is largest."""
+    """A tensor that passed: shape and type that its row has to have, projections, text for its hashes."""
 
     port: tuple[str, int]
     dtype: str
@@ -266,7 +266,7 @@ class HostCopies:
             if one.stats is not None and known.isdisjoint(names):
                 key = TensorKey.parse(names[several])
                 records[key] = TensorRecord(
-                    key, "", one.dtype, one.shape, Path(), stats=one.stats, digest=one.peaks
+                    key, "", one.dtype, one.shape, Path(), stats=one.stats, digest=with_peaks("", one.peaks)
                 )
         return render_outputs(StatsTable.from_records(as_printed([*records.values()]))) if records else ""
 
@@ -302,16 +302,16 @@ def _passed(
     if port is None or not (array.size or whole) or not (sums or peaks):
         return
     with suppress(DecodeError, TypeError, ValueError):  # a type whose values are no numbers
-        found = project(array) if sums or whole else ()
-        told = replace(tensor_stats(array), projections=found) if whole else None
-        found = found if sums else ()
-        yield _Passed(
-            port, array.dtype.name, array.shape, found, _peaks(array) if peaks and array.size else "", told
-        )
+        told = projector_of(array) if sums or whole else None
+        found = told.sums() if told is not None else ()
+        text = told.checksum() if told is not None else ""
+        text += _peaks(array) if peaks and array.size else ""
+        stats = replace(tensor_stats(array), projections=found) if whole else None
+        yield _Passed(port, array.dtype.name, array.shape, found if sums else (), text, stats)
 
 
 def _peaks(array: np.ndarray) -> str:
-    """Return what plain projections do not tell of an output, as a hash is written; "" where nothing is told.
+    """Return what plain projections do not tell of an output, for its hashes; "" where nothing is told.
 
     It is where each row is largest, unless other numerics might turn one, and the projections of the elements
     by their factors: plain ones do not see that two elements change places, of one pair in 200. Beside a
@@ -332,9 +332,9 @@ def _peaks(array: np.ndarray) -> str:
         lowest = values.dtype.kind == "f" and mask[0] == np.finfo(values.dtype).min
         if beside.any() and (mask == mask[0]).all() and (lowest or float(f"{mask[0]:.1g}") == mask[0]):
             [text] = texts(np.array([project(np.where(beside, rows, 0.0))]))
-            return f"{ARGMAX}:{BESIDE_MASK}{text}"
+            return f"{BESIDE_MASK}{text}"
     [text] = texts(np.array([project(rows.reshape(-1) * np.resize(factors(), rows.size))]))
-    return f"{ARGMAX}:{_places(rows, _BY_FAR * scale)}{WEIGHED}{text}"
+    return f"{_places(rows, _BY_FAR * scale)}{WEIGHED}{text}"
 
 
 def _places(rows: np.ndarray, least: float) -> str:
@@ -354,7 +354,7 @@ def _with(records: Sequence[TensorRecord], found: Mapping[int, _Passed]) -> Sequ
     if isinstance(records, TensorTable):
         columns = records.columns
         digits = [0 if told == UNTOLD and row in sums else told for row, told in enumerate(columns.digits)]
-        digests = [" ".join(filter(None, (one, peaks.get(row)))) for row, one in enumerate(columns.digest)]
+        digests = [with_peaks(one, peaks.get(row, "")) for row, one in enumerate(columns.digest)]
         columns = replace(columns, digits=digits, projections={**sums, **columns.projections}, digest=digests)
         return TensorTable(records.files, columns)
     whole = [*records]
@@ -362,8 +362,7 @@ def _with(records: Sequence[TensorRecord], found: Mapping[int, _Passed]) -> Sequ
         stats, digest = whole[row].stats, whole[row].digest
         if row in sums and (stats is None or stats.projections is None):
             stats = replace(stats or Stats(), projections=sums[row])
-        digest = " ".join(filter(None, (digest, peaks.get(row))))
-        whole[row] = replace(whole[row], stats=stats, digest=digest)
+        whole[row] = replace(whole[row], stats=stats, digest=with_peaks(digest, peaks.get(row, "")))
     return tuple(whole)
 
 

@@ -32,8 +32,7 @@ from pytest_npudump.compare.tensors.picture import describe_tensor, draw, draw_a
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.stats.compact_projections import as_printed
-from pytest_npudump.dump.stats.projections import project
-from pytest_npudump.dump.stats.tensor import tensor_stats
+from pytest_npudump.dump.stats.tensor import projected_stats
 from pytest_npudump.dump.table import JUDGED, StatsTable
 from pytest_npudump.dump.tree.keys import is_eager
 from pytest_npudump.errors import DumpError, GoldenError, NpudumpError, said
@@ -519,7 +518,7 @@ def _changes(first: Result, records: Sequence[TensorRecord]) -> Changes | None:
         same = device is not None and np.array_equal(device.ravel(), output.ravel(), equal_nan=True)
         if name not in known() or not same:
             return changed, math.inf
-        told = [replace(record, stats=replace(tensor_stats(other), projections=project(other)))]
+        told = [replace(record, stats=projected_stats(other))]
         return changed, off(
             StatsTable.from_records(as_printed(told) if before.actual.summed else told), at, 0
         )

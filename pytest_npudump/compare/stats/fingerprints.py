@@ -18,8 +18,9 @@ import numpy as np
 
 from pytest_npudump.compare.stats.numbers import LARGEST, ROUNDING, Pairs, half_unit
 from pytest_npudump.compare.stats.verdict import Reason
+from pytest_npudump.dump import records
 from pytest_npudump.dump.dtypes import is_exact
-from pytest_npudump.dump.records import ARGMAX, BESIDE_MASK, WEIGHED
+from pytest_npudump.dump.records import ARGMAX, BESIDE_MASK, CHECKSUM_LENGTH, WEIGHED
 from pytest_npudump.dump.stats.compact_projections import FINE, doubts, steps, sums_of
 from pytest_npudump.dump.stats.signs import DIGITS
 from pytest_npudump.dump.table import EXTREMES, MEASURED, PROJECTIONS, STATISTICS, StatsTable
@@ -273,6 +274,8 @@ def root_mean_square(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 _ALONE = said("exact match required, as no finite max, min, avg or l2norm is on both sides")
 HASH_LOST = said("the golden has a hash, the dump has none")
+CHECKSUM = "checksum"
+"""Name of a checksum of integers or bools among the reasons of a verdict."""
 _FAR = said("exact match required, as the elements there are by far the largest of their rows")
 _UNLIKE = 8.0
 """How much farther apart projections by factors are than plain ones where these do not see a change."""
@@ -287,12 +290,14 @@ class Digests:
     Attributes:
         equal: (n,), those with a hash on both sides of which none differs: all bits are equal.
         differ: (n,), those with a hash that differs.
+        changed: (n,), those, and those with a checksum that differs.
         reasons: why some of these fail, by position.
         remarks: which hashes were not compared.
     """
 
     equal: NDArray[np.bool_]
     differ: NDArray[np.bool_]
+    changed: NDArray[np.bool_]
     reasons: Mapping[int, Reason]
     remarks: tuple[str, ...] = ()
 
@@ -307,6 +312,7 @@ class Hashes:
         largest: of pairs whose elements that are by far the largest are elsewhere: the places on both sides.
         beside: of pairs with other projections beside a mask or by factors: their distance, the golden's
             scale, what of the distance may be rounding, and whether they are beside a mask.
+        unequal: of pairs of one type whose checksums differ: these.
     """
 
     rows: Sequence[int]
@@ -314,6 +320,7 @@ class Hashes:
     actual: Sequence[Mapping[str, str]]
     largest: Mapping[int, tuple[str, str]]
     beside: Mapping[int, tuple[float, float, float, bool]]
+    unequal: Mapping[int, tuple[str, str]]
 
     @classmethod
     def of(cls, pairs: Pairs) -> Hashes:
@@ -321,18 +328,26 @@ class Hashes:
         held = _held(pairs.golden)[pairs.here] | _held(pairs.actual)[pairs.there]
         rows = np.flatnonzero(held).tolist()
         sides = [_parts(pairs.golden, pairs.here[held]), _parts(pairs.actual, pairs.there[held])]
-        largest, beside = dict[int, tuple[str, str]](), dict[int, tuple[str, str]]()
+        largest, beside, unequal = (dict[int, tuple[str, str]]() for _ in range(3))
         for row, *parts in zip(rows, *sides, strict=True):
             texts = [part.pop(ARGMAX, "") for part in parts]
             if texts[0] == texts[1] or "" in texts:
                 continue
-            (golden, after), (actual, there) = map(_split, texts)
+            (summed, golden, after), (other, actual, there) = map(_split, texts)
+            alike = pairs.golden.dtypes[pairs.here[row]] == pairs.actual.dtypes[pairs.there[row]]
+            if summed != other and summed and other and alike:
+                unequal[row] = summed, other
             if golden != actual and golden and actual:
                 largest[row] = golden, actual
             if after != there and after[:1] == there[:1]:
                 beside[row] = after, there
         return cls(
-            rows, sides[0], sides[1], largest, dict(zip(beside, _beside([*beside.values()]), strict=True))
+            rows,
+            sides[0],
+            sides[1],
+            largest,
+            dict(zip(beside, _beside([*beside.values()]), strict=True)),
+            unequal,
         )
 
 
@@ -356,6 +371,7 @@ def compare_digests(
     golden has fails its tensor, unless no tensor of the dump has one of that kind and other values decide.
     Elements that are by far the largest of their rows have to be at the same places where both sides have
     such. Projections by factors fail a tensor whose plain ones tell nothing of as much: noise is in both.
+    Checksums fail integers and bools of which no rule allows a difference, and none was recorded.
 
     Args:
         pairs: the n tensors.
@@ -366,9 +382,11 @@ def compare_digests(
     """
     equal, differ = np.zeros((2, len(pairs.here)), dtype=np.bool_)
     reasons: dict[int, Reason] = {}
+    changed = np.zeros_like(differ)
+    changed[[*hashes.unequal]] = True
     rows, sides = hashes.rows, (hashes.golden, hashes.actual)
     if not rows:
-        return Digests(equal, differ, reasons)
+        return Digests(equal, differ, changed, reasons)
     for row in sorted({*hashes.largest, *hashes.beside}):
         rule = pairs.rule(row, PROJECTIONS, tolerances)
         scale = np.abs(pairs.golden.values[pairs.here[row], :EXTREMES]).max()
@@ -380,6 +398,11 @@ def compare_digests(
             reason = _off_beside(pairs, row, hashes.beside[row], rule, found)
             if reason is not None:
                 reasons[row] = reason
+    for row, told in hashes.unequal.items():
+        rules = [pairs.rule(row, name, tolerances) for name in (*STATISTICS[:MEASURED], PROJECTIONS)]
+        strict = not any(one.rtol or one.atol or one.one_sided != "both" for one in rules)
+        if strict and not (tolerances.measured and tolerances.measured.varies(pairs.key(row))):
+            reasons.setdefault(row, Reason(CHECKSUM, *told, None, rules[0].describe()))
     approved, computed = (frozenset[str]().union(*side) for side in sides)
     finite = np.isfinite(pairs.golden.values[pairs.here])
     measured: NDArray[np.bool_] = np.asarray((judged & finite)[:, :MEASURED].any(axis=1))
@@ -424,7 +447,7 @@ def compare_digests(
         if bare
         else "",
     )
-    return Digests(equal, differ, reasons, tuple(filter(None, remarks)))
+    return Digests(equal, differ, changed | differ, reasons, tuple(filter(None, remarks)))
 
 
 def _held(table: StatsTable) -> NDArray[np.bool_]:
@@ -433,10 +456,12 @@ def _held(table: StatsTable) -> NDArray[np.bool_]:
     return np.fromiter(map(bool, known), np.bool_, count) if known else np.zeros(count, np.bool_)
 
 
-def _split(text: str) -> tuple[str, str]:
-    """Split a text of :data:`ARGMAX` into places and, with what they begin with, projections."""
+def _split(text: str) -> tuple[str, str, str]:
+    """Split a text of :data:`ARGMAX` into checksum, places and, with what they begin with, projections."""
+    checksum = text[:CHECKSUM_LENGTH] if text.startswith(records.CHECKSUM) else ""
+    text = text.removeprefix(checksum)
     at = min((at for at, one in enumerate(text) if one in {BESIDE_MASK, WEIGHED}), default=len(text))
-    return text[:at], text[at:]
+    return checksum, text[:at], text[at:]
 
 
 def _off_beside(

@@ -18,6 +18,7 @@ import numpy as np
 
 from pytest_npudump.compare.stats.alignment import ABSENT, Alignment, align
 from pytest_npudump.compare.stats.fingerprints import (
+    CHECKSUM,
     Digests,
     Distances,
     Hashes,
@@ -133,10 +134,11 @@ def compare_tables(
             projections = compare_projections(pairs, tolerances, distances)
             reasons = {row: [*found] for row, found in of_values.items()}
             for row, reason in (*projections.reasons.items(), *digests.reasons.items()):
-                reasons.setdefault(row, []).append(reason)
+                if reason.statistic != CHECKSUM or row not in reasons:  # which tells no more than others
+                    reasons.setdefault(row, []).append(reason)
             agree = np.ones(len(pairs.here), dtype=np.bool_)
             agree[list(reasons)] = False
-            unequal = moved | projections.changed | digests.differ | ~agree
+            unequal = moved | projections.changed | digests.changed | ~agree
             quiet = unequal & agree
             wavering = quiet & unsteady
             if wavering.any():

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.stats.fingerprints import HASH_LOST
+from pytest_npudump.compare.stats.fingerprints import CHECKSUM, HASH_LOST
 from pytest_npudump.compare.stats.numbers import masks
 from pytest_npudump.compare.stats.tables import ATOL_ADVICE, BELOW_ATOL
 from pytest_npudump.compare.stats.verdict import (
@@ -121,10 +121,13 @@ def with_elements(
 
 
 def _without_estimates(verdict: Verdict | None) -> Verdict | None:
-    """Leave out projections and lost hashes of compared elements; None where nothing else fails."""
+    """Leave out what elements tell better: projections, checksums, lost hashes; None where nothing else fails."""
     if verdict is None:
         return None
-    reasons = tuple(one for one in verdict.reasons if one.statistic != PROJECTIONS and one.rule != HASH_LOST)
+    estimates = {PROJECTIONS, CHECKSUM}
+    reasons = tuple(
+        one for one in verdict.reasons if one.statistic not in estimates and one.rule != HASH_LOST
+    )
     if len(reasons) == len(verdict.reasons):
         return verdict
     return replace(verdict, reasons=reasons) if reasons else None

@@ -25,6 +25,7 @@ from pytest_npudump.dump.files.operator_csv import (
     tensor_columns,
     unread,
 )
+from pytest_npudump.dump.records import CHECKSUM, with_peaks
 from pytest_npudump.dump.stats.compact_projections import TEXT, CompactSums, sums_of
 from pytest_npudump.errors import FormatError
 from pytest_npudump.storage.regular_file import read_small
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 _REQUIRED = ("op_type", "op_name", "task", "stream", "time", "io", "slot", "size", "dtype", "shape")
 _DIGITS, _PROJECTIONS = "Digits", "Projections"
-_SUMS = re.compile(TEXT)
+_SUMS = re.compile(rf"{TEXT}(?:@{CHECKSUM}[0-9a-f]{{16}})?")
 _HEADER_START = "Op Type"
 _EXPECTED = "expected an operator's name, a time stamp, input or output, and a slot"
 _IO = frozenset({"input", "output"})
@@ -198,8 +199,11 @@ def _columns(header: _Header, rows: Sequence[Sequence[str]]) -> tuple[FileColumn
         told = {row: text for row, text in enumerate(cells[header.projections]) if text != "-"}
         if not all(map(_SUMS.fullmatch, told.values())):
             raise ValueError("a cell is no projections in short, expected 26 characters of base64 or -")
-        sums = map(CompactSums, sums_of([*told.values()]).tolist() if told else ())
+        parted = {row: text.partition("@") for row, text in told.items()}
+        sums = map(CompactSums, sums_of([text for text, *_ in parted.values()]).tolist() if told else ())
         tensors.projections = dict(zip(told, sums, strict=True))
+        for row, (*_, checksum) in parted.items():
+            tensors.digest[row] = with_peaks(tensors.digest[row], checksum)
     return files, tensors
 
 

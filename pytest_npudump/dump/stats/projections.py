@@ -28,7 +28,7 @@ Processors may differ in the last digits of float64, where BLAS adds up the colu
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,7 @@ import numpy as np
 from pytest_npudump.dump.arrays.decode import DecodeError, decode, is_packed, numpy_dtype, why_opaque
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.filebytes import CHUNK_BYTES, c_order_chunks, chunks, scratch_buffers
+from pytest_npudump.dump.stats.checksum import Checksum
 from pytest_npudump.dump.stats.kernels import BFLOAT16, FLOAT16, HalfType, extremes, to_float32
 from pytest_npudump.dump.stats.signs import (
     BLOCK,
@@ -123,6 +124,7 @@ class Elements:
         values: the first so many elements of units of shape (n,), in an array of any numeric type.
         half: the type of 16 bits that is taken apart by shifts; None for others.
         table: the values of a type of 8 bits, float32 of shape (256,); None for others.
+        exact: whether elements are integers or bools of whole bytes.
     """
 
     unit: np.dtype
@@ -131,6 +133,7 @@ class Elements:
     values: Callable[[np.ndarray, int], np.ndarray]
     half: HalfType | None = None
     table: np.ndarray | None = None
+    exact: bool = False
 
     @property
     def lanes(self) -> int:
@@ -181,12 +184,12 @@ def array_elements(dtype: np.dtype) -> Elements:
         part = np.dtype(f"f{dtype.itemsize // 2}")
         return Elements(part, 1, part.type, _plain)
     if dtype.kind == "b":
-        return Elements(np.dtype(np.uint8), 1, np.int16, _plain)
+        return Elements(np.dtype(np.uint8), 1, np.int16, _plain, exact=True)
     if dtype.kind in "iu" and dtype.itemsize == 1:
-        return Elements(dtype, 1, np.int16, _plain)
+        return Elements(dtype, 1, np.int16, _plain, exact=True)
     if dtype.kind in "iu" or dtype.name in {"float32", "float64"}:
         small = dtype.name == "float32" or dtype.itemsize <= _EXACT_BYTES
-        return Elements(dtype, 1, np.float32 if small else np.float64, _plain)
+        return Elements(dtype, 1, np.float32 if small else np.float64, _plain, exact=dtype.kind != "f")
     if (dtype.itemsize == 1 and dtype.kind not in "SUVmMO") or dtype.name.startswith("float8"):
         return _looked_up(np.arange(256, dtype=np.uint8).view(dtype).astype(np.float32))
     raise DecodeError(f"no projections for arrays of type {dtype}")
@@ -206,7 +209,7 @@ def raw_elements(dtype: str) -> Elements:
         return array_elements(numpy_dtype(dtype).newbyteorder("="))
     if dtype in {"bool", "hifloat8"}:
         codes = np.arange(256, dtype=np.uint8)
-        return _looked_up(decode(codes, dtype, codes.size).astype(np.float32))
+        return replace(_looked_up(decode(codes, dtype, codes.size).astype(np.float32)), exact=dtype == "bool")
 
     def values(units: np.ndarray, count: int) -> np.ndarray:
         return decode(units, dtype, count)
@@ -265,7 +268,12 @@ _LOOKED_UP = 16
 
 
 def project(array: np.ndarray) -> tuple[float, ...]:
-    """The projections of ``array``, in C order: any shape, strides and alignment, any numeric type of a dump.
+    """The projections of ``array``, as :func:`projector_of` takes it."""
+    return projector_of(array).sums()
+
+
+def projector_of(array: np.ndarray) -> Projector:
+    """Return what has added up ``array``, in C order: of any shape, strides, alignment and numeric type.
 
     Raises:
         DecodeError: the array's type has no numeric meaning.
@@ -277,7 +285,7 @@ def project(array: np.ndarray) -> tuple[float, ...]:
     for part in parts:
         for piece in chunks(part):
             projector.add(piece)
-    return projector.sums()
+    return projector
 
 
 def rows_projections(rows: np.ndarray) -> NDArray[np.float64]:
@@ -336,6 +344,12 @@ class Projector:
         self._found: list[NDArray[np.float64]] = []
         self._marking = marks
         self._marks: Projector | None = None
+        # of one element max says all
+        self._checksum = Checksum() if elements.exact and marks and count > 1 else None
+
+    def checksum(self) -> str:
+        """The checksum of all elements, as :attr:`.Stats.checksum` has it; "" of floats."""
+        return "" if self._checksum is None else self._checksum.text()
 
     def sums(self) -> tuple[float, ...]:
         """The eight projections of all elements; NaN or infinite only where they leave the range of float64.
@@ -364,6 +378,8 @@ class Projector:
         spare = (self._kept.size + units.size) * self._elements.per_unit - self._left
         if spare >= self._elements.per_unit:
             raise ValueError(f"{spare} elements more than the tensor has")
+        if self._checksum is not None:
+            self._checksum.add(units)
         with np.errstate(all="ignore"):
             self._marking &= not numbers
             if self._marking:  # until an element is finite and not 0

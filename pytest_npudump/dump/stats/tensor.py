@@ -64,6 +64,7 @@ from pytest_npudump.dump.stats.projections import (
     array_projector,
     block_projections,
     project,
+    projector_of,
     raw_projector,
     rows_projections,
 )
@@ -237,7 +238,7 @@ class Projected:
     def stats(self) -> Stats:
         """The statistics of all pieces."""
         found = self._accumulator.totals().stats()
-        return found if self._projector is None else replace(found, projections=self._projector.sums())
+        return found if self._projector is None else _projected(found, self._projector)
 
 
 ACL_TYPES = frozenset(
@@ -267,6 +268,19 @@ def tensor_stats(array: np.ndarray, *, acl: bool = False) -> Stats:
     return as_device(found, nan_first=nan_first) if acl else found
 
 
+def projected_stats(array: np.ndarray) -> Stats:
+    """The same with projections and, of integers and bools, a checksum.
+
+    Raises:
+        DecodeError: the array's type has no numeric meaning.
+    """
+    return _projected(tensor_stats(array), projector_of(array))
+
+
+def _projected(stats: Stats, projector: Projector) -> Stats:
+    return replace(stats, projections=projector.sums(), checksum=projector.checksum())
+
+
 def rows_stats(rows: np.ndarray) -> list[Stats]:
     """The statistics of each row of contiguous floats of shape (k, n), n > 0, by a few calls for many.
 
@@ -290,7 +304,7 @@ def rows_stats(rows: np.ndarray) -> list[Stats]:
             columns.append(np.einsum("kn->k", np.multiply(wide, wide, out=wide)).tolist())
         for row, (low, high, zero, total, squares) in enumerate(zip(*columns, strict=True)):
             if not 1e-140 < max(-low, high) < 1e140:  # noqa: PLR2004 - NaN, infinities, squares beyond float64
-                found.append(replace(tensor_stats(some[row]), projections=project(some[row])))
+                found.append(projected_stats(some[row]))
                 continue
             mean, norm = total / count + 0.0, math.sqrt(squares)
             told = tuple(sums[row]) if sums else project(some[row])
@@ -446,7 +460,7 @@ def payload_stats(
     if payload.kind == "strided":
         array = load(payload, dtype, None)
         found = tensor_stats(array, acl=acl)
-        return replace(found, projections=project(array)) if projections else found
+        return _projected(found, projector_of(array)) if projections else found
     needed = (count * BY_NAME[dtype].bits + 7) // 8
     if needed > payload.nbytes:
         raise too_short(payload, dtype, count, payload.nbytes)
@@ -478,7 +492,7 @@ def npy_stats(path: Path, header: NpyHeader, *, acl: bool = False, projections: 
         with open_raw(path) as file:
             octets = file.map(header.offset, header.nbytes, "the tensor")
         whole = octets.view(header.dtype).reshape(header.shape, order="F")
-        return replace(found, projections=project(whole))
+        return _projected(found, projector_of(whole))
     return found
 
 

@@ -61,6 +61,7 @@ from pytest_npudump.runtime.modules.statistics import (
     array_of,
     decoded,
     digest_of,
+    factors_on,
     host_stats,
     reduced,
     signs_on,
@@ -883,6 +884,7 @@ class _ModuleGraph:
             for dtype in (torch.float64, torch.float32, torch.bfloat16)[kind is torch.float32 :]:
                 signs_on(device, dtype, kind)
             signs_on(device, torch.int64, torch.int64)
+            factors_on(device)
             return
         self.nbytes = needed = sum(one.value.size for one in last)
         limit = capture._limit  # noqa: SLF001

@@ -269,7 +269,7 @@ def _whole(parts: Sequence[Seen], *, elements: bool) -> Seen:
     if len(found) > 1:
         return Seen(value, Stats.of_parts(found))
     # Batches cut tokens otherwise each time, so that a sum over all elements is known of one token alone.
-    return Seen(value, found[0] if value.shape[0] == 1 else replace(found[0], projections=None))
+    return Seen(value, found[0] if value.shape[0] == 1 else replace(found[0], projections=None, checksum=""))
 
 
 def prompt_hash(tokens: Sequence[int]) -> str:

@@ -10,7 +10,7 @@ import csv
 import struct
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache
 from gc import is_tracked
 from hashlib import sha256
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pytest_npudump.dump.records import SUMMED, Stats
-from pytest_npudump.dump.stats import signs
+from pytest_npudump.dump.stats import checksum, signs
 
 INPUT, OUTPUT = 2, 3
 """A module's argument, or its result."""
@@ -154,6 +154,7 @@ class DumpFiles:
                 others = stats.neg_inf, stats.pos_inf, stats.zero, stats.digits or 0
                 tail += f",{','.join(map(str, (*numbers, *others)))}".replace("None", "NA")
                 tail += f",{next(sums) if stats.projections else '-'}"
+                tail += f"@{stats.checksum}" if stats.checksum else ""
             lines.append(f"{head},{self.stamp},{tail}")
         octets = "\n".join([*lines, ""]).encode("utf-8", "surrogateescape")
         (folder / "statistic.csv").write_bytes(octets)
@@ -334,10 +335,11 @@ def reduced_rows(rows: Any, *, wide: bool) -> Any:
     high = high & 0xFFFFFFFF if top else high
     floats = high.to(kind) * 2.0**32 + low.to(kind) if top else whole.to(kind)
     counts = [ordered.amax(1), ordered.amin(1), high.sum(1), low.sum(1), (whole != 0).sum(1)]
+    counts += [] if (total := _checksum(rows)) is None else [torch.ones_like(total), total]
     return found(
         [torch.linalg.vector_norm(floats, dim=1)],
         counts,
-        None if top else _projected(*((floats, kind) if wide else (whole.clone(), int64))),
+        None if top and not wide else _projected(*((floats, kind) if wide else (whole.clone(), int64))),
     )
 
 
@@ -368,6 +370,40 @@ def signs_on(device: Any, dtype: Any, kind: Any) -> tuple[Any, ...]:
         return tuple(found)
 
 
+@lru_cache(maxsize=64)
+def factors_on(device: Any) -> tuple[Any, Any] | None:
+    """Return the factors of places and blocks of a checksum, made before a capture as those signs are.
+
+    None where a device does not keep the lowest bits of what is beyond 64.
+    """
+    torch, wrapped = sys.modules["torch"], checksum.place_factors()
+    tables = (one.view(np.int64).copy() for one in (wrapped, checksum.block_factors(0, _BLOCKS)))
+    with torch.inference_mode(mode=False):
+        places, blocks = (torch.from_numpy(one).to(device) for one in tables)
+        total = int((places * places).sum())
+    return (places, blocks) if total == int((wrapped * wrapped).sum().view(np.int64)) else None
+
+
+def _checksum(rows: Any) -> Any:
+    """Return the checksum, (k,), of rows of integers or bools, (k, n); None where there is none."""
+    torch, factors = sys.modules["torch"], factors_on(rows.device)
+    words = -(-rows.shape[1] * rows.element_size() // checksum.WORD)
+    if factors is None or rows.shape[1] < 2 or words > _BLOCKS * signs.BLOCK:  # noqa: PLR2004 - one is its max
+        return None
+    (places, blocks), octets = factors, rows.contiguous().view(torch.uint8)
+    if spare := words * checksum.WORD - octets.shape[1]:
+        octets = torch.cat([octets, octets.new_zeros((len(octets), spare))], 1)
+    elif octets.storage_offset() % checksum.WORD:
+        octets = octets.clone()
+    mixed = octets.view(torch.int64) * (checksum.SPREAD - (1 << 64))
+    mixed ^= (mixed >> 32) & 0xFFFFFFFF
+    edge = words // signs.BLOCK * signs.BLOCK
+    parts = mixed[:, :edge].reshape(-1, signs.BLOCK), mixed[:, edge:]
+    sums = [(one * places[: one.shape[1]]).sum(1).reshape(len(rows), -1) for one in parts if one.numel()]
+    every = torch.cat(sums, 1)
+    return (every * blocks[: every.shape[1]]).sum(1)
+
+
 def _projected(rows: Any, kind: Any) -> Any:
     """Return the projections, (k, 8), of rows of finite numbers, (k, n), added up in a type; ends these."""
     torch, (places, columns, of_blocks, turns) = sys.modules["torch"], signs_on(rows.device, rows.dtype, kind)
@@ -392,7 +428,7 @@ def decoded(row: Sequence[int], value: Value) -> Stats:
     """Return the statistics in a row of :func:`reduced`."""
     count, digits = value.elements, SUMMED if value.wide else 6
     row, codes = row[:ROW], row[ROW:]
-    known = len(codes) > 0 and _has_projections(value.dtype, count)
+    known = len(codes) > 0 and _has_projections(value.dtype, count, wide=value.wide)
     if "complex" in value.dtype:
         nans, filled, finite = row[1:4]
         norm, *told = _floats([row[0], *codes], value)
@@ -411,18 +447,19 @@ def decoded(row: Sequence[int], value: Value) -> Stats:
         return Stats(
             count, high, low, total / count + 0.0, norm, nans, neg, pos, count - filled, digits, sums
         )
-    (norm,), (most, least, above, below, filled) = _floats(row[:1], value), row[1:6]
+    (norm,), (most, least, above, below, filled, has, summed) = _floats(row[:1], value), row[1:ROW]
     sums = (_floats(codes, value) if value.wide else tuple(map(float, codes))) if known else None
     shift = 1 << 63 if value.dtype == "uint64" else 0
     total = (above << 32) + below
+    text = checksum.checksum_text(summed) if has and sums and count > 1 else ""
     return Stats(
-        count, most + shift, least + shift, total / count, norm, 0, 0, 0, count - filled, digits, sums
+        count, most + shift, least + shift, total / count, norm, 0, 0, 0, count - filled, digits, sums, text
     )
 
 
-def _has_projections(dtype: str, count: int) -> bool:
+def _has_projections(dtype: str, count: int, *, wide: bool = True) -> bool:
     """Return whether all devices agree on the projections of such a tensor."""
-    return dtype != "uint64" and count * (1 + ("complex" in dtype)) <= _BLOCKS * signs.BLOCK
+    return (wide or dtype != "uint64") and count * (1 + ("complex" in dtype)) <= _BLOCKS * signs.BLOCK
 
 
 def _floats(codes: Sequence[int], value: Value) -> tuple[float, ...]:
@@ -448,13 +485,12 @@ def array_of(tensor: Any) -> Any:
 def host_stats(tensor: Any) -> Stats | None:
     """Return the statistics of a tensor in host memory, or an array; None where its type is unknown."""
     from pytest_npudump.dump.arrays.decode import DecodeError  # noqa: PLC0415 - with the first tensor
-    from pytest_npudump.dump.stats.projections import project  # noqa: PLC0415 - the same
-    from pytest_npudump.dump.stats.tensor import tensor_stats  # noqa: PLC0415 - the same
+    from pytest_npudump.dump.stats.tensor import projected_stats, tensor_stats  # noqa: PLC0415 - the same
 
     try:
-        found = tensor_stats(array := array_of(tensor))
+        array = array_of(tensor)
         known = _has_projections(array.dtype.name, array.size)
-        return replace(found, projections=project(array)) if known else found
+        return projected_stats(array) if known else tensor_stats(array)
     except (AttributeError, DecodeError):  # neither numpy nor ml_dtypes knows values of this type
         return None
 

@@ -19,10 +19,10 @@ from pytest_npudump.compare.tolerances.rules import parse_rules
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.stats.compact_projections import as_printed
-from pytest_npudump.dump.stats.projections import project
-from pytest_npudump.dump.stats.tensor import tensor_stats
+from pytest_npudump.dump.stats.tensor import projected_stats, tensor_stats
 from pytest_npudump.dump.table import StatsTable, layer_of
 from pytest_npudump.errors import RequestError
+from pytest_npudump.record.noise import Calibrated
 from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import parse, render
 
@@ -30,9 +30,7 @@ PATH = Path("golden/t.yaml")
 
 
 def record(array: np.ndarray, layer: str = "fc", *, projections: bool = True) -> TensorRecord:
-    stats = tensor_stats(array)
-    if projections:
-        stats = replace(stats, projections=project(array))
+    stats = (projected_stats if projections else tensor_stats)(array)
     return TensorRecord(
         TensorKey(layer, "output", 0), "", array.dtype.name, array.shape, Path("f"), stats=stats
     )
@@ -69,6 +67,78 @@ def test_rows_that_change_places_fail_by_projections_alone(dtype: type) -> None:
     told = {reason.statistic for reason in verdict.reasons}
     assert "projections" in told <= {"projections", "avg", "l2norm"}
     assert found.first_change == verdict.key
+
+
+CHANGES = {
+    "one": lambda a, rng: np.add.at(a, rng.integers(a.size), a.dtype.type(1)),
+    "apart": lambda a, rng: np.add.at(
+        a, rng.choice(a.size, 2, replace=False), np.array([1, -1]).astype(a.dtype)
+    ),
+    "places": lambda a, rng: a.put(at := rng.choice(a.size, 2, replace=False), a[at[::-1]]),
+}
+
+
+@pytest.mark.each("change", [*CHANGES])
+@pytest.mark.each(
+    ("dtype", "size", "magnitude"),
+    [
+        *[("int64", 10, 1 << power) for power in (31, 40, 52, 53, 54, 56, 60, 62)],
+        *[("int64", 1 << 20, 1 << power) for power in (15, 40, 60)],
+        ("int64", 1000, -(1 << 54)),
+        ("uint64", 10, (1 << 63) + 5),
+        ("uint32", 1 << 20, 1 << 31),
+        ("int32", 1 << 20, 1 << 29),
+        ("int16", 1 << 20, 30_000),
+        ("int8", 1 << 20, 100),
+        ("bool", 1 << 20, 1),
+    ],
+)
+def test_any_element_of_integers_that_changes_fails(
+    dtype: str, size: int, magnitude: int, change: str
+) -> None:
+    rng = np.random.default_rng(size)
+    array = (rng.integers(0, 2, size) if dtype == "bool" else np.arange(size) % 27).astype(dtype)
+    array = array if dtype == "bool" else array + np.array(magnitude).astype(dtype)
+    now = array.copy()
+    while np.array_equal(now, array):
+        CHANGES[change](now.view("u1") if dtype == "bool" else now, rng)
+    for first in (record(array), *as_printed([record(array)])):
+        golden = approved(first)
+        assert compare_tables(golden, StatsTable.from_records([record(array)]), Tolerances("same")).ok
+        [run] = as_printed([record(now)]) if golden.summed else [record(now)]
+        found = compare_tables(golden, StatsTable.from_records([run]), Tolerances("same"))
+        assert not found.ok
+        assert (found.changed, found.first_change) == (0, found.failing[0].key)
+
+
+def test_a_checksum_fails_what_has_to_be_equal_alone() -> None:
+    array = np.arange(10) + (1 << 54)
+    now = array + (np.arange(10) == 5)
+    key, told = "fc:output.0", {"layer": "fc", "dtype": "int64"}
+    spread = Calibrated.of([key], ["~-,-,-,-"], source="two runs", repeats=True, widens=False)
+
+    def found(golden: TensorRecord, run: TensorRecord, tolerances: Tolerances | None = None) -> Comparison:
+        return compare_tables(
+            approved(golden), StatsTable.from_records([run]), tolerances or Tolerances("same")
+        )
+
+    without, other = (replace(record(array), stats=replace(record(array).stats, checksum="")), record(now))
+    [reason] = found(record(array), other).failing[0].reasons
+    assert (reason.statistic, reason.allowed) == ("checksum", None)
+    assert (reason.golden, reason.actual) == (record(array).stats.checksum, other.stats.checksum)
+    for tolerances in (
+        *[rules(statistic=name, **told) for name in ("max", "avg", "projections")],
+        rules(rtol=0, atol=1, **told),
+        rules(rtol=0, one_sided="above", **told),
+        replace(Tolerances("same"), measured=spread),
+    ):
+        looser = found(record(array), other, tolerances)
+        assert (looser.ok, len(looser.differing) + len(looser.within_noise), looser.notes) == (True, 1, ())
+    for sides in ((without, other), (other, without)):  # a golden of an earlier version; a device's run
+        older = found(*sides)
+        assert (older.ok, older.changed, older.notes) == (True, 0, ())
+    retyped = replace(other, dtype="int32")
+    assert [one.statistic for one in found(record(array), retyped).failing[0].reasons] == ["dtype"]
 
 
 @pytest.mark.each("dtype", [np.complex64, np.float64, ml_dtypes.float8_e4m3fn, np.uint8])

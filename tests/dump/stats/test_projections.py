@@ -34,6 +34,7 @@ from pytest_npudump.dump.stats.tensor import (
     array_accumulator,
     npy_stats,
     payload_stats,
+    projected_stats,
     tensor_stats,
 )
 
@@ -396,7 +397,52 @@ def test_raw_files_that_are_read_or_mapped_have_the_same(tmp_path: Path, dtype: 
     assert found.projections == project(array)
     without = payload_stats(payload, dtype, count)
     assert without is not None
-    assert str(replace(found, projections=None)) == str(without)  # NaN equals NaN
+    assert str(replace(found, projections=None, checksum="")) == str(without)  # NaN equals NaN
+    assert found.checksum == projected_stats(array).checksum
+    assert bool(found.checksum) is (count > 1 and "float" not in dtype)
+
+
+def checksum(octets: bytes) -> str:
+    """As it is defined, with Python's integers."""
+    total = 0
+    for at in range(0, len(octets), 8):
+        mixed = int.from_bytes(octets[at : at + 8], "little") * 0x9E3779B97F4A7C15 % 2**64
+        place = splitmix64(4, at // 8 % BLOCK) | 1
+        total += (mixed ^ mixed >> 32) * place * (splitmix64(5, at // 8 // BLOCK) | 1)
+    return f"x{total % 2**64:016x}"
+
+
+@pytest.mark.each("dtype", [*INTS, np.uint64])
+@pytest.mark.each("size", [2, 3, 9, 700, BLOCK, 2 * BLOCK + 77])
+def test_checksum_is_that_of_the_bytes_whatever_the_pieces_and_their_order_in_memory(
+    dtype: type, size: int
+) -> None:
+    array = np.random.default_rng(size).integers(0, 256, size * np.dtype(dtype).itemsize, np.uint8)
+    array = (array & 1 if dtype == np.bool_ else array).view(dtype)
+    assert projected_stats(array).checksum == (expected := checksum(array.tobytes()))
+    for cuts in ([1], [size // 3, size // 2], [size - 1]):
+        running = Projected(array_accumulator(array.dtype), array_projector(array.dtype, size))
+        for piece in filter(np.size, np.split(array, cuts)):
+            running.add(piece.copy())
+        assert running.stats().checksum == expected
+    table = np.stack([array, array[::-1]])
+    assert projected_stats(table.T).checksum == checksum(table.T.tobytes())
+    assert projected_stats(array.astype(array.dtype.newbyteorder(">"))).checksum == expected
+
+
+@pytest.mark.each("tile", [[0, 0, 0, 1], [1] * 8, [0] * 7 + [128], [1 << 20, 1 << 20], [-1, 0], [1 << 62]])
+def test_checksum_sees_any_words_that_change_places(tile: list[int]) -> None:
+    for dtype in (np.uint8, np.int32, np.int64, np.uint64):
+        with np.errstate(over="ignore"):
+            row = np.array(tile).astype(dtype)
+        array = np.zeros((2 * BLOCK + 5, row.size), dtype)
+        array[0] = row
+        first = projected_stats(array).checksum
+        for at in (1, 2, 7, 496, 1000, BLOCK - 1, BLOCK, 2 * BLOCK):
+            moved = array.copy()
+            moved[[0, at]] = array[[at, 0]]
+            same = moved.tobytes() == array.tobytes()
+            assert (projected_stats(moved).checksum == first) is same, (dtype, at)
 
 
 @pytest.mark.each(

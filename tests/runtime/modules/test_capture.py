@@ -122,7 +122,8 @@ def test_statistics_of_a_device_are_those_of_the_values(wide: Any) -> None:
                     told, want, rel_tol=1e-12 if wide else 2e-6, abs_tol=(1e-12 if wide else 1e-6) * scale
                 ), (name, field)
         assert found.digits == (SUMMED if wide else 6)
-        if dtype == "uint64":
+        assert found.checksum == (host_stats(tensor).checksum if wide or dtype != "uint64" else "")
+        if dtype == "uint64" and not wide:
             assert found.projections is None
             continue
         want = project(array(tensor))
@@ -147,6 +148,13 @@ def test_projections_of_a_device_are_those_of_files(count: int, wide: Any) -> No
             # Those of files add up columns in float32.
             room = 1e-6 * math.sqrt(count) * 9 if kind != torch.int16 else 0
             assert found == pytest.approx(want, rel=0, abs=room), kind
+    for kind in (torch.bool, torch.uint8, torch.int16, torch.int32, torch.int64):
+        whole = torch.randint(-(2**62), 2**62, (5 + 3 * count,)).to(kind)
+        for tensor in (whole[1 : count + 1], whole[3 : 3 * count + 3 : 3]):  # not aligned, and with gaps
+            value = Value(0, 3, 0, str(kind).removeprefix("torch."), (count,), 0, count, wide)
+            found = decoded(reduced(tensor, wide=wide).tolist(), value).checksum
+            assert found == host_stats(tensor).checksum, kind
+            assert bool(found) is (count > 1)
     if count <= 4097:
         stats = rows_stats(array(rows.float()))
         assert [one.projections for one in stats] == [
