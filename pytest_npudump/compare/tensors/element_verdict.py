@@ -121,7 +121,7 @@ def with_elements(
 
 
 def _without_estimates(verdict: Verdict | None) -> Verdict | None:
-    """Leave out what elements tell better: projections, checksums, lost hashes; None where nothing else fails."""
+    """Leave out projections, checksums, lost hashes: elements tell more; None where nothing else fails."""
     if verdict is None:
         return None
     estimates = {PROJECTIONS, CHECKSUM}
