@@ -65,6 +65,7 @@ TENSOR = TensorDescription("float32", (2,), 1, 0, (0,), (1,), 0, 0, 0, 1, None, 
 OUTPUTS = Sources(
     tuple(Source(replace(FIRST, slot=at), "", 1 + 2 * at, fed=True) for at in (0, 1)), 3, (), "net.onnx"
 )
+UNALTERED = replace(sources(fed=True), unaltered=True)
 TRACED = sources(begins=BEFORE, share=0.3)
 
 SENTENCES = [
@@ -212,6 +213,19 @@ SENTENCES = [
     ("part of what changed is no layer of either side",
      {"models": change(attributes=("net/layer_2", "other"))},
      "npudump: net/layer_2, other: attributes changed", "; net/layer_2, other: attributes changed"),
+    ("what changed is not upstream, and a kernel differs",
+     {"models": change(weights=("other",), fed_alike=True), "sources": UNALTERED},
+     "of the first mismatch: a kernel or the driver may differ", "npudump: other: weights changed"),
+    ("what changed is not upstream, and the test may feed something else",
+     {"models": change(weights=("other",)), "sources": UNALTERED},
+     "of the first mismatch: a kernel, code or an input may differ", "a kernel or the driver"),
+    ("what changed is not upstream of a kernel that is wrong",
+     {"models": change(weights=("other",)), "sources": UNALTERED, "isolated": [operator(NEAR)]},
+     "limit 4.8e-06; other: weights changed", "may differ"),
+    ("what changed is not upstream, and the operator came out otherwise again",
+     {"models": change(weights=("other",)), "sources": UNALTERED,
+      "findings": [Finding(FIRST, reproduced=False)]},
+     "; not reproduced by the second run; other: weights changed", "may differ"),
     ("a call has no weights of its own", {"isolated": [operator(WRONG, call="aten::mm", own=False)]},
      "a kernel of this call", "weights or attributes must be wrong"),
     ("the golden's call was the wrong one", {"isolated": [operator(RIGHT, call="aten::mm")]},
