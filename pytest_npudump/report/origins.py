@@ -261,6 +261,12 @@ def changed_behind(result: Result) -> bool:
     return changed <= behind
 
 
+def is_altered(result: Result) -> bool:
+    """Return whether operators are known to have changed that may be the cause of the first mismatch."""
+    altered = bool(result.weights) or (result.models is not None and bool(result.models.altered))
+    return altered and not changed_behind(result)
+
+
 def _changed_places(result: Result) -> tuple[TensorKey, TensorKey] | None:
     """Return the first mismatch and the golden's tensor that it equals, where inputs have changed places.
 

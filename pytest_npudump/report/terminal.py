@@ -31,6 +31,7 @@ from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.origins import (
     changed_behind,
     first_change,
+    is_altered,
     mismatches,
     model_line,
     more_sources,
@@ -225,6 +226,7 @@ def _reasons(result: Result) -> Iterator[str]:
         matched=with_matching_inputs(result),
         ended=escalation.ended,
         headed=_in_headline(result),
+        changed=is_altered(result),
     )
     for finding in telling[:ROWS]:
         yield from finding_lines(finding, brief=True)
@@ -456,6 +458,7 @@ def _escalation_lines(
         matched=with_matching_inputs(result),
         ended=escalation.ended,
         headed=_in_headline(result),
+        changed=is_altered(result),
     )
     elements = [line for _finding, lines in found for line in lines]
     ordered = [*elements, *alone] if brief else [*alone, *elements]
