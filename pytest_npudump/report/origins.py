@@ -432,6 +432,8 @@ def model_line(result: Result, *, brief: bool, cause: bool, untold: bool = False
     elif not models.files and models.read == PARAMETERS:
         words = _("its parameters are identical to the golden's")
         means = _("{words}; the code, a kernel, the driver or an input differs")
+        if models.fed_alike:
+            means = _("{words}; the code, a kernel or the driver differs")
     if means and blamed:
         words = means.format(words=words)
     return [_("model:      {words}").format(words=words)]
