@@ -432,7 +432,7 @@ def model_line(result: Result, *, brief: bool, cause: bool, untold: bool = False
     elif not models.files and models.read == PARAMETERS:
         words = _("its parameters are identical to the golden's")
         means = _("{words}; the code, a kernel, the driver or an input differs")
-        if models.fed_alike:
+        if models.fed_alike and first is not None and not first.key.step:  # later ones are in no digest
             means = _("{words}; the code, a kernel or the driver differs")
     if means and blamed:
         words = means.format(words=words)
