@@ -534,7 +534,7 @@ def isolate(
 
 def _pattern(operator: Recomputable) -> Pattern | None:
     """Describe the output of an operator with a kernel error against the expected one."""
-    from pytest_npudump.compare.patterns.pattern_search import find_pattern  # noqa: PLC0415 - reports need none
+    from pytest_npudump.compare.patterns import pattern_search  # noqa: PLC0415 - reports need none
     from pytest_npudump.compare.tensors.difference import compare_tensors  # noqa: PLC0415 - as above
 
     dtype, output, expected = operator.dtype, operator.output, operator.expected()
@@ -553,7 +553,18 @@ def _pattern(operator: Recomputable) -> Pattern | None:
             for name, one in operator.feeds.items()
             if one.size == output.size
         }
-    return find_pattern(expected, output, difference, others=others)
+    found = pattern_search.find_pattern(expected, output, difference, others=others)
+    if found is not None or output.dtype.kind not in "iub" or not difference.worst:
+        return found
+    worst = difference.worst[0]  # no relative error tells how far integers are off
+    where = said("{outside} of {count} elements", outside=difference.outside, count=difference.count)
+    told = said(
+        "worst at {index}: {actual}, expected {golden}",
+        index=[*worst.index],
+        actual=worst.actual,
+        golden=worst.golden,
+    )
+    return pattern_search.Pattern("place", where, told, 1.0)
 
 
 Place = TypeVar("Place", bound="Hashable")

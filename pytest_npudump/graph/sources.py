@@ -24,6 +24,7 @@ from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.stats.compact_projections import steps
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS
+from pytest_npudump.record.edges import SEVERAL, UNKNOWN, Port, layer_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -90,12 +91,14 @@ class Sources:
         unplaced: failing tensors of which it is not known what feeds them, and that may follow from an
             earlier one; in order of execution.
         told_by: what the edges were read from.
+        unaltered: whether nothing that is known to have changed is seen upstream of the first mismatch.
     """
 
     found: tuple[Source, ...]
     failing: int
     unplaced: tuple[TensorKey, ...]
     told_by: str
+    unaltered: bool = False
 
     @property
     def independent(self) -> tuple[Source, ...]:
@@ -175,11 +178,7 @@ def find_sources(
         else begins
         for at, begins in zip(origins.sources, starts, strict=True)
     ]
-    aligned, sides = comparison.alignment, (comparison.golden, comparison.actual)
-    shown = [side.tells(PROJECTIONS) for side in sides]  # statistics alone do not show all changes
-    whole = aligned.both & shown[0][aligned.golden] & shown[1][aligned.actual]
-    moved = comparison.differing | ends | {*np.flatnonzero(~whole).tolist()}
-    changed = _altered(graph, altered, moved)
+    changed = _altered(graph, altered, _moved(comparison) | ends)
     of_allowed = shares_of_allowed(comparison, tolerances) if {*passing_starts} - {None} else np.empty(0)
     for number, (at, passing) in enumerate(zip(origins.sources, passing_starts, strict=True)):
         earlier = behind[number] = _without_cycle(number, behind)
@@ -205,6 +204,50 @@ def find_sources(
     unplaced = tuple(graph.keys[at] for at in origins.unplaced)
     count = len(failing) - again.total() - sum(map(is_new_input, comparison.mismatches))
     return Sources(tuple(found), count, unplaced, edges.told_by)
+
+
+def _moved(comparison: Comparison) -> set[int]:
+    """Return the positions of tensors that may be others: statistics alone do not show all changes."""
+    aligned, sides = comparison.alignment, (comparison.golden, comparison.actual)
+    shown = [side.tells(PROJECTIONS) for side in sides]
+    whole = aligned.both & shown[0][aligned.golden] & shown[1][aligned.actual]
+    return {*comparison.differing, *comparison.within_noise, *np.flatnonzero(~whole).tolist()}
+
+
+def is_unaltered(comparison: Comparison, edges: Edges, altered: Collection[str]) -> bool:
+    """Return whether it is known that no change is upstream of the first mismatch, by way of what may differ.
+
+    Args:
+        comparison: of both sides.
+        edges: of all operators, or of those that were dumped.
+        altered: operators that changed, or are fed by others; names as in keys.
+    """
+    first = comparison.first
+    if first is None or first.status != FAIL or not altered:
+        return False
+    feeds, outputs = defaultdict[str, list[Port | None]](list), defaultdict[tuple[str, int], set[int]](set)
+    for place, ports in edges.feeds.items():
+        feeds[layer_at(place)] += ports
+    for position, (key, _type) in enumerate(comparison.aligned_keys()):
+        if key.io == "output":
+            outputs[sanitise(key.layer), key.slot].add(position)
+    names = {TensorKey.parse(f"{name.partition('#')[0]}:output.0").layer for name in altered}
+    spelt, moved, waiting = {*map(sanitise, names)}, _moved(comparison), [first.key.layer]
+    known, seen = spelt <= feeds.keys(), {*map(sanitise, waiting)}
+    while waiting and known:
+        layer = waiting.pop()
+        inside = any(name.startswith(f"{layer}.") for name in names)
+        known = (
+            sanitise(layer) in feeds.keys() - spelt and not inside and UNKNOWN not in feeds[sanitise(layer)]
+        )
+        for port in feeds[sanitise(layer)]:
+            if port is None or port == SEVERAL or (name := sanitise(port.layer)) in seen:
+                continue
+            given = outputs.get((name, port.slot))
+            if given is None or not given.isdisjoint(moved):
+                seen.add(name)
+                waiting.append(port.layer)
+    return known
 
 
 def _altered(graph: TensorGraph, altered: Mapping[str, str], moved: Collection[int]) -> dict[int, str]:

@@ -96,7 +96,7 @@ def sources_of(
     """
     if not comparison.count(FAIL):
         return None, ()
-    from pytest_npudump.graph.sources import find_sources  # noqa: PLC0415 - where a test fails
+    from pytest_npudump.graph.sources import find_sources, is_unaltered  # noqa: PLC0415 - where a test fails
 
     edges, notes = edges_of(golden), tuple[str, ...]()
     another = not edges.feeds or (models is not None and models.reconnected)
@@ -109,6 +109,10 @@ def sources_of(
     sources = find_sources(comparison, edges, comparison.tolerances, repeats=repeats, altered=altered)
     if sources is None:
         return None, notes
+    if models is not None and altered and not (models.graph or models.operators or models.fed):
+        found = at_hand(comparison.actual)[0] if at_hand is not None else Edges()
+        whole = found if found.feeds else edges
+        sources = replace(sources, unaltered=is_unaltered(comparison, whole, altered))
     listed = golden.extra.get(EMPTY) or {}
     alike = [f"{name}:output.0" for name, shapes in (empty or {}).items() if listed.get(name) == shapes]
     dumped = {name for key in (*golden.table.keys, *alike) for name in TensorKey.parse(key).operator_names}

@@ -144,6 +144,7 @@ def isolated_lines(
     matched: Collection[str] = (),
     ended: str = "",
     headed: bool = False,
+    changed: bool = False,
 ) -> list[str]:
     """Return a line for each operator that is convicted, then one for all that match, then the undecided.
 
@@ -158,6 +159,7 @@ def isolated_lines(
         matched: keys of those the statistics of whose inputs match.
         ended: where the search for a cause ended.
         headed: whether the headline has the error of the first convicted, but for those that have changed.
+        changed: whether operators are known to have changed, and may be the cause.
     """
     ranked = sorted(isolated, key=lambda one: (one.upstream, one.key not in begins))
     convicted, matching = _judged(isolated, CONVICTED), _judged(ranked, ACQUITTED)
@@ -170,7 +172,8 @@ def isolated_lines(
     ]
     if matching:  # behind suspects that are undecided, unless it tells of another suspect
         at = len(others) if matching[0].upstream else 0
-        others.insert(at, _matching(matching, models, matched, begins, brief=brief, cause=bool(convicted)))
+        cause = changed or bool(convicted)
+        others.insert(at, _matching(matching, models, matched, begins, brief=brief, cause=cause))
     if ended and others and not (brief and convicted):
         others[0] += _("; {ended}").format(ended=spoken(ended))
     if brief:

@@ -237,15 +237,19 @@ def what_changed(result: Result, most: int | None = _SHOWN, *, counts: bool = Tr
 
 
 def changed_behind(result: Result) -> bool:
-    """Return whether all that is known to have changed ran behind the first mismatch, and is no cause."""
+    """Return whether nothing that is known to have changed is seen upstream of the first mismatch.
+
+    All of it ran behind that, or is not upstream, or what it gives is the golden's.
+    """
     comparison, models = result.comparison, result.models
     first = comparison.first if comparison is not None else None
     if comparison is None or first is None or first.status != FAIL or models is None:
         return False
     changed = {*models.weights, *models.attributes, *models.types}
     others = models.fed or models.operators or models.reconnected or result.weights
-    if not changed or others or _changed_places(result):
-        return False
+    unaltered = result.sources is not None and result.sources.unaltered
+    if unaltered or not changed or others or _changed_places(result):
+        return unaltered
     behind = set[str]()
     for key, _type in (rows := comparison.aligned_keys()):
         if models.names(key):
@@ -255,6 +259,12 @@ def changed_behind(result: Result) -> bool:
     for key, _type in rows:
         behind.update(key.operator_names)
     return changed <= behind
+
+
+def is_altered(result: Result) -> bool:
+    """Return whether operators are known to have changed that may be the cause of the first mismatch."""
+    altered = bool(result.weights) or (result.models is not None and bool(result.models.altered))
+    return altered and not changed_behind(result)
 
 
 def _changed_places(result: Result) -> tuple[TensorKey, TensorKey] | None:
@@ -388,9 +398,8 @@ def model_line(result: Result, *, brief: bool, cause: bool, untold: bool = False
     Without a ``cause`` that is known it says what else may differ. The headline has left some ``untold``.
     """
     models = result.models
-    if models is None or (brief and not untold and (models.changed or models.read == NOTHING)):
+    if models is None:
         return []
-    words, whole = what_changed(result, _SHOWN if brief else None), _same_model(models)
     first = result.comparison.first if result.comparison is not None else None
     # Whether both sides have it, of one type and shape, so that values differ.
     values = first is None or (
@@ -398,22 +407,36 @@ def model_line(result: Result, *, brief: bool, cause: bool, untold: bool = False
     )
     blamed = values and not cause and not models.fed and not not_reproduced(result)
     blamed = blamed and not _changed_places(result)
+    behind = blamed and changed_behind(result)
+    if brief and not (untold or behind) and (models.changed or models.read == NOTHING):
+        return []
+    words = what_changed(result, _SHOWN if brief else None, counts=not (brief and behind))
+    whole = _same_model(models)
+    names = first_of(models.files)
     means = _("{words}; a kernel, the driver or an input differs") if whole else ""
     if whole and models.fed_alike:
         means = _("{words}; a kernel or the driver differs")
+    if behind:
+        means = _("{words}; not seen upstream of the first mismatch: a kernel, code or an input may differ")
+    if behind and models.fed_alike and models.read == ALL:
+        means = _("{words}; not seen upstream of the first mismatch: a kernel or the driver may differ")
     if models.mixed and not models.changed:
         words = _("the golden's layers were accepted from runs of several models")
     elif models.files and not models.changed:
         known = _("{names}: another file; no change is known of graph, weights and attributes")
-        words = _("{names}: another file, same weights and attributes") if whole else known
+        words = (_("{names}: another file, same weights and attributes") if whole else known).format(
+            names=names
+        )
     elif whole:
         words = _("identical to the golden's")
     elif not models.files and models.read == PARAMETERS:
         words = _("its parameters are identical to the golden's")
         means = _("{words}; the code, a kernel, the driver or an input differs")
+        if models.fed_alike and first is not None and not first.key.step:  # later ones are in no digest
+            means = _("{words}; the code, a kernel or the driver differs")
     if means and blamed:
         words = means.format(words=words)
-    return [_("model:      {words}").format(words=words.format(names=first_of(models.files)))]
+    return [_("model:      {words}").format(words=words)]
 
 
 def not_reproduced(result: Result) -> bool:

@@ -114,7 +114,14 @@ def remarks(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             first += f" ({having[0]['test']})" if len(results) > 1 else ""
             count = sum(result[name] for result in having)
             yield counted(count, *words, first=first, expected=expected)
-    passed = (result for result in results if result["status"] == PASSED)
+    passed = [result for result in results if result["status"] == PASSED]
+    if fed := [result["test"] for result in passed if (result.get("model") or {}).get("fed")]:
+        yield counted(
+            len(fed),
+            "{count} test passed with changed inputs: {first}",
+            "{count} tests passed with changed inputs, first {first}",
+            first=fed[0],
+        )
     if models := [result for result in passed if (result.get("model") or {}).get("changed")]:
         first, what = models[0]["test"], models[0]["model"]["first"]
         yield counted(

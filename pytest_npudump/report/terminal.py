@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.stats.verdict import FAIL, Verdict
+from pytest_npudump.compare.stats.verdict import FAIL, PASS, Comparison, Verdict
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.errors import joined
 from pytest_npudump.explain.operator_alone import CONVICTED, POSSIBLE, JudgedOperator
@@ -31,6 +31,7 @@ from pytest_npudump.report.layer_names import LayerNames
 from pytest_npudump.report.origins import (
     changed_behind,
     first_change,
+    is_altered,
     mismatches,
     model_line,
     more_sources,
@@ -225,6 +226,7 @@ def _reasons(result: Result) -> Iterator[str]:
         matched=with_matching_inputs(result),
         ended=escalation.ended,
         headed=_in_headline(result),
+        changed=is_altered(result),
     )
     for finding in telling[:ROWS]:
         yield from finding_lines(finding, brief=True)
@@ -394,6 +396,8 @@ def _comparison_lines(
         unlike=one_sided(result),
         models=result.models,
     )
+    if cause and (wrong := _convicted(result)[0].key).sanitised in _passing(comparison):  # and is no source
+        told[0] += _("; {key} is within tolerance").format(key=wrong)
     others = model_line(result, brief=brief, cause=bool(cause), untold=untold)
     others += [] if brief else first_change(result)
     golden = _("golden:     {golden}; {mismatches}").format(
@@ -419,6 +423,13 @@ def _comparison_lines(
         measured = result.measured.describe(result.measured_bounds)
         lines.append((BOTH, _("measured:   {measured}").format(measured=measured)))
     return lines
+
+
+def _passing(comparison: Comparison) -> set[TensorKey]:
+    """Return the tensors with values that were compared and are within tolerance."""
+    unseen = frozenset[int]().union(*(doubt.unjudged for doubt in comparison.doubts))
+    told = enumerate(comparison.verdicts())
+    return {one.key.sanitised for at, one in told if one.status == PASS and at not in unseen}
 
 
 def _escalation_lines(
@@ -447,6 +458,7 @@ def _escalation_lines(
         matched=with_matching_inputs(result),
         ended=escalation.ended,
         headed=_in_headline(result),
+        changed=is_altered(result),
     )
     elements = [line for _finding, lines in found for line in lines]
     ordered = [*elements, *alone] if brief else [*alone, *elements]

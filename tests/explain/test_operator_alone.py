@@ -505,3 +505,21 @@ def test_inputs_recomputed_in_32_bits_are_recognised_in_16(dtype: str) -> None:
     operator: Any = SimpleNamespace(dtype=dtype, output=scores, feeds=feeds, expected=lambda: expected)
     told = "the last 5 of 16 columns: the values of its input scores (100 % of the difference)"
     assert str(_pattern(operator)) == told
+
+
+@pytest.mark.each(
+    ("dtype", "wrong", "told"),
+    [
+        ("int64", {40: 900}, "one element of 64, at [40]: 1799, expected 899 (100 % of the difference)"),
+        ("int64", dict.fromkeys((3, 20, 37, 54), 1),
+         "4 of 64 elements: worst at [3]: 993, expected 992 (100 % of the difference)"),
+        ("float32", dict.fromkeys((3, 20, 37, 54), 1), "None"),  # whose error is known
+    ],
+)  # fmt: skip
+def test_integers_that_are_wrong_have_a_place(dtype: str, wrong: dict[int, int], told: str) -> None:
+    expected = (np.arange(64) * 997 % 1999 % 1000).astype(dtype)
+    output = expected.copy()
+    for place, off in wrong.items():
+        output[place] += off
+    operator: Any = SimpleNamespace(dtype=dtype, output=output, feeds={}, expected=lambda: expected)
+    assert str(_pattern(operator)) == told

@@ -15,6 +15,7 @@ from hypothesis import given, strategies as st
 from pytest_npudump.cli import main
 from pytest_npudump.compare.stats.allowances import shares_of_allowed
 from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.stats.verdict import Comparison
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.table import StatsTable
@@ -26,6 +27,7 @@ from pytest_npudump.graph.sources import (
     explained,
     fed_first,
     find_sources,
+    is_unaltered,
     nearest,
     numbers_of_bits,
     relative_differences,
@@ -47,21 +49,16 @@ def edges(fed: dict[str, str]) -> Edges:
     return Edges.of([*nodes, Node("unread", "", (UNKNOWN,))], "model.onnx")
 
 
-def sources(
+def comparison_of(
     make_table: Make,
+    fed: dict[str, str],
     off: dict[str, float],
-    fed: dict[str, str] | None = None,
     *,
     dtypes: dict[str, str] | None = None,
-    known: Edges | None = None,
-    repeats: bool = False,
     noise: dict[str, str] | None = None,
-    walks: bool = True,
-    altered: dict[str, str] | None = None,
     projected: bool = False,
-) -> Sources | None:
-    """Sources where the max of each layer is off by so many times its tolerance."""
-    fed = FED if fed is None else fed
+) -> Comparison:
+    """Comparison where the max of each layer is off by so many times its tolerance."""
     tables = [
         make_table(
             *[
@@ -82,9 +79,29 @@ def sources(
     if projected:
         sums = {row: [3.0, 1.0, -2.0, 0.5, 1.5, -1.0, 2.5, 0.0] for row in range(len(tables[0]))}
         tables = [table.with_projections(sums) for table in tables]
-    comparison = compare_tables(*tables, tolerances)
+    return compare_tables(*tables, tolerances)
+
+
+def sources(
+    make_table: Make,
+    off: dict[str, float],
+    fed: dict[str, str] | None = None,
+    *,
+    dtypes: dict[str, str] | None = None,
+    known: Edges | None = None,
+    repeats: bool = False,
+    noise: dict[str, str] | None = None,
+    walks: bool = True,
+    altered: dict[str, str] | None = None,
+    projected: bool = False,
+) -> Sources | None:
+    """Sources where the max of each layer is off by so many times its tolerance."""
+    fed = FED if fed is None else fed
+    comparison = comparison_of(make_table, fed, off, dtypes=dtypes, noise=noise, projected=projected)
     told = edges(fed) if known is None else known
-    return find_sources(comparison, told, tolerances, repeats=repeats, walks=walks, altered=altered or {})
+    return find_sources(
+        comparison, told, comparison.tolerances, repeats=repeats, walks=walks, altered=altered or {}
+    )
 
 
 def layers(found: Sources | None) -> list[str]:
@@ -328,6 +345,40 @@ def test_a_changed_operator_is_a_cause_where_what_it_gives_may_have_changed(
     assert found is not None
     assert [one.altered for one in found.found] == [cause]
     assert found.found[0].begins is None or "d" not in altered
+
+
+@pytest.mark.each(
+    ("off", "altered", "projected", "unaltered"),
+    [
+        ({"d": 9}, {"p"}, True, True),  # on another branch
+        ({"d": 9}, {"p"}, False, True),
+        ({"d": 9}, {"end"}, True, True),
+        ({"d": 9}, {"b"}, True, True),  # without effect
+        ({"d": 9}, {"b"}, False, False),
+        ({"d": 9, "c": 0.1}, {"b"}, True, True),
+        ({"d": 9, "c": 0.1}, {"b", "c"}, True, False),
+        ({"d": 9, "c": 0.1, "b": 0.1}, {"b"}, True, False),
+        ({"d": 9, "c": 0.1, "b": 0.1}, {"b#model=m"}, True, False),
+        ({"d": 9}, {"d"}, True, False),
+        ({"d": 9}, {"d.inner"}, True, False),
+        ({"d": 9}, {"p", "strange"}, True, False),  # which the graph does not have
+        ({"unread": 9}, {"p"}, True, False),
+        ({"end": 9, "d": 0.1}, {"c"}, True, True),
+    ],
+)
+def test_no_change_is_upstream_of_the_first_mismatch_by_way_of_what_may_differ(
+    off: dict[str, float], altered: set[str], make_table: Make, *, projected: bool, unaltered: bool
+) -> None:
+    comparison = comparison_of(make_table, {**FED, "unread": ""}, off, projected=projected)
+    assert is_unaltered(comparison, edges(FED | {"d.inner": ""}), altered) == unaltered
+
+
+@pytest.mark.each(("layers", "altered", "unaltered"), [("a d", "b", False), ("a d", "q", True)])
+def test_a_change_between_layers_that_are_compared_may_reach_the_next_one(
+    layers: str, altered: str, make_table: Make, *, unaltered: bool
+) -> None:
+    comparison = comparison_of(make_table, dict.fromkeys(layers.split(), ""), {"d": 9}, projected=True)
+    assert is_unaltered(comparison, edges(FED), {altered}) == unaltered
 
 
 def test_each_source_names_the_changed_operator_upstream(make_table: Make) -> None:

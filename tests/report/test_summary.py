@@ -74,12 +74,13 @@ def test_line_says_what_was_compared_of_what_was_expected(results: list[dict[str
             {"notes": [not_dumped_inside(344, "net", "If_0"), not_dumped_inside(2, "m", "a/Loop"), "other"]},
             "operators neither dumped nor compared: 346, inside If_0 (net), a/Loop (m)",
         ),
+        ({"model": {"fed": 2}}, "1 test passed with changed inputs: t.py::t"),
         ({"bounds": "hf32"}, "1 test was compared with the preset hf32"),
     ],
 )
 def test_what_else_is_known_of_a_session_is_a_sentence_each(more: dict[str, Any], words: str) -> None:
     assert [*remarks([GOOD, {**GOOD, "test": "t.py::t", **more}])] == [words]
-    assert [*remarks([GOOD])] == []
+    assert [*remarks([GOOD, {**BAD, "model": {"fed": 1}}])] == []
 
 
 def test_the_line_names_the_page_on_failure_only_and_a_run_that_approves_says_so() -> None:
