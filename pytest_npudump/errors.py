@@ -207,7 +207,7 @@ class GoldenMissingError(GoldenError):
 
 
 def in_one_line(words: object) -> str:
-    """Return what an error says, whatever lines it has, in one."""
+    """Join the lines of an error's text into one."""
     return " ".join(str(words).split())
 
 

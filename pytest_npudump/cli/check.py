@@ -90,6 +90,8 @@ def _lines(judged: Sequence[Rejudged], *, verbose: bool, as_it_was: bool) -> Ite
         if result is not None and one.word != LEFT_OUT:
             told = one.failure if as_it_was else ("", *one.failure[1:])  # the first may name tolerances
             yield from (f"  {line}" for line in verdict_lines(result, told, verbose=verbose, margin=2))
+            if not one.failure and (one.entry.data.get("failure") or {}).get("why"):
+                yield "  " + _("evidence:   the run's is left out, as its golden has changed since")
 
 
 def _earlier(results: Results) -> Iterator[str]:

@@ -59,7 +59,7 @@ class Suggestion(NamedTuple):
 
     @property
     def confidence(self) -> str:
-        """What speaks for it, in words."""
+        """Evidence for it, in words."""
         if self.ordered:
             words = _("values are close in {alike} of {layers}")
         else:

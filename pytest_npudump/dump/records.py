@@ -100,7 +100,7 @@ class TensorKey:
 
     @property
     def operator_names(self) -> tuple[str, ...]:
-        """What lines of models call the operator: its name, with the model where several ran."""
+        """Names of the operator in lines of models: with the model where several ran."""
         name = key_name(self.layer)
         return (f"{name}#model={key_name(self.model)}", name) if self.model else (name,)
 

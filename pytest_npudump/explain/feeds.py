@@ -119,7 +119,7 @@ class _WatchedSession:
 
 
 def execution_of(record: TensorRecord) -> TensorKey:
-    """Return what the keys of all tensors of one execution of a model share."""
+    """Return the part that keys of all tensors of one execution of a model share."""
     return replace(record.key, layer="", io="", slot=0, turn=0)
 
 

@@ -145,7 +145,7 @@ class _Content(NamedTuple):
 
 
 def _words(name: str, content: _Content) -> str:
-    """Return what a line has of an operator behind its name."""
+    """Return the words of an operator's line behind its name."""
     digests, kind = _operator_words(content), key_name(content.kind)
     kind = f"{TYPED}{kind}" if kind and kind != implied_type(key_name(name)) else ""
     return " ".join(filter(None, (kind, digests if digests != NONE else "")))

@@ -556,7 +556,7 @@ def _input_of(key: TensorKey) -> TensorKey:
 def _looked_through(
     told: tuple[tuple[int, ...], bool], found: Sequence[tuple[tuple[int, ...], bool]], alone: Collection[int]
 ) -> tuple[tuple[int, ...], bool]:
-    """Return what feeds a tensor, with what feeds them for the inputs that one side alone has dumped."""
+    """Replace inputs that one side alone has dumped, among those of a tensor, by what feeds them."""
     parents, known = told
     lone = [at for at in parents if at in alone]
     direct = dict.fromkeys(one for at in parents for one in (found[at][0] if at in alone else (at,)))

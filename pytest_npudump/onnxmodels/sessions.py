@@ -437,7 +437,7 @@ def random_layers(dump: Dump, models: Iterable[Path]) -> tuple[str, ...]:
 
 
 def _random(path: Path) -> tuple[tuple[str, str, bool], ...]:
-    """Return what draws in the ONNX file that a model is, or that lies beside it, if one can be read."""
+    """Return the random operators of a model's ONNX file, or of one beside it, if it can be read."""
     file = path.with_suffix(".onnx")
     try:
         return prepare(file).random if file.is_file() else ()

@@ -288,11 +288,11 @@ def _told_gone(name: str, given: str, now: str, value: str) -> str:
     known = (lambda given: given.lower() not in _OFF) if name in _SWITCHES else _KNOWN.get(name)
     if known is not None and not known(value):
         return said("there is no {given} any more: leave it out", given=given)
-    return said("there is no {given} any more: give {typed} instead", given=given, typed=_filled(now, value))
+    return said("there is no {given}: give {typed} instead", given=given, typed=_filled(now, value))
 
 
 def _filled(now: str, value: str) -> str:
-    """Return what is given now, with a value that it takes: the given one, else a near one or the default."""
+    """Return the option to give now, with a value that it takes: the given one, a near one or the default."""
     key, held = _as_key(now.replace(" = ", "="))
     option = next(option for option in all_options() if option.dest == key)
     if held == "on,{value}":
@@ -310,7 +310,8 @@ def _filled(now: str, value: str) -> str:
     except RequestError:
         takes = False
     if not takes:
-        text = nearest(value, choices) or str(option.default) or option.metavar
+        default = "true" if option.default is False else str(option.default)
+        text = nearest(value, choices) or default or option.metavar
     return now.replace(held, shlex.quote(text) if now.startswith("-") else text)
 
 

@@ -224,7 +224,7 @@ class HostCopies:
         session.look = look
 
     def watch_outputs(self, layer: str, stem: str, part: str, load: int) -> Callable[[int, int, Any], None]:
-        """Return what looks where outputs are largest, by the number of the execution and the slot.
+        """Return a function that looks where outputs are largest, by number of the execution and slot.
 
         The dump has projections of a model in memory.
 
@@ -311,7 +311,7 @@ def _passed(
 
 
 def _peaks(array: np.ndarray) -> str:
-    """Return what plain projections do not tell of an output, for its hashes; "" where nothing is told.
+    """Return, for an output's hashes, the facts that plain projections lack; "" where there are none.
 
     It is where each row is largest, unless other numerics might turn one, and the projections of the elements
     by their factors: plain ones do not see that two elements change places, of one pair in 200. Beside a

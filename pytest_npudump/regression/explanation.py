@@ -490,7 +490,7 @@ def _isolated(
 
 
 def _changes(first: Result, records: Sequence[TensorRecord]) -> Changes | None:
-    """Return what tells of an output how far it is off the golden, and how far another in its place would be.
+    """Return a measure of how far an output is off the golden, and how far another in its place would be.
 
     The latter is infinite where it says nothing of who is wrong: of tensors that are not known to have
     changed, and of elements that are in another order in the dump.

@@ -222,7 +222,7 @@ def record_of_run(case: Case, golden: Record | None, dump: Dump, table: StatsTab
 
 
 def problems_of_dump(case: Case, dump: Dump) -> tuple[str, ...]:
-    """Return what could not be read of a dump, and whether threads make its order unknown."""
+    """Return the parts of a dump that could not be read, and whether threads make its order unknown."""
     evidence = case.runtime.activity.evidence
     return (
         *unreadable(dump),

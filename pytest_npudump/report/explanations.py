@@ -250,7 +250,7 @@ def _matching(
 
 
 def _possible(models: ModelChange | None, *, call: bool, matched: bool) -> list[str]:
-    """Return what an operator may differ by whose recomputation matches, apart from the golden's kernel.
+    """Return possible causes, apart from the golden's kernel, for an operator whose recomputation matches.
 
     Args:
         models: how the models differ, in which its weights, attributes and connections do not.

@@ -67,7 +67,7 @@ class LayerNames:
 
     @cached_property
     def prefix(self) -> str:
-        """What more than half of the names begin with, as far as that goes; "" where it is short."""
+        """Longest beginning that more than half of the names share; "" where it is short."""
         prefix, names = "", [self._parts(layer) for layer in self.layers]
         while counts := Counter(first for first, *others in names if others).most_common(1):
             ((part, count),) = counts

@@ -354,7 +354,7 @@ def _rows(verdicts: Sequence[Verdict], rows: int, names: LayerNames, rest: str) 
 
 
 def _rows_left(count: int, where: str) -> tuple[str, str]:
-    """Return what a short text says of all rows of a table."""
+    """Count, for a short text, the rows of a table that are only in a file."""
     words = ngettext("  ... {left} row in {where}", "  ... {left} rows in {where}", count)
     return SHORT, words.format(left=count, where=where)
 
@@ -519,7 +519,7 @@ def _layers(escalation: Escalation) -> str:
 
 
 def ways_out(result: Result, file: str = "") -> list[str]:
-    """Return what creates or updates the golden, or accepts another reference; ``file`` as for that."""
+    """Name commands that create or update the golden, or accept another reference; ``file`` as for that."""
     command = typed("pytest", "--npudump-update-golden", *result.origin.arguments)
     if result.status == status.MISSING_GOLDEN:
         others = result.problems[1:]  # with which none can be

@@ -253,7 +253,7 @@ def approve(pending: Pending, layers: Sequence[str] = (), reason: str = "") -> t
 
 
 def _failure_of_rest(pending: Pending, accepted: Collection[str]) -> dict[str, Any]:
-    """Return what the run found of its failure, but for sentences about layers that are accepted."""
+    """Return the run's account of its failure, but for sentences about layers that are accepted."""
     found = pending.entry.data["failure"] if pending.judged.failure else {"headline": ""}
     failing = pending.comparison.failing if pending.comparison is not None else ()
     names = "|".join(map(re.escape, {verdict.key.layer for verdict in failing} & {*accepted}))

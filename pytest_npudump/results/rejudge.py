@@ -141,7 +141,7 @@ class Overrides:
 
 
 def _asked(entry: Entry) -> tuple[DumpRequest, Settings]:
-    """Return what a saved test's marker asked for, and the options of its session.
+    """Return the request of a saved test's marker, and the options of its session.
 
     Raises:
         ResultsError: they make no sense.

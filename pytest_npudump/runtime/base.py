@@ -85,7 +85,7 @@ class Evidence:
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """Whatever of the test may have run without the dump, in words."""
+        """Parts of the test that may have run without the dump, in words."""
         return (*self.missing, *self.unfinished)
 
     @property

@@ -55,7 +55,7 @@ def _add(packed: BinaryIO, folder: str, above: int) -> None:
 
 
 def _header(name: bytes, size: int, time: int) -> bytes:
-    """Return what stands before a file's bytes; :mod:`tarfile` makes the same of a short name in 100 us."""
+    """Return a file's header in the archive; :mod:`tarfile` makes the same of a short name in 100 us."""
     if len(name) > _NAME or size >= _LARGE or not 0 <= time < _LARGE:
         told = tarfile.TarInfo(os.fsdecode(name))
         told.size, told.mtime, told.mode = size, time, 0o600
@@ -83,7 +83,7 @@ def unpacked(path: Path) -> Path:
 
 
 def with_runs_unpacked(path: Path) -> Path:
-    """Return what :func:`unpacked` does, or a copy of a run's or test's folder with its dumps unpacked.
+    """Unpack as :func:`unpacked` does, or copy a run's or test's folder with its dumps unpacked.
 
     Raises:
         DumpError: what was packed is damaged.

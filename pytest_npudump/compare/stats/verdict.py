@@ -191,7 +191,7 @@ class Comparison:
 
     @property
     def mismatches(self) -> tuple[Verdict, ...]:
-        """What fails; an input of the graph that is dumped with each of its readers counts once.
+        """Failing tensors; an input of the graph that is dumped with each of its readers counts once.
 
         New inputs, which tell of what was dumped and not of values, stand behind all others.
         """

@@ -198,7 +198,7 @@ def may_turn(count: int) -> float:
 
 
 def _of_steps(share: float, statistic: str, count: int) -> float:
-    """What the turning of a share of codes may change a statistic by: ``atol``."""
+    """Largest change of a statistic, ``atol``, where a share of codes may turn."""
     of_all = {"avg": share, "l2norm": math.sqrt(share * count), PROJECTIONS: math.sqrt(share)}
     return of_all.get(statistic, 1.0)
 

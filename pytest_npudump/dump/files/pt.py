@@ -234,7 +234,7 @@ _OPCODES = {
 
 
 class _Opcodes(dict[int, Any]):
-    """What is done for each of these opcodes, by its byte."""
+    """Action for each of these opcodes, by its byte."""
 
     def __missing__(self, code: int) -> Any:
         raise ValueError(

@@ -273,7 +273,7 @@ def project(array: np.ndarray) -> tuple[float, ...]:
 
 
 def projector_of(array: np.ndarray) -> Projector:
-    """Return what has added up ``array``, in C order: of any shape, strides, alignment and numeric type.
+    """Add up ``array``, in C order: of any shape, strides, alignment and numeric type.
 
     Raises:
         DecodeError: the array's type has no numeric meaning.

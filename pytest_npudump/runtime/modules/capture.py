@@ -661,7 +661,7 @@ class Capture:
         return manager is not None and bool(manager.in_warmup)
 
     def _place(self, alike: tuple[int, int, int], tensor: Any) -> _LastTensor | None:
-        """Return what takes such a tensor in this place; None for one without elements at addresses."""
+        """Return the buffer for such a tensor in this place; None for one without elements at addresses."""
         like: tuple[Any, ...] = tensor.dtype, tensor.shape, tensor.layout, tensor.device
         if not tensor.is_cpu:  # a batch is filled and reduced in one stream
             like += (self._stream(like[3]),)

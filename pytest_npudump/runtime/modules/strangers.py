@@ -23,7 +23,7 @@ _KEY: Any = "npudump"
 
 
 class Strangers:
-    """What runs unwatched from :meth:`start` to :meth:`stop`."""
+    """Models and compiled functions that run unwatched from :meth:`start` to :meth:`stop`."""
 
     def __init__(self) -> None:
         self._known: Any = None  # between runs, as what belongs to a run is pickled

@@ -70,7 +70,7 @@ class Answer(NamedTuple):
 
 
 def handed_on() -> dict[str, Any]:
-    """Return what this process hands on to those that ``multiprocessing`` starts, by whatever method."""
+    """Return the configuration that ``multiprocessing`` hands on to processes that this one starts."""
     found: dict[str, Any] = vars(current_process())["_config"]
     return found
 

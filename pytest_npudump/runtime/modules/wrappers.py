@@ -1,4 +1,4 @@
-"""What torch puts around modules: paths and names of classes of a model that is compiled or spread."""
+"""Wrappers that torch puts around modules: paths and classes of a model that is compiled or spread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HELD = "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"
 
 
 def unwrapped(model: Any) -> Any:
-    """Return what a model is without the wrappers that torch put around it, to compile or to spread it."""
+    """Return a model without the wrappers that torch put around it, to compile or to spread it."""
     parts = getattr(model, "_modules", {})  # attributes of a wrapper may be those of what it holds
     spread = type(model).__name__ in {"DataParallel", "DistributedDataParallel"}
     name = next((one for one in (*_HELD, *["module"] * spread) if one in parts), "")
