@@ -27,6 +27,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
+from operator import index
 from pathlib import Path
 from threading import Thread
 from time import monotonic
@@ -34,7 +35,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_npudump.dump.records import Stats
-from pytest_npudump.errors import RuntimeUnavailableError, joined, said
+from pytest_npudump.errors import RequestError, RuntimeUnavailableError, joined, said
 from pytest_npudump.runtime.modules.capture import ENTER, LEAVE, Capture
 from pytest_npudump.runtime.modules.shard_digests import shard_digests
 from pytest_npudump.runtime.modules.statistics import OUTPUT, WIDE, Seen, Value, decoded
@@ -105,6 +106,11 @@ class TokenCapture(Capture):
         self._held = defaultdict(lambda: defaultdict(list))
         self._scheduled: Mapping[str, int] = {}
 
+    @property
+    def prompts(self) -> list[str]:
+        """Hashes of the prompts of its requests."""
+        return [request for request, _number, _length in self._requests.values()]
+
     def start(self) -> None:
         """Put the hooks in, and learn of each batch."""
         if self.stopped:
@@ -122,9 +128,14 @@ class TokenCapture(Capture):
         told = self if self._asked is None else self._asked
         for at, rows in enumerate(told._last_rows if logits is not None and not self.idle else ()):  # noqa: SLF001
             tokens = told.force.get(rows.request, ())
-            if rows.step < len(tokens) and at < len(logits):
-                logits[at] = float("-inf")
-                logits[at, tokens[rows.step]] = 0
+            if rows.step >= len(tokens) or at >= len(logits):
+                continue
+            if not 0 <= (token := tokens[rows.step]) < logits.shape[-1]:
+                words = said("force: token {token} is none of {count}", token=token, count=logits.shape[-1])
+                told.problems.append(words)
+                continue
+            logits[at] = float("-inf")
+            logits[at, token] = 0
         return logits
 
     def take(self, kind: int, module: int, slot: int, tensor: Any) -> None:
@@ -314,6 +325,7 @@ class WorkerExtension:
             "processes": [os.getpid(), os.getppid()],
             "name": capture.name,
             "steps": len(capture.steps),
+            "prompts": capture.prompts,
             "shards": capture.shards[0],
             "problems": [*map(_plain, capture.problems)],
             "notes": [*map(_plain, (*capture.notes, *capture.shards[1]))],
@@ -386,9 +398,24 @@ class EngineCapture:
             force: tokens to go on with, by the tokens of the prompt.
             timeout: seconds that workers may take to answer.
             asked: further arguments of a :class:`TokenCapture`.
+
+        Raises:
+            RequestError: ``force`` does not give tokens by tokens.
         """
+        try:
+            self._force = {
+                tuple(map(index, prompt)): [*map(index, tokens)] for prompt, tokens in force.items()
+            }
+        except (AttributeError, TypeError) as error:
+            raise RequestError(
+                said(
+                    "npu_dump.workers(): force is {given}, expected the tokens to go on with by those of a "
+                    "prompt, as {example}",
+                    given=repr(force),
+                    example="{(3, 14, 15): [9, 2]}",
+                )
+            ) from error
         self._llm, self.folder, self._timeout, self._asked = llm, folder, timeout, asked
-        self._force = {prompt_hash(prompt): [*tokens] for prompt, tokens in force.items()}
         self.model, self.name, self.number, self.tensors = (
             llm,
             type(llm).__name__,
@@ -429,7 +456,8 @@ class EngineCapture:
             reset()
         parallel = self._llm.llm_engine.vllm_config.parallel_config
         asked = {**self._asked, "ranks": parallel.world_size}
-        refused = [why for why in self._call(_START, str(self.folder), self._force, asked) if why]
+        force = {prompt_hash(prompt): tokens for prompt, tokens in self._force.items()}
+        refused = [why for why in self._call(_START, str(self.folder), force, asked) if why]
         if refused:
             raise RuntimeUnavailableError(f"npu_dump.workers(): {joined('; ', dict.fromkeys(refused))}")
         self.stopped = False
@@ -444,6 +472,11 @@ class EngineCapture:
             return
         self.stopped = True
         answers = self._call(_STOP)
+        met = {request for told in answers for request in told["prompts"]}
+        for prompt in self._force:
+            if prompt_hash(prompt) not in met:
+                words = said("force: no request has the prompt {tokens}", tokens=[*prompt])
+                self.problems.append(words)
         for told in answers:
             self.name, self.facts = told["name"], {**told["facts"], "ranks": str(len(answers))}
             self.shards |= {str(told["rank"]): told["shards"]} if told["shards"] else {}

@@ -15,7 +15,7 @@ import pytest
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.stats.projections import distance, project
 from pytest_npudump.dump.stats.tensor import tensor_stats
-from pytest_npudump.errors import RuntimeUnavailableError
+from pytest_npudump.errors import RequestError, RuntimeUnavailableError
 from pytest_npudump.runtime.modules import engine
 from pytest_npudump.runtime.modules.engine import EngineCapture, WorkerExtension, plugin, prompt_hash
 
@@ -186,6 +186,18 @@ def test_later_tokens_are_those_that_a_test_gives(tmp_path: Path) -> None:
     _, runner = captured(tmp_path, WAYS["prompts in pieces"], force=force)
     assert runner.words["a"][5:7] == [10, 0]
     assert [runner.words[name][2] for name in ("b", "again")] == [6, 6]
+
+
+def test_tokens_that_cannot_be_given_are_told(tmp_path: Path) -> None:
+    for token in (WORDS, -1):
+        force = {tuple(PROMPTS["a"]): [10, token], (1, 2, 3): [4]}
+        capture, runner = captured(tmp_path / str(token), WAYS["together"], force=force)
+        assert runner.words["a"][5] == 10
+        told = "force: no request has the prompt [1, 2, 3]", f"force: token {token} is none of {WORDS}"
+        assert {*capture.problems} == {*told}
+    for given in ([1, 2], {1: [2]}, {(1,): 2}, {("a",): [2]}):
+        with pytest.raises(RequestError, match=r"force is .*, expected the tokens to go on with"):
+            captured(tmp_path, [], force=given)
 
 
 def test_what_a_cache_holds_is_a_problem(tmp_path: Path) -> None:
