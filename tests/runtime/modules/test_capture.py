@@ -746,7 +746,8 @@ def test_each_replay_of_a_graph_is_an_execution(tmp_path: Path, tensors: Any) ->
         assert (record.stats.max, record.stats.nan) == (other[key].stats.max, 0), key
         assert math.isclose(record.stats.l2norm, other[key].stats.l2norm, rel_tol=1e-12), key
         assert record.digest == other[key].digest
-    assert {record.digest[:8] for record in one.values() if record.dtype == "int64"} == {"argmax:x"}
+    heads = {record.digest[:8] for record in one.values() if record.dtype == "int64"}
+    assert heads == {"" if tensors else "argmax:x"}
 
 
 @pytest.mark.usefixtures("device_graph")
