@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_npudump.report.layer_names import LayerNames
 
 
-PROJECTIONS = "projections"
+PROJECTIONS, CHECKSUM = "projections", "checksum"
 COLUMNS = (
     mark("layer"),
     mark("type"),
@@ -141,6 +141,8 @@ def sentence(verdict: Verdict, *, sides: tuple[str, str] = SIDES, short: bool = 
         words = _("{statistic} {actual} from the {against} tensor").format(
             statistic=reason.statistic, against=against, actual=number(reason.actual)
         )
+    elif reason.statistic == CHECKSUM:
+        words = _("elements differ, as their checksums do")
     elif isinstance(reason.actual, str) and reason.statistic not in _STRUCTURE:
         words = f"{reason.statistic}: {reason.actual}"
     else:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_npudump.compare.stats.numbers import LARGEST, ROUNDING, Pairs, half_unit
-from pytest_npudump.compare.stats.verdict import Reason
+from pytest_npudump.compare.stats.verdict import CHECKSUM, Reason
 from pytest_npudump.dump import records
 from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.records import ARGMAX, BESIDE_MASK, CHECKSUM_LENGTH, WEIGHED
@@ -274,8 +274,6 @@ def root_mean_square(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 _ALONE = said("exact match required, as no finite max, min, avg or l2norm is on both sides")
 HASH_LOST = said("the golden has a hash, the dump has none")
-CHECKSUM = "checksum"
-"""Name of a checksum of integers or bools among the reasons of a verdict."""
 _FAR = said("exact match required, as the elements there are by far the largest of their rows")
 _UNLIKE = 8.0
 """How much farther apart projections by factors are than plain ones where these do not see a change."""

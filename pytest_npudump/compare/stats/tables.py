@@ -18,7 +18,6 @@ import numpy as np
 
 from pytest_npudump.compare.stats.alignment import ABSENT, Alignment, align
 from pytest_npudump.compare.stats.fingerprints import (
-    CHECKSUM,
     Digests,
     Distances,
     Hashes,
@@ -35,6 +34,7 @@ from pytest_npudump.compare.stats.numbers import (
     differing,
 )
 from pytest_npudump.compare.stats.verdict import (
+    CHECKSUM,
     EXTRA,
     FAIL,
     MISSING,

@@ -29,6 +29,9 @@ FAIL = "fail"
 MISSING = "missing"
 EXTRA = "extra"
 
+CHECKSUM = "checksum"
+"""Name of a checksum of integers or bools among reasons."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reason:

@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.stats.fingerprints import CHECKSUM, HASH_LOST
+from pytest_npudump.compare.stats.fingerprints import HASH_LOST
 from pytest_npudump.compare.stats.numbers import masks
 from pytest_npudump.compare.stats.tables import ATOL_ADVICE, BELOW_ATOL
 from pytest_npudump.compare.stats.verdict import (
+    CHECKSUM,
     FAIL,
     Comparison,
     Doubt,

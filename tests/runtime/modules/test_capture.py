@@ -728,23 +728,26 @@ def device_graph(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize("tensors", [False, True])
 def test_each_replay_of_a_graph_is_an_execution(tmp_path: Path, tensors: Any) -> None:
     model, given = models.transformer(2), models.words()
-    with Capture(model, tmp_path / "graph", tensors=tensors) as graphed:
+    with Capture(model, tmp_path / "graph", tensors=tensors, inputs=True) as graphed:
         graph = models.captured(model, given)
         for seed in (1, 2):
             given.copy_(models.words(seed))
             graph.replay()
-    with Capture(model, tmp_path / "eager", tensors=tensors) as eager:
+    with Capture(model, tmp_path / "eager", tensors=tensors, inputs=True) as eager:
         for seed in (1, 2):
             model(models.words(seed))
     assert graphed.problems == []
     (note,) = graphed.notes
-    size = "0.04" if tensors else "0.01"  # of the tensors, or 84 rows of 64 bytes
+    size = "0.07" if tensors else "0.02"  # of the tensors, or rows of 128 bytes
     assert note.startswith(f"a captured graph of Transformer has buffers of {size} MiB; executions before, ")
     one, other = records(eager), records(graphed)
     assert [*one] == [*other]
     for key, record in one.items():
         assert (record.stats.max, record.stats.nan) == (other[key].stats.max, 0), key
         assert math.isclose(record.stats.l2norm, other[key].stats.l2norm, rel_tol=1e-12), key
+        assert record.digest == other[key].digest
+    heads = {record.digest[:8] for record in one.values() if record.dtype == "int64"}
+    assert heads == {"" if tensors else "argmax:x"}
 
 
 @pytest.mark.usefixtures("device_graph")
