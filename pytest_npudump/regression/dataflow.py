@@ -23,7 +23,7 @@ from pytest_npudump.golden.origin import changed_tensors
 from pytest_npudump.golden.store import source_layers
 from pytest_npudump.golden.stored_tensors import stored_tensors
 from pytest_npudump.record.edges import UNKNOWN, Edges, edges_of_lines, layer_at, lines_of
-from pytest_npudump.record.model_lines import ModelChange, is_typed, operators_in, parted
+from pytest_npudump.record.model_lines import FILE, ModelChange, is_typed, operators_in, parted
 from pytest_npudump.record.record import EDGES, EMPTY, MODELS, Record
 from pytest_npudump.regression.case import Case, digests_of_models, known_edges, terms_of
 from pytest_npudump.regression.result import KeptLayers, Result
@@ -109,7 +109,7 @@ def sources_of(
     sources = find_sources(comparison, edges, comparison.tolerances, repeats=repeats, altered=altered)
     if sources is None:
         return None, notes
-    if models is not None and altered and not (models.graph or models.operators or models.fed):
+    if models is not None and altered and not (models.graph or models.fed) and _are_placed(models, golden):
         found = at_hand(comparison.actual)[0] if at_hand is not None else Edges()
         whole = found if found.feeds else edges
         sources = replace(sources, unaltered=is_unaltered(comparison, whole, altered))
@@ -131,6 +131,13 @@ def sources_of(
         told = (replace(one, fed=one.fed and is_seen(sanitise(one.key.layer))) for one in sources.found)
         sources = replace(sources, found=tuple(told))
     return sources, notes
+
+
+def _are_placed(models: ModelChange, golden: Record) -> bool:
+    """Return whether the edges of a run show where operators were added, and what removed ones fed."""
+    layers = {sanitise(layer_of(key)) for key in golden.table.keys}
+    removed = {sanitise(name.partition(FILE)[0]) for name in models.removed}
+    return bool(models.rewired or not models.operators) and removed <= layers
 
 
 def edges_kept(golden: Record | None, table: StatsTable) -> Edges:

@@ -87,6 +87,30 @@ def test_what_changed_in_a_graph_is_named(
     assert " mismatch: pool:output.0" in headline or " mismatch: add:output.0" in headline
 
 
+@pytest.mark.parametrize("live", [True, False])
+@pytest.mark.each(
+    ("fed", "off", "digests", "unaltered"),
+    [
+        (WITHOUT, "conv pool add", DIGESTS, True),
+        (WITHOUT, "pool add", DIGESTS, False),
+        (WITHOUT, "conv pool add", DIGESTS.replace("wwwwww", "vvvvvv"), False),
+        (BESIDE, "relu abs pool add", DIGESTS, True),
+        (BESIDE, "pool add", DIGESTS, False),
+        (OTHERWISE, "pool add", DIGESTS, True),
+        (OTHERWISE, "add", DIGESTS, False),
+        (FED, "conv pool add", DIGESTS, False),  # a change that has no name
+        (FED, "conv pool add", f"{DIGESTS}lost QQQQ\n", False),  # which no layer shows
+    ],
+)
+def test_what_changed_in_a_graph_leads_unless_it_is_known_not_to_be_upstream(
+    *, live: bool, fed: dict[str, str], off: str, digests: str, unaltered: bool
+) -> None:
+    result = judged(fed, off, digests, live=live)
+    assert result.sources is not None
+    assert result.sources.unaltered == unaltered
+    assert full_lines(result)[0].startswith(f"npudump: {off.split(maxsplit=1)[0]}:output.0 max") == unaltered
+
+
 @pytest.mark.each(
     ("lines", "changed"),
     [
