@@ -44,11 +44,10 @@ T = TypeVar("T")
 GeOperator = tuple[str, str, tuple[str, ...]]
 """Name, type and ``input``: ``producer:index``, where -1 is an edge of control and "" one left out."""
 
+_IR = "rank_[0-9]*/graphs/ms_output_trace_code_graph_*.ir"
 _PLACES = re.compile(
-    r"(?P<mindspore>rank_[0-9][^/]*/graphs/ms_output_trace_code_graph_[^/]*\.ir)"
-    rf"|(?P<torchair>{GRAPHS}/{OPTIMISED.replace('.', '[.]').replace('*', '[^/]*')})"
-    rf"|(?P<modules>(?:[^/]+/)*{re.escape(MODULE_EDGES)})"
-    r"|(?P<calls>(?:[^/]+/){0,3}construct\.json)"
+    rf"(?P<mindspore>{_IR})|(?P<torchair>{GRAPHS}/{OPTIMISED})".replace(".", "[.]").replace("*", "[^/]*")
+    + rf"|(?P<modules>(?:[^/]+/)*{re.escape(MODULE_EDGES)})|(?P<calls>(?:[^/]+/){{0,3}}construct\.json)"
 )
 """Places in a dump path of files with edges, or with the calls inside of others."""
 _CONSTANTS = frozenset({"Const", "Constant", "Variable", "FileConstant"})
@@ -529,7 +528,7 @@ def code_of(root: Path, layers: Collection[str]) -> dict[str, str]:
     """
     wanted = {sanitise(layer) for layer in layers}
     calls: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
-    for path in _graph_files(root)["mindspore"] if wanted else ():
+    for path in sorted(root.glob(_IR)) if wanted else ():
         known, name = {*calls}, ""
         for comment in _COMMENT.finditer(read_small(path).decode("utf-8", "replace")):
             if comment["name"] is not None:
