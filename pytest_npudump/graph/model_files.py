@@ -28,6 +28,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 from pytest_npudump.config.torchair import GRAPHS, OPTIMISED
 from pytest_npudump.dump.names import MODULE_EDGES, PARAMETER
@@ -38,11 +39,17 @@ from pytest_npudump.onnxmodels.sessions import prepare
 from pytest_npudump.record.edges import UNKNOWN, Edges, GraphNode, Port, edges_of_lines, same_values
 from pytest_npudump.storage.regular_file import open_regular, read_regular, read_small
 
+T = TypeVar("T")
+
 GeOperator = tuple[str, str, tuple[str, ...]]
 """Name, type and ``input``: ``producer:index``, where -1 is an edge of control and "" one left out."""
 
-IR = "rank_[0-9]*/graphs/ms_output_trace_code_graph_*.ir"
-"""Place of MindSpore's graphs in a dump path."""
+_IR = "rank_[0-9]*/graphs/ms_output_trace_code_graph_*.ir"
+_PLACES = re.compile(
+    rf"(?P<mindspore>{_IR})|(?P<torchair>{GRAPHS}/{OPTIMISED})".replace(".", "[.]").replace("*", "[^/]*")
+    + rf"|(?P<modules>(?:[^/]+/)*{re.escape(MODULE_EDGES)})|(?P<calls>(?:[^/]+/){{0,3}}construct\.json)"
+)
+"""Places in a dump path of files with edges, or with the calls inside of others."""
 _CONSTANTS = frozenset({"Const", "Constant", "Variable", "FileConstant"})
 """Types of operators that hold values and compute none."""
 _CALLING = re.compile(r"(?:Stateful)?PartitionedCall|(?:Stateless)?(?:If|Case|While)|For|Scope")
@@ -162,14 +169,25 @@ _ITEM = re.compile(r"I64\((\d+)\)")
 _HANDED_ON = frozenset({"Load", "Depend"})
 
 
-def read_mindspore(root: Path) -> Edges:
+def _graph_files(root: Path) -> Mapping[str, Sequence[Path]]:
+    """Return the files of :data:`_PLACES` below a dump path, by kind: one look, as a dump has many files."""
+    found: defaultdict[str, list[Path]] = defaultdict(list)
+    above = len(os.path.join(root, ""))  # noqa: PTH118 - of a text
+    for folder, folders, names in os.walk(root):
+        for path in (f"{folder}/{name}" for name in (*folders, *names)):
+            if (match := _PLACES.fullmatch(path, above)) and match.lastgroup:
+                found[match.lastgroup].append(Path(path))
+    return defaultdict(list, {kind: sorted(paths) for kind, paths in found.items()})
+
+
+def read_mindspore(paths: Iterable[Path]) -> Edges:
     """Return the edges of all graphs that MindSpore left in a dump path; none where there are none.
 
     Raises:
         FormatError: a graph cannot be read.
     """
     edges = Edges()
-    for path in sorted(root.glob(IR)):
+    for path in paths:
         edges = edges.joined(read_ir(path))
     return edges
 
@@ -186,19 +204,18 @@ def read_module_edges(path: Path) -> Edges:
         raise FormatError(path, f"holds a line that is no edge: {error}") from error
 
 
-def with_calls_inside(edges: Edges, root: Path, table: StatsTable) -> tuple[Edges, list[str]]:
+def with_calls_inside(edges: Edges, paths: Sequence[Path], table: StatsTable) -> tuple[Edges, list[str]]:
     """Add the edges of calls in calls from msprobe's dumps; with them why some are unknown.
 
     ``construct.json`` has the call that a call was made in. A parameter's name begins with its layer's.
 
     Args:
         edges: what else is known.
-        root: the dump path.
+        paths: those of the dump.
         table: the run's tensors.
     """
     around: dict[str, str] = {}
     notes: list[str] = []
-    paths = sorted(chain.from_iterable(root.glob(f"{'*/' * depth}construct.json") for depth in range(4)))
     if not paths and PARAMETER not in table.op_types:
         return edges, notes
     from pytest_npudump.dump.files.msprobe import call_of  # noqa: PLC0415 - only its dumps need it
@@ -433,17 +450,18 @@ def edges_at_hand(
         named: a file that a person says to be the graph of what ran, which goes before all others.
     """
     layers = {sanitise(layer_of(key)) for key in table.keys}
-    edges, notes = _read(read_mindspore, root)
+    files = _graph_files(root)
+    edges, notes = _read(read_mindspore, files["mindspore"])
     # Casts that MindSpore puts in for its CPU kernels are dumped under other numbers than its graphs have.
     missing = {match[1] for layer in layers - edges.feeds.keys() if (match := _NUMBERED.fullmatch(layer))}
     numbered = ((name, _NUMBERED.fullmatch(name)) for name in edges.feeds)
     edges = edges.without({name for name, match in numbered if match and match[1] in missing})
     told: Counter[str] = Counter(edges.feeds.keys())
-    torchair = (path for at in (root, root.parent) for path in sorted(at.glob(f"{GRAPHS}/{OPTIMISED}")))
+    torchair = (*files["torchair"], *sorted(root.parent.glob(f"{GRAPHS}/{OPTIMISED}")))
     for found, failed in chain(
         (_of_model(path, layers) for path in dict.fromkeys(models)),
         (_read(read_ge_text, path) for path in torchair),
-        (_read(read_module_edges, path) for path in sorted(root.rglob(MODULE_EDGES))),
+        (_read(read_module_edges, path) for path in files["modules"]),
     ):
         edges = edges.joined(found)
         told.update(found.feeds.keys())
@@ -462,7 +480,7 @@ def edges_at_hand(
             key = TensorKey.parse(text).sanitised
             owners[key.layer].add(key.model)
     edges = edges.unknown({layer for layer, names in owners.items() if len(names) > told[layer]})
-    edges, failed = with_calls_inside(edges.completed(same_values(table)), root, table)
+    edges, failed = with_calls_inside(edges.completed(same_values(table)), files["calls"], table)
     return edges, (*notes, *failed)
 
 
@@ -479,10 +497,10 @@ def _of_model(path: Path, layers: Collection[str]) -> tuple[Edges, list[str]]:
     return best, [] if known else notes
 
 
-def _read(read: Callable[[Path], Edges], path: Path) -> tuple[Edges, list[str]]:
+def _read(read: Callable[[T], Edges], given: T) -> tuple[Edges, list[str]]:
     """Return the edges that a reader finds, or none and why."""
     try:
-        return read(path), []
+        return read(given), []
     except NpudumpError as error:
         return Edges(), [f"which tensor feeds which is not known from a file: {error}"]
 
@@ -510,7 +528,7 @@ def code_of(root: Path, layers: Collection[str]) -> dict[str, str]:
     """
     wanted = {sanitise(layer) for layer in layers}
     calls: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
-    for path in sorted(root.glob(IR)) if wanted else ():
+    for path in sorted(root.glob(_IR)) if wanted else ():
         known, name = {*calls}, ""
         for comment in _COMMENT.finditer(read_small(path).decode("utf-8", "replace")):
             if comment["name"] is not None:

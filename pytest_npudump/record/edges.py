@@ -357,6 +357,8 @@ def same_values(table: StatsTable) -> Edges:
     Type, number of elements and all statistics must be equal, and hashes where there are any. It is evidence
     only where one output has these, and the elements are not all alike; any other input is fed by unknown.
     """
+    if not any(":input." in text for text in table.keys):
+        return Edges()
     outputs: dict[tuple[object, ...], list[TensorKey]] = defaultdict(list)
     feeds: dict[TensorKey, dict[int, Port]] = defaultdict(dict)
     for row, text in enumerate(table.keys):

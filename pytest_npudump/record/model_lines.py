@@ -32,7 +32,7 @@ import re
 from base64 import urlsafe_b64encode
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -165,7 +165,8 @@ class ModelChange:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON data."""
-        return {"same_file": self._same_file, "changed": self.changed, **asdict(self)}
+        told = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {"same_file": self._same_file, "changed": self.changed, **told}
 
 
 @lru_cache(maxsize=1)

@@ -25,7 +25,6 @@ from pytest_npudump.graph.model_files import (
     read_atc_json,
     read_ge_text,
     read_ir,
-    read_mindspore,
     read_om,
     read_onnx,
 )
@@ -346,16 +345,17 @@ def test_what_a_subgraph_is_called_with_is_not_known(tmp_path: Path) -> None:
     assert found.feeds["Default_split-Split_Split-op0"][0] == UNKNOWN
 
 
-def test_graphs_lie_in_the_folders_of_ranks(tmp_path: Path) -> None:
-    assert read_mindspore(tmp_path) == Edges()
-    for rank in (0, 1):
-        folder = tmp_path / f"rank_{rank}" / "graphs"
+def test_graphs_lie_in_the_folders_of_ranks(tmp_path: Path, layers: Any) -> None:
+    assert edges_at_hand([], tmp_path, layers())[0] == Edges()
+    for rank in ("rank_0", "rank_1", "rank_x", "rank_0/graphs"):
+        folder = tmp_path / rank / "graphs"
         folder.mkdir(parents=True)
-        (folder / "ms_output_trace_code_graph_0.ir").write_text(IR)
-    assert len(read_mindspore(tmp_path).feeds) == 5
-    (folder / "ms_output_trace_code_graph_1.ir").write_text("")
-    with pytest.raises(FormatError, match=r"graph_1.ir: holds no node"):
-        read_mindspore(tmp_path)
+        (folder / "ms_output_trace_code_graph_0.ir").write_text(IR if rank in {"rank_0", "rank_1"} else "")
+    assert len(edges_at_hand([], tmp_path, layers())[0].feeds) == 5
+    (tmp_path / "rank_1" / "graphs" / "ms_output_trace_code_graph_1.ir").write_text("")
+    edges, (note,) = edges_at_hand([], tmp_path, layers())
+    assert not edges.feeds
+    assert "graph_1.ir: holds no node" in note
 
 
 def test_edges_of_a_real_model_are_its_tensors_names(classifier: Path) -> None:

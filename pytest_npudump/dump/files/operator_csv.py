@@ -625,7 +625,7 @@ def _statistic(name: str, texts: Sequence[str] | None, dtypes: Sequence[str]) ->
     joined = "".join(texts)
     if joined.isascii() and "_" not in joined:  # which float() reads as digits, and C++ does not
         try:
-            return array("d", map(float, texts))
+            return array("d", [*map(float, texts)])  # of a list it knows the length
         except ValueError:
             pass
     return list(map(parse_float, texts))

@@ -16,15 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.columns import UNTOLD, Execution, FileColumns, TensorColumns, TensorPart
-from pytest_npudump.dump.files.operator_csv import (
-    IGNORED,
-    NO_VALUE,
-    column,
-    each,
-    parse_count,
-    tensor_columns,
-    unread,
-)
+from pytest_npudump.dump.files.operator_csv import IGNORED, column, each, parse_count, tensor_columns, unread
 from pytest_npudump.dump.records import CHECKSUM, with_peaks
 from pytest_npudump.dump.stats.compact_projections import TEXT, CompactSums, sums_of
 from pytest_npudump.errors import FormatError
@@ -181,12 +173,11 @@ def _columns(header: _Header, rows: Sequence[Sequence[str]]) -> tuple[FileColumn
         _IO.issuperset(tensors.io)
         and all(texts["op_name"])
         and None not in tensors.slot
-        and NO_VALUE.isdisjoint(texts["time"])
+        and all(texts["time"])
+        and ((stamps.isascii() and stamps.isdigit()) or None not in each(parse_count, texts["time"]))
     ):
         raise ValueError(_EXPECTED)
     files = FileColumns(op_type=list(texts["op_type"]), layer=list(texts["op_name"]))
-    if not (stamps.isdigit() and stamps.isascii()):
-        each(parse_count, texts["time"])  # raises
     files.time = list(map(int, texts["time"]))
     files.task, files.stream = each(parse_count, texts["task"]), each(parse_count, texts["stream"])
     if header.digits >= 0:

@@ -240,7 +240,10 @@ def _in_order(files: FileColumns, present: Sequence[int], slots: Slots) -> list[
     for number, at in enumerate(present if inputs else ()):
         if at in inputs:
             begun[number] = min(times[at], consumed.get(tasks[at], times[at]))
-    first = [found[0] if found else ("input", 0) for found in map(slots.__getitem__, present)]
+    held = list(map(slots.__getitem__, present))
+    firsts = {found: found[0] if found else ("input", 0) for found in frozenset(held)}
+    starts = {found: (IO_ORDER[io], slot) for found, (io, slot) in firsts.items()}
+    task_ids = list(map(files.task.__getitem__, present))
     keys = list(
         zip(
             begun,
@@ -251,8 +254,8 @@ def _in_order(files: FileColumns, present: Sequence[int], slots: Slots) -> list[
                 for at, time in zip(present, begun, strict=True)
             ],
             [at not in inputs for at in present] if inputs else repeat(0, len(present)),
-            [-1 if task is None else task for task in map(files.task.__getitem__, present)],
-            [(IO_ORDER[io], slot) for io, slot in first],
+            [-1 if task is None else task for task in task_ids] if None in task_ids else task_ids,
+            map(starts.__getitem__, held),
             map(files.layer.__getitem__, present),
             strict=True,
         )
