@@ -83,6 +83,7 @@ def distributions() -> Callable[..., object]:
     """Return what finds packages with plugins, which sessions in this process share; they start faster."""
     warm = runpy.run_path(str(TESTS / "data/warm.py"))
     warm["pass_over_what_is_no_fixture_or_hook"]()
+    warm["compile_templates_once"]()
     found: Callable[..., object] = warm["known_distributions"]()
     return found
 

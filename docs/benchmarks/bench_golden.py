@@ -70,7 +70,7 @@ TABLE = StatsTable.from_records(RECORDS)
 
 def test_it():
     if not GOLDEN.exists():
-        write_golden(GOLDEN, Record("t", {}, TABLE, GOLDEN))
+        write_golden(Record("t", {}, TABLE, GOLDEN))
         return
     with measured():
         ACTUAL

@@ -34,7 +34,7 @@ import traceback
 from collections import defaultdict
 from contextlib import suppress
 from itertools import accumulate
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -475,12 +475,13 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="name the mutants, run nothing")
     given = parser.parse_args()
     root = given.root.absolute()
-    here = all_mutants(root, given.rooms if given.against is None else ROOMS)
+    here = all_mutants(root, given.rooms)
     if given.against is None:
         drawn = random.Random(given.seed).sample(here, min(given.count, len(here)))  # noqa: S311
     else:
         rows = [line.split("\t") for line in given.against.read_text().splitlines()]
         rows = [row for row in rows if row[0] in SEEN]  # what nobody has seen there tells nothing
+        rows = [row for row in rows if any(map(PurePosixPath(row[1]).is_relative_to, given.rooms))]
         again = found_again([tuple(row[1:5]) for row in rows], here)  # type: ignore[misc]
         drawn = [mutant for mutant in again if mutant is not None]
         for mutant, row in zip(again, rows, strict=True):

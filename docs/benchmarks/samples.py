@@ -130,7 +130,7 @@ def csv_trees(work: Path) -> None:
     from pytest_npudump.golden.store import write_golden
     from pytest_npudump.record.text import Record  # an older checkout may not have it
 
-    write_golden(path, Record("test_model.py::test_model", {"runtime": "acl"}, table, path))
+    write_golden(Record("test_model.py::test_model", {"runtime": "acl"}, table, path))
 
 
 def merged_statistics(
@@ -217,7 +217,7 @@ def golden_sides(work: Path) -> None:
             )
             for i, row in enumerate(values.tolist())
         ]
-        write_golden(work / name, Record("t", {}, StatsTable.from_records(rows), Path("x")))
+        write_golden(Record("t", {}, StatsTable.from_records(rows), work / name))
 
 
 MARKED = """

@@ -276,8 +276,17 @@ class Recording:
         Raises:
             MisplacedTensorsError: it counts, and the tensors cannot be put in their place.
             GoldenError: it cannot be put there, or another recording has taken its place since: what was
-                there counts.
+                there counts, and the recording is discarded.
         """
+        try:
+            self._commit(replacing)
+        except MisplacedTensorsError:
+            raise
+        except GoldenError:
+            self.discard()
+            raise
+
+    def _commit(self, replacing: str | None) -> None:
         with ExitStack() as stack:
             beside = tensors_path(self.path)
             target = stack.enter_context(locked(beside)) if self.tensors else beside
@@ -317,7 +326,8 @@ class Recording:
                 self.staged.unlink(missing_ok=True)
             if self.tensors:
                 with locked(tensors_path(self.path)) as target:
-                    _settle(self.path, target, waiting_path(target))
+                    if _recording_if_any(waiting := waiting_path(target)) == self.tensors:
+                        _settle(self.path, target, waiting)
 
 
 def stage_pair(
@@ -349,7 +359,7 @@ def stage_pair(
         _settle(golden.path, target, waiting)
         save_tensors(waiting, tensors, {**metadata, _RECORDING: recording})
         try:
-            staged = stage_golden(golden.path, golden)
+            staged = stage_golden(golden)
         except BaseException:
             _settle(golden.path, target, waiting)
             raise
@@ -457,14 +467,17 @@ def is_there(path: Path) -> bool:
     return True
 
 
-def stage_golden(path: Path, golden: Record) -> Recording:
-    """Write the new content of the file at ``path`` beside it.
+def stage_golden(golden: Record) -> Recording:
+    """Write what is to replace a golden file beside it.
+
+    Args:
+        golden: its path is that of the file.
 
     Raises:
         GoldenError: the golden cannot be written; the old file is as it was.
     """
-    refuse_links(replace(golden, path=path))
-    content = _content(golden)
+    refuse_links(golden)
+    path, content = golden.path, _content(golden)
     digest = content_digest(content)
     if has_digest(path, digest):  # asked before the lock, which a folder that is read-only has no place for
         return Recording(path, None, digest)
@@ -495,12 +508,11 @@ def has_digest(path: Path, digest: str) -> bool:
         return False
 
 
-def write_golden(path: Path, golden: Record, *, replacing: str | None = None) -> bool:
-    """Make ``golden`` the content of the file at ``path``, atomically.
+def write_golden(golden: Record, *, replacing: str | None = None) -> bool:
+    """Make ``golden`` the content of its file, atomically.
 
     Args:
-        path: the file.
-        golden: its new content.
+        golden: its path is that of the file.
         replacing: digest of the content that it is to replace, "" for no file; None for any.
 
     Returns:
@@ -509,8 +521,8 @@ def write_golden(path: Path, golden: Record, *, replacing: str | None = None) ->
     Raises:
         GoldenError: the golden cannot be written, or would replace another one; the old file is as it was.
     """
-    refuse_links(replace(golden, path=path))
-    content = _content(golden)
+    refuse_links(golden)
+    path, content = golden.path, _content(golden)
     digest = content_digest(content)
     if has_digest(path, digest):  # as above
         return False

@@ -244,7 +244,7 @@ def stage_stored(
     """
     arrays = {key: array for key, (array, _) in tensors.items()}
     golden = naming(golden, arrays, facts_of({STORED: HASH}, left_out, sources), store.keep)
-    return stage_golden(golden.path, golden)
+    return stage_golden(golden)
 
 
 def naming(

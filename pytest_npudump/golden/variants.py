@@ -211,8 +211,8 @@ def split(path: Path, by: Sequence[str] = ()) -> Part:
     known = {**variants_of(base), name: facts}
     named = replace(base, extra={**base.extra, VARIANTS: known})
     variants_of(named)  # refuses what would be ambiguous
-    write_golden(path, replace(variant, base=base), replacing=variant.file_digest)
-    write_golden(base_path, named, replacing=base.digest)
+    write_golden(replace(variant, base=base), replacing=variant.file_digest)
+    write_golden(named, replacing=base.digest)
     return _part(variant, base, facts)
 
 
@@ -234,7 +234,7 @@ def fold(path: Path, *, whole: bool = False, dry: bool = False) -> Part:
     if dry:
         return part
     if whole:
-        write_golden(path, replace(variant, base=None), replacing=variant.file_digest)
+        write_golden(replace(variant, base=None), replacing=variant.file_digest)
         return part
     if KEY in variant.extra or tensors_path(path).exists():
         raise GoldenError(f"{path}: keeps tensors beside it: remove both files yourself, if they are to go")
@@ -242,7 +242,7 @@ def fold(path: Path, *, whole: bool = False, dry: bool = False) -> Part:
         rest = {other: facts for other, facts in known.items() if other != name}
         extra = {key: value for key, value in base.extra.items() if key != VARIANTS}
         named = replace(base, extra=extra | ({VARIANTS: rest} if rest else {}))
-        write_golden(base_path, named, replacing=base.digest)
+        write_golden(named, replacing=base.digest)
     with locked(path):
         try:
             path.unlink()
@@ -420,7 +420,7 @@ class Goldens:
             GoldenError: it cannot be written; the old file is as it was.
         """
         if tensors is None:
-            return stage_golden(golden.path, golden)
+            return stage_golden(golden)
         if self.store.url:
             layers = (tensors.left_out, self.store, tensors.sources)
             return stage_stored(replace(golden, base=None), tensors.tensors, *layers)

@@ -137,7 +137,7 @@ def why_not_shared(exchange: Exchange, test: str, table: StatsTable, tolerances:
         return str(settled)
     if exchange.rank.number == _FIRST:
         path = exchange.folder / f"statistics-{blake2b(test.encode(), digest_size=10).hexdigest()}.yaml"
-        write_golden(path, Record(test=test, producer={}, table=table, path=path))
+        write_golden(Record(test=test, producer={}, table=table, path=path))
         exchange.post(f"statistics of {test}", str(path))
         exchange.post(f"verdict on {test}", "")
         problem = ""

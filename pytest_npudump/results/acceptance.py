@@ -240,7 +240,7 @@ def approve(pending: Pending, layers: Sequence[str] = (), reason: str = "") -> t
     chosen = {key for key in golden.table.keys if layer_of(key) in wanted}
     tensors = approved_tensors(pending, golden, chosen)
     if tensors is None:
-        write_golden(pending.path, golden, replacing=replacing)
+        write_golden(golden, replacing=replacing)
     else:
         pending.goldens.stage(golden, tensors).commit(replacing)
     data = pending.entry.data

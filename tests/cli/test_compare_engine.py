@@ -25,7 +25,7 @@ def golden_of(tmp_path: Path, *, projections: bool = True) -> Path:
     dump_file(tmp_path / "before", "net/relu", VALUES)
     table = StatsTable.from_records(read_dump(tmp_path / "before", projections=projections).records)
     path = tmp_path / "golden.yaml"
-    write_golden(path, Record("t", {"runtime": "acl"}, table, path))
+    write_golden(Record("t", {"runtime": "acl"}, table, path))
     return path
 
 

@@ -80,6 +80,32 @@ def test_only_what_is_known_to_be_of_no_test_is_stale(tmp_path: Path, test: str,
     assert ("reads" in why) is (test.rpartition("::")[2] in names)
 
 
+@pytest.mark.each(
+    ("configuration", "file", "kind"),
+    [
+        (None, "test_far.py", "stale"),  # below this rootdir, by whose configuration it is run
+        ("[pytest]\nnpudump_golden_dir = ../golden\n", "test_far.py", "unjudged"),
+        ("[pytest]\nnpudump_golden_dir = own\n", "test_far.py", "stale"),
+        ("[pytest]\n", "test_far.py", "unjudged"),  # an option may name the folder
+        ("[pytest]\n", "deeper/test_far.py", "stale"),
+        (None, "../far/test_far.py", "unjudged"),
+        (None, "../deeper/test_far.py", "stale"),
+    ],
+)
+def test_a_test_file_of_another_rootdir_that_may_share_the_goldens_keeps_them(
+    tmp_path: Path, configuration: str | None, file: str, kind: str
+) -> None:
+    for name in ("test_far.py", "far/test_far.py"):
+        path = tmp_path / "other" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    if configuration is not None:
+        (tmp_path / "other" / "pytest.ini").write_text(configuration)
+    collection = Collection(tmp_path / "golden", tmp_path, {}, frozenset())
+    found, why = of_test(f"{file}::test_a", collection)
+    assert (found, "from another rootdir" in why) == (kind, kind == "unjudged")
+
+
 def test_a_folder_without_goldens_has_none(tmp_path: Path) -> None:
     found = census(of(tmp_path))
     assert (found.used, found.stale, found.unjudged) == ((), (), ())

@@ -145,7 +145,7 @@ def test_tensors_of_a_recording_are_not_of_a_golden_that_names_none_but_earlier_
 ) -> None:
     golden, tensors = recording(1.0)
     stage_pair(golden, tensors, {}).commit()
-    write_golden(golden.path, golden)
+    write_golden(golden)
     assert recorded_tensors(read_golden(golden.path)) is None
     save_tensors(tensors_path(golden.path), tensors, {"golden": "fingerprint"})
     assert held(golden.path) == 1.0
@@ -171,7 +171,7 @@ def test_a_golden_that_cannot_be_written_leaves_the_old_pair(
 ) -> None:
     stage_pair(*recording(1.0), {}).commit()
 
-    def full(_path: Path, _golden: Record) -> None:
+    def full(_golden: Record) -> None:
         raise GoldenError("no space left on device")
 
     monkeypatch.setattr(store, "stage_golden", full)
@@ -195,6 +195,7 @@ def test_a_directory_in_place_of_either_file_is_refused(tmp_path: Path, recordin
     ):
         found.commit()
     assert (tmp_path / "a.yaml").is_dir()
+    assert beside(tmp_path) == {"a.yaml"}
 
 
 @pytest.mark.parametrize("name", ["a.yaml", "a.safetensors"])
@@ -220,7 +221,7 @@ def test_a_linked_file_is_refused_and_what_it_leads_to_stays(
 @pytest.mark.parametrize("value", ["text", "{recording: 3}", "{left_out: a_b}", "{left_out: [3]}"])
 def test_another_form_of_what_is_said_of_the_tensors_is_refused(recording: Make, value: str) -> None:
     golden, _ = recording(1.0)
-    write_golden(golden.path, golden)
+    write_golden(golden)
     text = golden.path.read_text().replace("columns:", f"golden_tensors: {value}\ncolumns:")
     golden.path.write_text(text)
     with pytest.raises(GoldenError, match=r"golden_tensors is .*expected a mapping.*update-golden"):
@@ -248,7 +249,7 @@ def test_a_recording_counts_when_it_is_committed_and_leaves_nothing_discarded(
     assert beside(tmp_path) == set(old) == {"a.yaml", "a.safetensors"}
 
 
-def test_a_commit_excludes_other_writers_of_what_it_replaces(tmp_path: Path, recording: Make) -> None:
+def test_a_commit_excludes_other_writers_of_what_it_replaces(recording: Make) -> None:
     def locked(staged: Recording) -> list[str]:
         taken: list[str] = []
 
@@ -264,7 +265,7 @@ def test_a_commit_excludes_other_writers_of_what_it_replaces(tmp_path: Path, rec
 
     assert locked(stage_pair(*recording(1.0), {})) == ["a.safetensors", "a.yaml"]
     assert locked(stage_pair(*recording(1.0), {})) == ["a.safetensors"]
-    alone = stage_golden(tmp_path / "a.yaml", recording(1.0, rows=2.0)[0])
+    alone = stage_golden(recording(1.0, rows=2.0)[0])
     assert locked(alone) == ["a.yaml"]
 
 
@@ -273,17 +274,19 @@ def test_what_another_recording_took_the_place_of_cannot_be_committed(
 ) -> None:
     """It is swept by the next; and one that found the golden unchanged is held against it again."""
     gone = r"a\.yaml: what was recorded is not there any more: another run"
-    lost = stage_pair(*recording(2.0), {})
-    stage_pair(*recording(1.0), {}).commit()
-    assert beside(tmp_path) == {"a.yaml", "a.safetensors"}
+    lost, next_one = stage_pair(*recording(2.0), {}), stage_pair(*recording(1.0), {})
     with pytest.raises(GoldenError, match=gone):
         lost.commit()
-    lost.discard()
+    next_one.commit()
+    assert beside(tmp_path) == {"a.yaml", "a.safetensors"}
+    with pytest.raises(GoldenError, match="was written meanwhile"):
+        stage_pair(*recording(2.0), {}).commit(replacing="the digest of another")
+    assert beside(tmp_path) == {"a.yaml", "a.safetensors"}
     assert held(tmp_path / "a.yaml") == 1.0
     unchanged, again = (stage_pair(*recording(1.0), {}) for _ in range(2))
     assert unchanged.staged is None
     unchanged.commit()
-    write_golden(tmp_path / "a.yaml", recording(1.0, rows=3.0)[0])
+    write_golden(recording(1.0, rows=3.0)[0])
     with pytest.raises(GoldenError, match=gone):
         again.commit()
 

@@ -85,12 +85,15 @@ def test_tests_that_look_alike_have_files_of_their_own(left: Any, right: Any) ->
     assert place(**left).as_posix().casefold() != place(**right).as_posix().casefold()
 
 
-@pytest.mark.each("name", ["910B", "prod", "a b", "x" * 40])
-def test_a_rank_s_own_golden_is_of_its_variant_and_of_no_other(name: str) -> None:
-    for variant in (name, f"{name}@rank1of2"):
+@pytest.mark.each(
+    ("name", "other"),
+    [("910B", "another"), ("prod", "another"), ("a b", "a?b"), ("x" * 40, "y" * 40)],
+)
+def test_a_rank_s_own_golden_is_of_its_variant_and_of_no_other(name: str, other: str) -> None:
+    for variant in (name, f"{name}@rank1of2", f"{name}@rank0of0"):
         spelled = place(variant=variant).stem.partition("@")[2]
         assert is_variant(spelled, name)
-        assert not is_variant(spelled, "another")
+        assert not is_variant(spelled, other)
 
 
 def test_a_name_that_looks_hashed_cannot_meet_a_hashed_one() -> None:

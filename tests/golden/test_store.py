@@ -22,33 +22,33 @@ from pytest_npudump.record.record import Record
 from pytest_npudump.storage import atomic
 
 
-def golden(value: float = 1.0, test: str = "tests/test_a.py::test_a") -> Record:
+def golden(path: Path, value: float = 1.0, test: str = "tests/test_a.py::test_a") -> Record:
     stats = Stats(max=value)
     row = TensorRecord(TensorKey("layer0", "output", 0), "", "float32", (2,), Path("d"), stats=stats)
-    return Record(test, {"runtime": "emulator"}, StatsTable.from_records([row]), Path("unused"))
+    return Record(test, {"runtime": "emulator"}, StatsTable.from_records([row]), path)
 
 
 def fails(what: Callable[..., object], path: Path, words: str, kind: type[GoldenError] = GoldenError) -> None:
     with pytest.raises(kind, match=words):
-        what(path) if what is read_golden else what(path, golden())
+        what(path if what is read_golden else golden(path))
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "er" / "a.yaml"
-    assert write_golden(path, golden()) is True
+    assert write_golden(golden(path)) is True
     back = read_golden(path)
-    assert (back.path, back.test, back.table.keys) == (path, golden().test, golden().table.keys)
+    assert (back.path, back.test, back.table.keys) == (path, golden(path).test, golden(path).table.keys)
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())  # a byte order mark is read over
     assert len(read_golden(path).table) == 1
 
 
 def test_the_same_content_leaves_the_file_untouched(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
-    write_golden(path, golden())
+    write_golden(golden(path))
     before = path.stat()
-    assert write_golden(path, golden()) is False
+    assert write_golden(golden(path)) is False
     assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-    assert write_golden(path, golden(2.0)) is True
+    assert write_golden(golden(path, 2.0)) is True
     assert read_golden(path).table.value(0, 0) == 2.0
 
 
@@ -104,12 +104,12 @@ def test_what_is_no_file_is_neither_read_nor_replaced(
 
 def test_permissions_are_kept_but_its_owner_may_read_it(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
-    write_golden(path, golden())
+    write_golden(golden(path))
     (tmp_path / "b").touch()
     assert path.stat().st_mode == (tmp_path / "b").stat().st_mode
     for value, (mode, kept) in enumerate({0o600: 0o600, 0o644: 0o644, 0o664: 0o664, 0o044: 0o644}.items(), 2):
         path.chmod(mode)
-        assert write_golden(path, golden(value))
+        assert write_golden(golden(path, value))
         assert path.stat().st_mode & 0o777 == kept, oct(mode)
 
 
@@ -142,17 +142,17 @@ def test_a_folder_of_goldens_may_be_a_link_and_none_below_it(tmp_path: Path) -> 
     elsewhere, root = tmp_path / "elsewhere", tmp_path / "golden"
     (elsewhere / "other").mkdir(parents=True)
     root.symlink_to(elsewhere)
-    assert write_golden(root / "test_a" / "test_b.yaml", golden(test="test_a.py::test_b"))
+    assert write_golden(golden(root / "test_a" / "test_b.yaml", test="test_a.py::test_b"))
     assert (elsewhere / "test_a" / "test_b.yaml").is_file()
     (root / "test_c").symlink_to(elsewhere / "other")
     with pytest.raises(GoldenError, match="test_c: is a symbolic link"):
-        write_golden(root / "test_c" / "test_b.yaml", golden(test="test_c.py::test_b"))
+        write_golden(golden(root / "test_c" / "test_b.yaml", test="test_c.py::test_b"))
     assert [*(elsewhere / "other").iterdir()] == []
 
 
 def test_a_failing_disk_leaves_the_old_golden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.yaml"
-    write_golden(path, golden(2.0))
+    write_golden(golden(path, 2.0))
     old = path.read_bytes()
 
     def full(_descriptor: Any) -> None:
@@ -172,7 +172,7 @@ def test_what_a_killed_writer_left_is_swept(tmp_path: Path) -> None:
     for left in (own, young, old):
         left.touch()
     os.utime(old, (0, 0))
-    write_golden(path, golden())
+    write_golden(golden(path))
     assert sorted(tmp_path.iterdir()) == sorted([path, young])
 
 
@@ -182,7 +182,7 @@ def test_writers_with_other_temporary_directories_exclude_each_other(
     """Until one is killed, or ends: a lock that is left or gone holds nobody up."""
     path = tmp_path / "a.yaml"
     with holding(path, tmp_path) as child:
-        waiting = threading.Thread(target=write_golden, args=(path, golden()))
+        waiting = threading.Thread(target=write_golden, args=(golden(path),))
         waiting.start()
         child.communicate(b"")
         waiting.join()
@@ -190,18 +190,18 @@ def test_writers_with_other_temporary_directories_exclude_each_other(
     monkeypatch.setattr(atomic, "_LOCK_SECONDS", 0.05)
     with holding(path, tmp_path) as child:
         with pytest.raises(GoldenError, match="another process has held the lock"):
-            write_golden(path, golden(2.0))
+            write_golden(golden(path, 2.0))
         child.kill()
     assert beside(path) == sorted(["a.yaml", atomic.lock_file(path).name])
-    assert write_golden(path, golden(2.0))
+    assert write_golden(golden(path, 2.0))
     assert beside(path) == ["a.yaml"]
 
 
 def test_a_golden_that_is_the_same_needs_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.yaml"
-    write_golden(path, golden(2.0))
+    write_golden(golden(path, 2.0))
     monkeypatch.setattr(atomic, "lock_file", lambda _: Path("/proc/npudump/a.lock"))
-    assert not write_golden(path, golden(2.0))
+    assert not write_golden(golden(path, 2.0))
     fails(write_golden, path, "cannot be written")
 
 
@@ -282,7 +282,7 @@ def test_writers_in_parallel_each_leave_a_whole_file(tmp_path: Path, warm: Any) 
         for _ in range(50):
             lines = path.read_bytes().splitlines()
             assert (len(lines), len(set(lines))) == (20001, 2)
-        assert write_golden(path, golden())
+        assert write_golden(golden(path))
     finally:
         for writer in writers:
             os.kill(writer, signal.SIGKILL)

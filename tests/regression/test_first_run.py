@@ -424,7 +424,7 @@ def test_a_rule_of_the_marker_for_a_statistic_that_one_side_has_not_fails(flow: 
     assert result_of(flow, {**TIGHT, "statistic": "max"}, sample=PRINTED, **STATS).status == status.PASSED
     flow.record()
     golden = read_golden(flow.golden)
-    write_golden(flow.golden, replace(golden, table=golden.table.with_projections({})))
+    write_golden(replace(golden, table=golden.table.with_projections({})))
     result = result_of(flow, rule, sample=HEALTHY)
     (problem,) = result.problems
     assert result.status == status.FAILED

@@ -54,7 +54,7 @@ class Repository:
         producer = {"runtime": extra.pop("runtime", "acl"), "scene": "model", "dump_mode": "output"}
         told = replace(table(values), noise=extra.pop("noise", ()))
         path = self.golden(name)
-        write_golden(path, Record(f"test_a.py::{name}", producer, told, path, extra))
+        write_golden(Record(f"test_a.py::{name}", producer, told, path, extra))
 
     def values(self, name: str) -> Values:
         """What a golden holds: the maximum of each layer."""

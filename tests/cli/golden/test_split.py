@@ -34,7 +34,7 @@ def approve(repository: Repository, name: str, values: dict[str, float], **produ
     repository.approve(name, values)
     golden = read_golden(repository.golden(name))
     told = {"runtime": "acl", "soc": "A", "cann": "8.0", **producer}
-    write_golden(golden.path, replace(golden, test="test_a.py::test_one", producer=told))
+    write_golden(replace(golden, test="test_a.py::test_one", producer=told))
     return golden.path
 
 
@@ -112,7 +112,7 @@ def test_files_that_are_no_variants_are_refused(repository: Repository, golden_c
         assert done.code == 2
         assert "is no variant" in done.err
     other = approve(repository, "test_one@b", OTHER, soc="B")
-    write_golden(other, replace(read_golden(other), test="test_a.py::test_two"))
+    write_golden(replace(read_golden(other), test="test_a.py::test_two"))
     done = golden_command("split", str(other))
     assert (done.code, "is of 'test_a.py::test_two', and test_one.yaml of" in done.err) == (2, True)
 
@@ -128,7 +128,7 @@ def test_verify_tells_of_a_variant_that_is_gone_and_of_one_that_nobody_names(
     assert "names the variant 'b', which is not beside it" in done.out
     variant.write_bytes(content)
     base = read_golden(repository.golden("test_one"))
-    write_golden(base.path, replace(base, extra={}))
+    write_golden(replace(base, extra={}))
     done = golden_command("status", "--no-collect", "golden")
     assert done.code == 2
     assert "names no such variant, so that no run chooses it" in done.out

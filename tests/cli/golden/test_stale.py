@@ -40,7 +40,7 @@ class Project:
     def golden(self, test: str, name: str = "", *, folder: str = "test_a", tensors: bool = False) -> Path:
         name = name or test.partition("::")[2].replace("::", ".")
         path = self.path / "golden" / folder / f"{name}.yaml"
-        write_golden(path, Record(test, {"runtime": "acl"}, table({"conv": 1.0}), path))
+        write_golden(Record(test, {"runtime": "acl"}, table({"conv": 1.0}), path))
         if tensors:
             path.with_suffix(".safetensors").write_bytes(b"")
         return path

@@ -79,6 +79,7 @@ def test_ranks():
         os.wait()
         return
     context = multiprocessing.get_context(os.environ["START"])
+    context.set_forkserver_preload(["child"])  # torch once, for all that the server forks
     for rank in (0, 1, 0) if way == "again" else range(2):
         child = context.Process(target=main, args=(rank, way))
         child.start()
