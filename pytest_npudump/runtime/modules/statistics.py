@@ -374,23 +374,34 @@ def signs_on(device: Any, dtype: Any, kind: Any) -> tuple[Any, ...]:
 def factors_on(device: Any) -> tuple[Any, Any] | None:
     """Return the factors of places and blocks of a checksum, made before a capture as those signs are.
 
-    None where a device does not keep the lowest bits of what is beyond 64.
+    None where a device does not sum up as the host does, as where it has no such integers.
     """
     torch, wrapped = sys.modules["torch"], checksum.place_factors()
     tables = (one.view(np.int64).copy() for one in (wrapped, checksum.block_factors(0, _BLOCKS)))
-    with torch.inference_mode(mode=False):
-        places, blocks = (torch.from_numpy(one).to(device) for one in tables)
-        total = int((places * places).sum())
-    return (places, blocks) if total == int((wrapped * wrapped).sum().view(np.int64)) else None
+    sample = wrapped.view(np.int16)[:-1]
+    host = checksum.Checksum()
+    host.add(sample)
+    try:
+        with torch.inference_mode(mode=False):
+            found = places, blocks = tuple(torch.from_numpy(one).to(device) for one in tables)
+            total = int(_sum_of_words(torch.from_numpy(sample.copy()).to(device)[None], places, blocks))
+    except RuntimeError:
+        return None
+    return found if checksum.checksum_text(total) == host.text() else None
 
 
 def _checksum(rows: Any) -> Any:
     """Return the checksum, (k,), of rows of integers or bools, (k, n); None where there is none."""
-    torch, factors = sys.modules["torch"], factors_on(rows.device)
     words = -(-rows.shape[1] * rows.element_size() // checksum.WORD)
+    factors = factors_on(rows.device)
     if factors is None or rows.shape[1] < 2 or words > _BLOCKS * signs.BLOCK:  # noqa: PLR2004 - one is its max
         return None
-    (places, blocks), octets = factors, rows.contiguous().view(torch.uint8)
+    return _sum_of_words(rows, *factors)
+
+
+def _sum_of_words(rows: Any, places: Any, blocks: Any) -> Any:
+    torch, octets = sys.modules["torch"], rows.contiguous().view(sys.modules["torch"].uint8)
+    words = -(-octets.shape[1] // checksum.WORD)
     if spare := words * checksum.WORD - octets.shape[1]:
         octets = torch.cat([octets, octets.new_zeros((len(octets), spare))], 1)
     elif octets.storage_offset() % checksum.WORD:
