@@ -263,6 +263,14 @@ def with_peaks(digest: str, text: str) -> str:
     return f"{hashes.rstrip()} {ARGMAX}:{both}".lstrip()
 
 
+def parted_digest(digest: str) -> tuple[str, str]:
+    """Return a checksum that stands in hashes, "" for none, and these without it."""
+    hashes, mark, told = digest.partition(f"{ARGMAX}:")
+    checksum = told[:CHECKSUM_LENGTH] if told.startswith(CHECKSUM) else ""
+    rest = told.removeprefix(checksum)
+    return checksum, f"{hashes}{mark}{rest}" if rest else hashes.rstrip()
+
+
 @dataclass(frozen=True, slots=True)
 class TensorRecord:
     """One tensor of a dump.

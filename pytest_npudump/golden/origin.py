@@ -12,7 +12,7 @@ from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from pytest_npudump.dump.records import ARGMAX, BESIDE_MASK, CHECKSUM, WEIGHED
+from pytest_npudump.dump.records import ARGMAX, BESIDE_MASK, WEIGHED, parted_digest
 from pytest_npudump.dump.table import PROJECTIONS, STATISTICS, StatsTable
 from pytest_npudump.golden.store import KEY
 from pytest_npudump.language.text import first_of, number_of
@@ -259,25 +259,29 @@ def _named(before: str, after: str) -> set[str]:
     return {line.partition(" ")[0] for line in sides[0].keys() ^ sides[1].keys()}
 
 
-_CHECKSUM = re.compile(rf"(?<={ARGMAX}:){CHECKSUM}[0-9a-f]{{16}}")
-_SUMS = re.compile(rf"( ?{ARGMAX}:)?[{BESIDE_MASK}{WEIGHED}]\S+| ?{ARGMAX}:$")
+_SUMS = re.compile(rf"( ?{ARGMAX}:)?[{BESIDE_MASK}{WEIGHED}]\S+")
 """Projections among hashes, which nobody reads."""
 
 
 def _row(before: StatsTable, old: int, after: StatsTable, new: int) -> Iterator[str]:
     """Yield the differences of one tensor's line."""
-    facts = (("dtype", "dtypes"), ("shape", "shapes"), ("count", "counts"), ("digest", "digests"))
-    hashes = [table.digests[row] if table.digests else "" for table, row in ((before, old), (after, new))]
-    sums = [one[0] for text in hashes if (one := _CHECKSUM.search(text))]
-    if sums[1:] and sums[0] != sums[1]:
+    facts = (("dtype", "dtypes"), ("shape", "shapes"), ("count", "counts"), ("noise", "noise"))
+    sides = (before, old), (after, new)
+    hashes = [table.digests[row] if table.digests else "" for table, row in sides]
+    sums, others = zip(*map(parted_digest, hashes), strict=True)
+    if all(sums) and sums[0] != sums[1]:
         yield f"checksum {' -> '.join(sums)}"
-    for name, column in (*facts, ("noise", "noise")):
-        cells = [
-            _SUMS.sub("", _CHECKSUM.sub("", str(getattr(table, column)[row] or ""))) or "-"
-            if getattr(table, column)
-            else "-"
-            for table, row in ((before, old), (after, new))
-        ]
+    told = [
+        (
+            name,
+            [
+                str(getattr(table, column)[row] or "-") if getattr(table, column) else "-"
+                for table, row in sides
+            ],
+        )
+        for name, column in facts
+    ]
+    for name, cells in (*told[:3], ("digest", [_SUMS.sub("", one) or "-" for one in others]), *told[3:]):
         if cells[0] != cells[1]:
             yield f"{name} {cells[0]} -> {cells[1]}"
     for at, name in enumerate(STATISTICS):

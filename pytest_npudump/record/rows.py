@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.dump.dtypes import is_exact
-from pytest_npudump.dump.records import ARGMAX, with_peaks
+from pytest_npudump.dump.records import ARGMAX, parted_digest, with_peaks
 from pytest_npudump.dump.stats import compact_projections as compact
 from pytest_npudump.dump.stats.signs import DIGITS, PROJECTIONS
 from pytest_npudump.dump.table import (
@@ -476,8 +476,16 @@ def differing_keys(before: StatsTable, now: StatsTable, *, summed_by_both: bool)
     Args:
         before: the earlier table.
         now: whose tensors they are.
-        summed_by_both: whether projections that one of the two does not have are no difference.
+        summed_by_both: whether projections that one of the two does not have, and checksums that the earlier
+            one has not, are no difference.
     """
+    if summed_by_both:
+        known = {
+            key for key, digest in zip(before.keys, before.digests, strict=False) if parted_digest(digest)[0]
+        }
+        pairs = zip(now.keys, now.digests, strict=False)
+        told = (digest if key in known else parted_digest(digest)[1] for key, digest in pairs)
+        now = replace(now, digests=tuple(told))
     columns = common_columns([before, now])
     lines = lines_by_key(before, columns)
     sums, summed = (by_name(render_projections(table)) for table in (before, now))

@@ -85,6 +85,6 @@ class Checksum:
             mixed = words[start : start + BLOCK] * _SPREAD
             mixed ^= mixed >> _HALF
             page, place = divmod(self._block, _PAGE)
-            total = int(np.einsum("p,p->", mixed, place_factors()[: mixed.size]))
+            total = int(mixed.dot(place_factors()[: mixed.size]))
             self._sum += total * int(block_factors(page)[place])
             self._block += 1
