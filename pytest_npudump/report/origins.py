@@ -246,10 +246,12 @@ def changed_behind(result: Result) -> bool:
     if comparison is None or first is None or first.status != FAIL or models is None:
         return False
     changed = {*models.weights, *models.attributes, *models.types}
-    others = models.fed or models.operators or models.reconnected or result.weights
-    unaltered = result.sources is not None and result.sources.unaltered
-    if unaltered or not changed or others or _changed_places(result):
-        return unaltered
+    if models.fed or models.read == NOTHING or result.weights or _changed_places(result):
+        return False
+    if result.sources is not None and result.sources.unaltered:
+        return True
+    if not changed or models.operators or models.reconnected:
+        return False
     if models.read == PARAMETERS and any(_is_inside(first.key, name, models) for name in changed):
         return False
     behind = set[str]()
