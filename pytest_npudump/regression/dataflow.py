@@ -23,7 +23,7 @@ from pytest_npudump.golden.origin import changed_tensors
 from pytest_npudump.golden.store import source_layers
 from pytest_npudump.golden.stored_tensors import stored_tensors
 from pytest_npudump.record.edges import UNKNOWN, Edges, edges_of_lines, layer_at, lines_of
-from pytest_npudump.record.model_lines import FILE, ModelChange, is_typed, operators_in, parted
+from pytest_npudump.record.model_lines import FILE, PARAMETERS, ModelChange, is_typed, operators_in, parted
 from pytest_npudump.record.record import EDGES, EMPTY, MODELS, Record
 from pytest_npudump.regression.case import Case, digests_of_models, known_edges, terms_of
 from pytest_npudump.regression.result import KeptLayers, Result
@@ -134,10 +134,14 @@ def sources_of(
 
 
 def _are_placed(models: ModelChange, golden: Record) -> bool:
-    """Return whether the edges of a run show where operators were added, and what removed ones fed."""
+    """Return whether edges show what changes reach: where operators were added, and what removed ones fed.
+
+    Edges of modules do not show which code reads their parameters.
+    """
     layers = {sanitise(layer_of(key)) for key in golden.table.keys}
     removed = {sanitise(name.partition(FILE)[0]) for name in models.removed}
-    return bool(models.rewired or not models.operators) and removed <= layers
+    known = removed <= layers and bool(models.rewired or not models.operators)
+    return known and models.read != PARAMETERS
 
 
 def edges_kept(golden: Record | None, table: StatsTable) -> Edges:

@@ -246,10 +246,14 @@ def changed_behind(result: Result) -> bool:
     if comparison is None or first is None or first.status != FAIL or models is None:
         return False
     changed = {*models.weights, *models.attributes, *models.types}
-    others = models.fed or models.operators or models.reconnected or result.weights
-    unaltered = result.sources is not None and result.sources.unaltered
-    if unaltered or not changed or others or _changed_places(result):
-        return unaltered
+    if models.fed or models.read == NOTHING or result.weights or _changed_places(result):
+        return False
+    if result.sources is not None and result.sources.unaltered:
+        return True
+    if not changed or models.operators or models.reconnected:
+        return False
+    if models.read == PARAMETERS and any(_is_inside(first.key, name, models) for name in changed):
+        return False
     behind = set[str]()
     for key, _type in (rows := comparison.aligned_keys()):
         if models.names(key):
@@ -259,6 +263,12 @@ def changed_behind(result: Result) -> bool:
     for key, _type in rows:
         behind.update(key.operator_names)
     return changed <= behind
+
+
+def _is_inside(key: TensorKey, name: str, models: ModelChange) -> bool:
+    """Return whether a module, as lines of models call it, contains that of a tensor, and ends later."""
+    name = name.partition("#")[0]
+    return key.name_text.startswith(f"{name}.") or f"{name}{PARAMETERS}" in models.files
 
 
 def is_altered(result: Result) -> bool:

@@ -64,6 +64,7 @@ TENSOR = TensorDescription("float32", (2,), 1, 0, (0,), (1,), 0, 0, 0, 1, None, 
 OUTPUTS = Sources(
     tuple(Source(replace(FIRST, slot=at), "", 1 + 2 * at, fed=True) for at in (0, 1)), 3, (), "net.onnx"
 )
+INSIDE = ModelChange(("m.parameters",), ("net",), read=PARAMETERS)
 UNALTERED = replace(sources(fed=True), unaltered=True)
 TRACED = sources(begins=BEFORE, share=0.3)
 
@@ -222,6 +223,15 @@ SENTENCES = [
     ("what changed ran behind the first mismatch", {"models": change(weights=("net/layer_2",))},
      "npudump: net/layer_0:output.0 max 1.5, expected 1 (16700x tolerance); net/layer_2: weights changed",
      "npudump: net/layer_2: weights changed"),
+    ("a parameter of the model itself, whose output comes last, is read before the first mismatch",
+     {"models": ModelChange(("net/layer_2.parameters",), ("net/layer_2",), read=PARAMETERS)},
+     "npudump: net/layer_2: weights changed", "not seen upstream"),
+    ("a parameter of a module around the first mismatch is read before that",
+     {"models": INSIDE, "sides": ("net.a net", "net.a net")},
+     "npudump: net: weights changed", "not seen upstream"),
+    ("the parameters of a module behind the first mismatch changed",
+     {"models": INSIDE, "sides": ("a net", "a net")},
+     "not seen upstream of the first mismatch: a kernel, code or an input may differ", "npudump: net: "),
     ("part of what changed is no layer of either side",
      {"models": change(attributes=("net/layer_2", "other"))},
      "npudump: net/layer_2, other: attributes changed", "; net/layer_2, other: attributes changed"),
@@ -245,6 +255,12 @@ SENTENCES = [
      "source:     net/layer_0:output.0; ", "net/layer_0:output.0 is within tolerance"),
     ("an operator that is wrong is in no golden", {"isolated": [operator(WRONG, BEFORE)]},
      "net/before:output.0: kernel error", "net/before:output.0 is within tolerance"),
+    ("what changed is not upstream, and nothing is known of another model",
+     {"models": ModelChange(("m.om",), ("other",)), "sources": UNALTERED},
+     "(operators not compared); other: weights changed (1 of 0 operators with weights); first", "may differ"),
+    ("what changed is not upstream, and a rank has other weights",
+     {"models": change(weights=("other",)), "sources": UNALTERED, "weights": RANKS, "problems": (RANKS,)},
+     f"npudump: {RANKS}", "may differ"),
     ("a call has no weights of its own", {"isolated": [operator(WRONG, call="aten::mm", own=False)]},
      "a kernel of this call", "weights or attributes must be wrong"),
     ("the golden's call was the wrong one", {"isolated": [operator(RIGHT, call="aten::mm")]},
