@@ -222,9 +222,9 @@ def _unequal(difference: TensorDifference, rule: Rule) -> list[Reason]:
 
 
 def _distant(difference: TensorDifference, rule: Rule, share: float, beside: float) -> list[Reason]:
-    reasons: list[Reason] = []
+    found: list[tuple[str, float, float]] = []
     if not difference.max_abs:
-        return reasons
+        return []
     scale, max_abs = min(difference.magnitude, sys.float_info.max), float(difference.max_abs)
     if max_abs <= rule.atol + rule.rtol * scale and masks(np.array(scale), beside):
         near = (one for one in difference.worst if math.isfinite(one.abs))
@@ -233,9 +233,9 @@ def _distant(difference: TensorDifference, rule: Rule, share: float, beside: flo
         max_abs = max((float(one.abs) for one in rest), default=0.0)
     allowed = rule.atol + rule.rtol * scale
     if max_abs > allowed:
-        reasons.append(Reason(MAX_ABS, 0.0, max_abs, allowed, rule.describe()))
+        found.append((MAX_ABS, max_abs, allowed))
     slack = rule.atol * math.sqrt(share * difference.count) / difference.norm if difference.norm else 0.0
     if math.isfinite(difference.relative_l2) and difference.relative_l2 > rule.rtol + slack:
-        allowed = rule.rtol + slack
-        reasons.append(Reason(RELATIVE_L2, 0.0, difference.relative_l2, allowed, rule.describe()))
-    return reasons
+        found.append((RELATIVE_L2, difference.relative_l2, rule.rtol + slack))
+    words = rule.describe() if found else ""
+    return [Reason(name, 0.0, value, most, words) for name, value, most in found]
