@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from unittest import mock
 
 import pytest
-from hypothesis import example, given, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.approval_merge import Conflict, joined as joined_value, joined_order, merge
@@ -18,6 +19,7 @@ PATH = Path("golden/test_a.yaml")
 COLUMNS = "tensor dtype shape max min avg l2norm nan -inf +inf"
 BASE = {"conv": 1, "relu": 2, "fc": 3, "out": 4}
 PROJECTIONS = "1 2 3 4 5 6 7 8"
+Graph = dict[str, tuple[int, str, str]]
 
 
 def golden(
@@ -334,6 +336,47 @@ def test_a_merge_has_the_changes_of_both_sides_or_says_that_it_has_not(
         before, left, right = base.get(layer), ours.get(layer), theirs.get(layer)
         assert values.get(layer) == (right if left == before else left)
         assert before in (left, right) or left == right
+
+
+OF, OF_V = (0, "", "-"), (0, "", "v")
+GRAPHS = st.dictionaries(
+    st.sampled_from("abcd"),
+    st.tuples(st.integers(0, 1), st.sampled_from(["", "image", "a", "b"]), st.sampled_from("-vw")),
+    min_size=1,
+)
+
+
+MODELS = (False, False, True, False, False)
+
+
+@settings(max_examples=20)
+@example({"a": OF, "c": OF_V}, {"a": OF, "c": OF_V}, {"a": OF_V, "c": OF_V}, MODELS)
+@example({"a": OF_V}, {"a": OF_V}, {"b": OF_V, "a": OF_V}, MODELS)
+@given(GRAPHS, GRAPHS, GRAPHS, st.tuples(*[st.booleans()] * 5))
+def test_lines_that_all_have_are_left_out_of_a_merge_where_it_is_the_same_without(
+    base: Graph, ours: Graph, theirs: Graph, has: tuple[bool, ...]
+) -> None:
+    def text(graph: Graph, outputs: str) -> str:
+        fed = {layer: source for layer, (_, source, _) in graph.items() if source and has[0]}
+        digests = {layer: digest * 6 for layer, (_, _, digest) in graph.items() if digest != "-"}
+        behind = {layer: f" | - {digests[layer]}" for layer in fed if has[1] and layer in digests}
+        lines = {
+            "edges": [f"{layer} < {source}{behind.get(layer, '')}" for layer, source in fed.items()],
+            "models": [
+                "#m.onnx AAAAAAAAAAAAAAAA graph1",
+                *(f"{layer} - {digest}" for layer, digest in digests.items() if layer not in behind),
+            ],
+            "outputs": [f"{name} float32 2 1 1 1 - 0 0 0 -" for name in outputs],
+        }
+        told = (name for name, known in zip(lines, (has[0], has[2], has[3]), strict=True) if known)
+        blocks = "".join("\n  ".join([f"{name}: |", *lines[name]]) + "\n" for name in told if lines[name])
+        values = {layer: value for layer, (value, _, _) in graph.items()}
+        return render(parse(golden(values, blocks=blocks), PATH))
+
+    sides = text(base, "y"), text(ours, "yz" if has[4] else "y"), text(theirs, "y")
+    found = merge(PATH, *sides)
+    with mock.patch("pytest_npudump.golden.approval_merge._in_part", side_effect=ValueError):
+        assert merge(PATH, *sides) == found
 
 
 @given(LAYERS, LAYERS)

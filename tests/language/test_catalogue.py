@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import gc
 import io
 import re
 from collections.abc import Iterator
@@ -78,6 +79,18 @@ def plain(template: str) -> str:
 def has_words(template: str) -> bool:
     literals = "".join(literal for literal, _, _, _ in Formatter().parse(template))
     return bool(re.search("[A-Za-z]{2}", re.sub("npu_?dump: ", "", literals)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _parsed() -> Iterator[None]:
+    """Have trees parsed without looking for garbage in them, four times faster, and none held afterwards."""
+    gc.disable()
+    for path in PACKAGE.rglob("*.py"):
+        calls_in(path)
+    gc.enable()
+    yield
+    tree_of.cache_clear()
+    calls_in.cache_clear()
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import pytest
 from pytest_npudump.compare.judge import Terms, judge
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
+from pytest_npudump.compare.tolerances.upstream import Ancestry
 from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
 from pytest_npudump.dump.stats.projections import project
 from pytest_npudump.dump.stats.tensor import tensor_stats
@@ -348,3 +349,44 @@ def test_indices_of_equal_values_pass_where_only_the_run_has_tensors(  # noqa: P
     assert outside(rows, {index: now, "scores": -scores}, folder=tmp_path, kept=False), what
     if op_type == "TopK":
         assert outside(rows, {index: now}, folder=tmp_path, kept=False), "the values at them are not there"
+
+
+# Of float32 and of float16 under other numerics: the maximum's, 20 and 12,000 millionths.
+RTOL, ATOL, WIDE = 2e-5, 2**-22, (0.012 - 2e-5) * 10 + 2**-20 - 2**-22
+
+
+@pytest.mark.each(
+    ("ancestry", "dtype", "statistic", "expected"),
+    [
+        (Ancestry(""), "float32", "max", (RTOL, ATOL, "")),
+        (Ancestry("int8", 0.25), "int8", "max", (0, 1, "1 step in 25 % of the codes")),
+        (Ancestry("float16"), "float32", "max", (0.012, 2**-20, "float16 upstream")),
+        (
+            Ancestry("", wider=(2, 9)),
+            "float32",
+            "max",
+            (2 * RTOL, ATOL, "2 times for what cancelled upstream"),
+        ),
+        (Ancestry("", cancelled=(3, 9)), "float32", "max", (RTOL, ATOL + 3 * RTOL, "3 cancelled")),
+        (Ancestry("", cancelled=(9, 3)), "float32", "l2norm", (1e-5, ATOL + 12e-5, "3 cancelled")),
+        # The inputs' difference follows where that is less: it is here, and is not by a thousandth.
+        (
+            Ancestry("float16", size=(10, 99), passed_on=(WIDE * 0.999, 0)),
+            "float32",
+            "max",
+            (RTOL, ATOL + WIDE * 0.999, "float16 upstream, as far off as its inputs"),
+        ),
+        (
+            Ancestry("float16", size=(10, 99), passed_on=(WIDE * 1.001, 0)),
+            "float32",
+            "max",
+            (0.012, 2**-20, "float16 upstream"),
+        ),
+    ],
+)
+def test_a_bound_is_the_widest_that_its_ancestry_asks_for(
+    ancestry: Ancestry, dtype: str, statistic: str, expected: tuple[float, float, str]
+) -> None:
+    rtol, atol, why = ancestry.bound("other", dtype, statistic, 16)
+    assert (rtol, atol) == pytest.approx(expected[:2], rel=1e-12)
+    assert str(why) == expected[2]
