@@ -123,10 +123,6 @@ class RankLayout:
         """The groups of ranks that it names."""
         return {split.group for split in self.splits} | {*self.counted[1:]} - {""}
 
-    def ordered(self, order: str) -> RankLayout:
-        """Return the same with another order for parts that follow each other."""
-        return replace(self, splits=tuple(one._replace(how=one.how or order) for one in self.splits))
-
 
 class Parts(NamedTuple):
     """A tensor in parts along an axis: rows of a table, or parts of parts.
@@ -248,18 +244,29 @@ class Correspondence:
         if ranks[0] != ranks[1] or self.layouts:
             rows, notes = self._whole(sides, (golden, run), [len(place) for place in ranks])
             sides = rows[0], rows[1]
+        unordered = {str(row.key) for side in sides for row in side if _is_unordered(row.made_of)}
         made = {str(row.key) for side in sides for row in side if isinstance(row.made_of, Parts)}
+        told = _telling_order(golden, sides[0], made) | _telling_order(run, sides[1], made)
         (golden, apart), (run, also) = _applied(golden, sides[0]), _applied(run, sides[1])
         # Projections of parts are not those of the whole; elements give these.
-        told, shown = zip(*map(_ordered, (golden, run)), strict=True)
-        made = made.difference(shown[0] & shown[1])
+        here, there = (_telling_order(one, _joined_rows(one, {}, {}), made) for one in (golden, run))
+        made -= here & there
         golden, run = (replace(one, table=one.table.without_projections_of(made)) for one in (golden, run))
-        if unseen := made & (told[0] | told[1]):
+        names = {str(row.key): row.key.layer for row in sides[1]}
+        if unseen := made & told - unordered:
             note = said(
                 "the order of elements is not compared in tensors joined from statistics of parts ({count}): "
                 "{names}; tensors of both sides show it",
                 count=len(unseen),
-                names=first_of(dict.fromkeys(row.key.layer for row in sides[1] if str(row.key) in unseen)),
+                names=first_of(dict.fromkeys(name for key, name in names.items() if key in unseen)),
+            )
+            notes = [*notes, note]
+        if unordered:
+            note = said(
+                "the order of elements is not compared, as the order of parts on ranks is not known "
+                "({count}): {names}",
+                count=len(unordered),
+                names=first_of(dict.fromkeys(name for key, name in names.items() if key in unordered)),
             )
             notes = [*notes, note]
         if places := {_place(key) for key in (*apart, *also)}:
@@ -371,18 +378,17 @@ class Correspondence:
                 table.op_types[row.first] for table, rows in zip(tables, held, strict=True) for row in rows
             }
             joining = any(map(_JOINING.search, types))
-            orders, told = ["", ""], list[list[_Row] | None]()
+            joined = next((some for each in zip(tables, held, strict=True) if (some := _joined(*each))), ())
+            told = list[list[_Row] | None]()
             for side, rows in enumerate(held):
-                if any(isinstance(row.made_of, Parts) for row in held[1 - side]):
-                    orders[side] = _UNORDERED
                 if len(rows) < 2:  # noqa: PLR2004 - nothing is in parts
                     told.append(rows)
                 elif layout is not None:
                     sizes = {**self._sizes(ranks[side])}
                     sizes.pop(layout.counted[1], None)
-                    told.append(_by_layout(rows, shapes[side], layout.ordered(orders[side]), sizes))
+                    told.append(_by_layout(rows, tables[side], layout, sizes, joined))
                 else:
-                    told.append(_by_class(rows, shapes[side], tables[side], orders[side]))
+                    told.append(_by_class(rows, shapes[side], tables[side], joined))
             wholes = [
                 {_shape(table, row.made_of) for row in rows} if rows is not None else _wholes(some)
                 for table, rows, some in zip(tables, told, shapes, strict=True)
@@ -391,8 +397,9 @@ class Correspondence:
             for side, rows in enumerate(held):
                 found = told[side]
                 if found is None:
-                    order = _UNORDERED if joining else orders[side]
-                    found = told[side] = _by_shapes(rows, shapes[side], wholes[0] & wholes[1], order) or rows
+                    how = _UNORDERED if joining and not joined else ""
+                    found = _by_shapes(rows, tables[side], wholes[0] & wholes[1], how, joined) or rows
+                    told[side] = found
                     if len(found) < len(rows) and not joining:
                         guessed.append(place.layer)
             whole = [_shape(table, rows[0].made_of) for table, rows in zip(tables, told, strict=True) if rows]
@@ -751,8 +758,29 @@ def _shape_of_parts(shapes: Sequence[Shape | None], axis: int, how: str = "") ->
     return (*known[0][:at], sum(shape[at] for shape in known), *known[0][at + 1 :])
 
 
+def _joined(table: StatsTable, rows: Sequence[_Row]) -> tuple[int, ...]:
+    """Return the lengths of the tensors that a side has joined along their last axis; none without any."""
+    parts = next((row.made_of.parts for row in rows if isinstance(row.made_of, Parts)), ())
+    return tuple(shape[-1] if (shape := _shape(table, part)) else 0 for part in parts)
+
+
+def _of_ranks(
+    parts: tuple[Parts | int, ...], table: StatsTable, axis: int, how: str, joined: Sequence[int]
+) -> Parts:
+    """Return a tensor in parts on ranks: each has its part of each of the tensors that a side has joined."""
+    lengths = {(len(shape), shape[axis]) for part in parts if (shape := _shape(table, part))}
+    if how or not joined or any(axis not in {-1, axes - 1} for axes, _ in lengths):
+        return Parts(axis, how, parts)
+    if len(lengths) == 1 and 0 not in joined:
+        ((_, length),) = lengths
+        sizes = [divmod(length * size, sum(joined)) for size in joined]
+        if not any(rest for _, rest in sizes):
+            return Parts(axis, "", parts, tuple((size, 1) for size, _ in sizes))
+    return Parts(axis, _UNORDERED, parts)
+
+
 def _by_class(
-    rows: Sequence[_Row], shapes: Sequence[Shape | None], table: StatsTable, order: str
+    rows: Sequence[_Row], shapes: Sequence[Shape | None], table: StatsTable, joined: Sequence[int]
 ) -> list[_Row] | None:
     """Return the copies that the type of a layer implies; None without any."""
     typed, key = _TYPED.search(table.op_types[rows[0].first]), rows[0].key
@@ -761,14 +789,19 @@ def _by_class(
         return None  # a bias beside what ranks share otherwise
     if found is None or len(rows) % int(found["ranks"]) or not all(shapes):
         return None
-    ranks, axis, how = int(found["ranks"]), int(found["axis"] or -1), found["how"] or order
+    ranks, axis, how = int(found["ranks"]), int(found["axis"] or -1), found["how"] or ""
     words = [word.partition("/") for word in how.split("+")] if how[:1].isdigit() else []
     pieces = tuple((int(size), int(shared or 1)) for size, _, shared in words)
-    if {sum(size for size, _ in pieces)} != {shape[axis] for shape in shapes if shape}:
-        pieces, how = (), _UNORDERED if pieces else how
+    if pieces and {sum(size for size, _ in pieces)} != {shape[axis] for shape in shapes if shape}:
+        pieces, how = (), _UNORDERED
+    elif how == _UNORDERED and joined:
+        how = ""
     copies = max((shared for _, shared in pieces), default=1)
     return [
-        _Row(rows[first + copy].key, Parts(axis, "" if pieces else how, held, pieces, copy))
+        _Row(
+            rows[first + copy].key,
+            Parts(axis, "", held, pieces, copy) if pieces else _of_ranks(held, table, axis, how, joined),
+        )
         for first in range(0, len(rows), ranks)
         for held in [tuple(row.made_of for row in rows[first : first + ranks])]
         for copy in range(copies)
@@ -791,16 +824,22 @@ def _wholes(shapes: Sequence[Shape | None]) -> set[Shape | None]:
 
 
 def _by_shapes(
-    rows: Sequence[_Row], shapes: Sequence[Shape | None], wholes: Collection[Shape | None], order: str
+    rows: Sequence[_Row],
+    table: StatsTable,
+    wholes: Collection[Shape | None],
+    how: str,
+    joined: Sequence[int],
 ) -> list[_Row] | None:
     """Return the copies of a tensor on ranks, or its parts in one; None where shapes imply neither.
 
     Args:
         rows: what the ranks have, by rank.
-        shapes: of these.
+        table: where they are.
         wholes: shapes that the other side may have, too.
-        order: of the parts; :data:`_UNORDERED` where the other side has them in others.
+        how: parts follow each other.
+        joined: lengths of the tensors that a side has joined in it.
     """
+    shapes = [_shape(table, row.made_of) for row in rows]
     if None in shapes:
         return None
     if len({*shapes}) == 1 and shapes[0] in wholes:
@@ -810,16 +849,22 @@ def _by_shapes(
         return None
     _, axis, shared = found[0]
     return [
-        _Row(rows[copy].key, Parts(axis, order, tuple(row.made_of for row in rows[copy::shared])))
+        _Row(rows[copy].key, _of_ranks(held, table, axis, how, joined))
         for copy in range(shared)
+        for held in [tuple(row.made_of for row in rows[copy::shared])]
     ]
 
 
 def _by_layout(
-    rows: Sequence[_Row], shapes: Sequence[Shape | None], layout: RankLayout, sizes: Mapping[str, int]
+    rows: Sequence[_Row],
+    table: StatsTable,
+    layout: RankLayout,
+    sizes: Mapping[str, int],
+    joined: Sequence[int],
 ) -> list[_Row]:
     """Return the copies by a layout: one for each place in the groups that split nothing."""
     layer, ranks = rows[0].key.layer, math.prod(sizes.values())
+    shapes = [_shape(table, row.made_of) for row in rows]
     bad = next((one for one in shapes if one is not None and layout.axes not in {0, len(one)}), None)
     if bad is not None:
         raise RequestError(f"the layout of {layout.layers!r} has {layout.axes} axes, and {layer} {list(bad)}")
@@ -834,7 +879,7 @@ def _by_layout(
             return rows[number(at)].made_of
         (group, axis, how), *others = splits
         held = tuple(parts(others, {**at, group: one}) for one in range(sizes[group]))
-        return Parts(axis, how, held)
+        return _of_ranks(held, table, axis, how, joined)
 
     splits = [split for split in layout.splits if sizes.get(split.group, 1) > 1]
     names = {split.group for split in splits}
@@ -976,12 +1021,15 @@ def _with_last(record: Record, places: Collection[TensorKey]) -> Record:
     )
 
 
-def _ordered(record: Record) -> tuple[set[str], set[str]]:
-    """Return the keys of tensors with projections, and of those with these or elements."""
-    keys, tensors = record.table.keys, record.tensors or [None] * len(record.table)
-    told = {keys[at] for at in np.flatnonzero(record.table.tells(PROJECTIONS))}
-    pairs = zip(keys, tensors, strict=True)
-    return told, told | {key for key, one in pairs if getattr(one, "payload", one) is not None}
+def _telling_order(record: Record, rows: Iterable[_Row], keys: Collection[str]) -> set[str]:
+    """Return those of some keys of which a record has the projections or elements of all rows."""
+    tells, tensors = record.table.tells(PROJECTIONS), record.tensors or [None] * len(record.table)
+
+    def told(at: int) -> bool:
+        tensor = tensors[at]
+        return bool(tells[at]) or getattr(tensor, "payload", tensor) is not None
+
+    return {key for row in rows if (key := str(row.key)) in keys and all(map(told, _rows(row.made_of)))}
 
 
 def _under(tensor: Any, key: TensorKey) -> Any:
@@ -999,7 +1047,7 @@ def _made(record: Record, key: TensorKey, parts: Parts) -> TensorRecord | None:
     kind = table.op_types[first].partition("[")[0]
     found = TensorOfParts(key, kind, table.dtypes[first], _shape(table, parts), path=record.path)
     elements = elements_of(parts, record.tensors) if record.tensors else None
-    if elements is not None:
+    if elements is not None and elements.itemsize * _BYTE == BY_NAME[found.dtype].bits:
         path = _folder() / f"{len([*_folder().iterdir()])}.bin"
         path.write_bytes(np.ascontiguousarray(elements).tobytes())
         keys = {at: TensorKey.parse(table.keys[at]) for at in parts.rows}
@@ -1074,6 +1122,12 @@ def notes_on_ranks(pairs: Iterable[tuple[TensorKey, Pair]]) -> Iterator[str]:
         )
 
 
+def _is_unordered(made_of: Parts | int) -> bool:
+    return isinstance(made_of, Parts) and (
+        made_of.how == _UNORDERED or any(map(_is_unordered, made_of.parts))
+    )
+
+
 def _has_sums(parts: Parts | int) -> bool:
     return isinstance(parts, Parts) and (parts.how == "partial" or any(map(_has_sums, parts.parts)))
 
@@ -1084,9 +1138,10 @@ def elements_of(made_of: Parts | int, tensors: Sequence[Any] | Mapping[int, Any]
         tensor = tensors[made_of]
         if isinstance(tensor, np.ndarray):
             return tensor
-        if not isinstance(tensor, TensorRecord) or tensor.payload is None:
-            return None
-        if tensor.dtype not in BY_NAME or BY_NAME[tensor.dtype].bits < _BYTE:
+        if not isinstance(tensor, TensorRecord):
+            return None if tensor is None else np.asarray(tensor.array())  # a golden's own
+        known = BY_NAME.get(tensor.dtype)
+        if tensor.payload is None or known is None or known.bits < _BYTE:
             return None
         return np.asarray(load(tensor.payload, tensor.dtype, tensor.shape))
     axis, how, parts, pieces, copy = made_of

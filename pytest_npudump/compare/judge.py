@@ -491,7 +491,8 @@ def _pairs(
         other: Any = tensors[1][there] if there != ABSENT and tensors[1] else None
         if _has_elements(one) and _has_elements(other):
             layer = layer_of(golden.keys[here])
-            if not (every or layer in wanted):
+            needed = _needs_statistics(one) or _needs_statistics(other)
+            if not (every or needed or layer in wanted):
                 continue
             if sanitise(layer) == layer:  # the dump may know the raw name
                 layer = layer_of(actual.keys[there])

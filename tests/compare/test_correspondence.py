@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from safetensors.numpy import save_file
 
 from pytest_npudump.cli import main
 from pytest_npudump.compare.correspondence import Correspondence
@@ -26,6 +28,7 @@ from pytest_npudump.dump.stats.projections import project
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import RequestError
+from pytest_npudump.golden.tensors import StoredTensor
 from pytest_npudump.record.edges import Edges, GraphNode as Node, Port, lines_of
 from pytest_npudump.record.record import EDGES, SHARDS, Record
 from pytest_npudump.regression.dataflow import sources_of
@@ -119,6 +122,93 @@ def test_what_one_side_has_joined_is_compared_with_the_parts_of_the_other(compar
     assert compared(two, changed, "y: x.l + x.r").differing == {0}
     wrong = side({"b.qkv": np.concatenate([q, k, 2 * v], axis=-1)})
     assert failing(compared(parts, wrong, "b.*: a.q + a.k + a.v")) == [("b.qkv:output.0", "fail")]
+
+
+QUARTERS = [np.split(one, 4, -1) for one in (normal(8, 8), normal(8, 4), normal(8, 4))]
+"""Of queries, keys and values, along their last axis."""
+
+
+def apart(ranks: int) -> list[Arrays]:
+    """What ranks have as layers q, k and v, a part of each."""
+    parts = [np.split(np.concatenate(cut, -1), ranks, -1) for cut in QUARTERS]
+    return [dict(zip("qkv", own, strict=True)) for own in zip(*parts, strict=True)]
+
+
+def in_one(ranks: int) -> list[Arrays]:
+    """What ranks have in one layer b, as vLLM's QKVParallelLinear gives it."""
+    return [{"b": np.concatenate([*own.values()], -1)} for own in apart(ranks)]
+
+
+def off(ranks: Sequence[Arrays]) -> Iterator[list[Arrays]]:
+    """Yield the same values with ranks, rows, columns or elements elsewhere."""
+    *first, last = (one["b"] for one in ranks)
+    for other in (last[::-1], last[:, [1, 0, *range(2, last.shape[1])]]):
+        yield [{"b": one} for one in (*first, other)]
+    if first:
+        yield [*ranks[1:], *ranks[:1]]
+        whole = np.concatenate([*apart(1)[0].values()], -1)
+        yield [{"b": part} for part in np.split(whole, len(ranks), -1)]
+
+
+LAYOUT = 'layouts: {"*": "t h[tp]"}'
+JOINS: list[tuple[str, list[Arrays], list[Arrays], str]] = [
+    ("", apart(1), in_one(1), LAYOUT),
+    ("", apart(1), in_one(2), LAYOUT),
+    ("", apart(2), in_one(2), LAYOUT),
+    ("", apart(4), in_one(2), LAYOUT),
+    ("", apart(2), in_one(1), LAYOUT),
+    ("", apart(1), in_one(2), 'layouts: {"*": "t h[cp,tp]"}\nranks: cp=1 tp=2'),
+    ("", apart(1), in_one(4), 'layouts: {"*": "t h[cp,tp]"}\nranks: cp=2 tp=2'),
+    ("", apart(1), in_one(2), ""),  # shapes tell
+    ("", apart(2), in_one(1), ""),
+    ("ColumnParallelLinear[tp=2:unordered]", apart(1), in_one(2), ""),
+    ("ColumnParallelLinear[tp=2]", apart(2), in_one(1), ""),
+    ("QKVParallelLinear[tp=2:4+2+2]", apart(1), in_one(2), ""),
+]
+
+
+@pytest.mark.each(("kind", "several", "one", "text"), JOINS)
+def test_elements_of_joined_layers_are_those_of_the_parts_that_ranks_have_in_one(
+    kind: str, several: list[Arrays], one: list[Arrays], text: str, tmp_path: Path
+) -> None:
+    """On either side, where a golden of one rank keeps tensors, too. Statistics alone tell no order."""
+    records = [record(write(tmp_path / "several", several), kind)]
+    if len(several) == 1:
+        save_file({f"{name}:output.0": own for name, own in several[0].items()}, tmp_path / "tensors")
+        stored = [StoredTensor(tmp_path / "tensors", f"{name}:output.0") for name in several[0]]
+        records.append(replace(side(several[0]), tensors=stored))
+    for number, fused in enumerate((one, *off(one))):
+        run, untold = record(write(tmp_path / str(number), fused), kind), side(*fused, kind=kind)
+        for golden, rule in product(records, ("b: q + k + v", "q + k + v: b")):
+            turned = rule[0] == "q"
+            if turned and golden is not records[0]:
+                continue
+            (tmp_path / "names.yaml").write_text(f"{rule}\n{text}")
+            terms = Terms(option=AS_GIVEN, against=RUN, names=Correspondence.read(tmp_path / "names.yaml"))
+            comparison = judge(*((run, golden) if turned else (golden, run)), terms)
+            assert [key for key, _ in failing(comparison)] == ["b:output.0"] * bool(number)
+            assert (comparison.compared, len(comparison.elements)) == (1, 1)
+            assert not [one for one in comparison.remarks if "order" in one]
+            if number != 1:
+                continue
+            comparison = judge(*((untold, golden) if turned else (golden, untold)), terms)
+            assert failing(comparison) == []
+            (told,) = (one for one in comparison.remarks if "order" in one)
+            assert told.startswith("the order of elements is not compared in tensors joined from statistics")
+
+
+def test_parts_of_joined_layers_that_do_not_add_up_are_told_as_not_compared_in_order(tmp_path: Path) -> None:
+    """Three ranks have four columns each: eight and four make no parts of these."""
+    q, k = normal(5, 8), normal(5, 4)
+    parts = [{"b": part[::-1]} for part in np.split(np.concatenate([q, k], -1), 3, -1)]
+    (tmp_path / "names.yaml").write_text(f"b: q + k\n{LAYOUT}")
+    sides = record(write(tmp_path / "one", [{"q": q, "k": k}])), record(write(tmp_path / "three", parts))
+    terms = Terms(option=AS_GIVEN, against=RUN, names=Correspondence.read(tmp_path / "names.yaml"))
+    comparison = judge(*sides, terms)
+    assert failing(comparison) == []
+    assert [str(one) for one in comparison.remarks if "order" in one] == [
+        "the order of elements is not compared, as the order of parts on ranks is not known (1): b"
+    ]
 
 
 @given(st.data())
@@ -449,6 +539,12 @@ def test_weights_of_layers_that_are_renamed_and_that_count_on(pattern: str, tmp_
     assert found == {"gate.weight": texts[4]} | {f"0.experts.{at}.up.weight": texts[at] for at in range(4)}
     assert {name: text for one in parts.values() for name, text in one.items()} == found
     assert [*parts] == ["0", "1"]
+
+
+def record(folder: Path, kind: str = "") -> Record:
+    """Return a record of what lies in a folder, with its tensors, of layers of a type."""
+    held = tuple(replace(one, op_type=kind) for one in read(folder))
+    return replace(Record.of(StatsTable.from_records(held)), tensors=held)
 
 
 def write(root: Path, ranks: list[Arrays], dtype: str = "Float32") -> Path:
