@@ -190,6 +190,8 @@ SENTENCES = [
      "a (axis 1): weight channels permuted", "a: weights changed"),
     ("a rank has other weights", {"weights": RANKS, "problems": (RANKS,)},
      f"npudump: {RANKS}; first mismatch: net/layer_0:output.0", "also:"),
+    ("an operator has braces in its name", {"models": change(weights=("a{b}",))},
+     "model:      a{b}: weights changed", "identical to the golden's"),
     ("an attribute changed and no weight", {"models": change(attributes=("a",))},
      "a: attributes changed", "weights changed"),
     ("an operator is gone that fed it",
