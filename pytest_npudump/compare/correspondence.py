@@ -259,9 +259,9 @@ class Correspondence:
         made = {str(row.key) for side in sides for row in side if isinstance(row.made_of, Parts)}
         told = _telling_order(golden, sides[0], made) | _telling_order(run, sides[1], made)
         (golden, apart), (run, also) = _applied(golden, sides[0]), _applied(run, sides[1])
-        # Projections of parts are not those of the whole; elements give these.
-        here, there = (_telling_order(one, _joined_rows(one, {}, {}), made) for one in (golden, run))
-        made -= here & there
+        if made:  # projections of parts are not those of the whole; elements give these
+            here, there = (_telling_order(one, _joined_rows(one, {}, {}), made) for one in (golden, run))
+            made -= here & there
         golden, run = (replace(one, table=one.table.without_projections_of(made)) for one in (golden, run))
         names = {str(row.key): row.key.layer for row in sides[1]}
         if unseen := made & told - unordered:
@@ -1069,6 +1069,8 @@ def _with_last(record: Record, places: Collection[TensorKey]) -> Record:
 
 def _telling_order(record: Record, rows: Iterable[_Row], keys: Collection[str]) -> set[str]:
     """Return those of some keys of which a record has the projections or elements of all rows."""
+    if not keys:
+        return set()
     tells, tensors = record.table.tells(PROJECTIONS), record.tensors or [None] * len(record.table)
 
     def told(at: int) -> bool:

@@ -422,6 +422,8 @@ def test_the_type_of_a_layer_tells_what_ranks_hold(
     assert (failing(comparison), comparison.compared) == ([], copies + 1)
     elements = [found for found in comparison.elements.values() if found is not None]
     assert len(elements) == copies + 1 - ("unordered" in kind)
+    told = "the order of elements is not compared, as the order of parts on ranks is not known (1): x"
+    assert [one for one in comparison.remarks if "order" in one] == [told] * ("unordered" in kind)
     last = parts[-1].copy()
     last[..., -1] += 3
     changed = judged([*parts[:-1], last], tmp_path / "wrong")
