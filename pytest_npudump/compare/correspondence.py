@@ -17,17 +17,18 @@ alike on both sides.
 
 A layout has a word an axis; brackets name the group of ranks that it is split over, after SGLang's ``dims``:
 ``h[tp]`` in parts that follow each other, ``s[cp:zigzag]`` each rank two of 2n parts, the r-th and the r-th
-from the end, ``h[tp:partial]`` values that ranks have yet to add. ``{2}[ep]`` as the first word is no axis:
-the number that the second asterisk matched counts on from rank to rank, as that of experts does. Each rank
-has a copy of what its group does not split. ``ranks`` are the sizes of groups, the last one varying fastest,
-where there are several.
+from the end, ``h[tp:2+1+1]`` each rank its part of each of three tensors of such shares, ``h[tp:partial]``
+values that ranks have yet to add. ``{2}[ep]`` as the first word is no axis: the number that the second
+asterisk matched counts on from rank to rank, as that of experts does. Each rank has a copy of what its group
+does not split. ``ranks`` are the sizes of groups, the last one varying fastest, where there are several.
 
 Without a layout, the class of a layer tells, as ``pytest_npudump.runtime.modules.shards`` notes it in its
 type, and where it does not, shapes: equal ones are copies, and one axis in which the parts add up is split,
 each part on one rank or on as many in a row as it takes. Where nothing tells, each rank's tensor is compared
 as if it were a copy, and fails by its shape.
 
-Statistics of parts make those of the whole, whatever the axis; elements do where all parts have them. A
+Statistics of parts make those of the whole, whatever the axis; elements do where all parts have them. Of
+tensors that a side has joined each rank has its part of each, as many times shorter as all together. A
 further copy that one run alone has is compared with its first. A layout cannot hide a change: what is joined
 is compared.
 """
@@ -72,10 +73,11 @@ else:
 
 LAYOUTS, RANKS = "layouts", "ranks"
 _JOINED = re.compile(r"\s\+\s")
-_AXIS = re.compile(r"(?P<name>[\w*]+)(?:\[(?P<split>[\w:,]+)\])?")
+_AXIS = re.compile(r"(?P<name>[\w*]+)(?:\[(?P<split>[\w:,+]+)\])?")
 _UNORDERED = "unordered"
 """Of parts whose elements follow each other in an order that is not known: statistics tell."""
 _SPLITS = ("", "zigzag", "partial", _UNORDERED)
+_SHARES = re.compile(r"[1-9]\d*(\+[1-9]\d*)+")
 _COUNTED = re.compile(r"\{(\d+)\}\[(\w+)\]")
 _TYPED = re.compile(r"\[(?=[^]]*tp=)(?:(?P<input>[^>]*)>)?(?P<output>[^]]*)\]$")
 _OF_CLASS = re.compile(r"(?:(?P<axis>\d+):)?tp=(?P<ranks>\d+)(?::(?P<how>[\w+/]+))?")
@@ -95,7 +97,10 @@ class NameRule:
 
 
 class Split(NamedTuple):
-    """Split of an axis over a group of ranks: in parts in order (""), ``zigzag`` or ``partial``."""
+    """Split of an axis over a group of ranks: in parts in order (""), ``zigzag`` or ``partial``.
+
+    ``2+1+1`` where each rank has its parts of tensors of such shares, one behind another.
+    """
 
     group: str
     axis: int
@@ -232,13 +237,19 @@ class Correspondence:
             _joined_rows(run, {}, joined[1]),
         )
         idle = [
-            said("{path}, line {line}: it pairs no layers", path=self.path, line=line)
-            for line in sorted({rule.line for rule in self.names} - joined[2])
+            words or said("{path}, line {line}: it pairs no layers", path=self.path, line=rule.line)
+            for rule in self.names
+            if (words := joined[2].get(rule.line)) or rule.line not in joined[2]
         ]
         layers = {row.key.layer for rows in sides for row in rows}
         unused = [one.layers for one in self.layouts if not any(_names(one.layers, name) for name in layers)]
         if unused:
-            idle.append(said("{path}: layouts of no layer: {names}", path=self.path, names=first_of(unused)))
+            words = said(
+                "{path}: layouts of no layer: {names} (joined layers have the name of the other side)",
+                path=self.path,
+                names=first_of(unused),
+            )
+            idle.append(words)
         ranks = [{_rank_of(row.key) for row in rows} for rows in sides]
         notes: list[str] = []
         if ranks[0] != ranks[1] or self.layouts:
@@ -248,9 +259,9 @@ class Correspondence:
         made = {str(row.key) for side in sides for row in side if isinstance(row.made_of, Parts)}
         told = _telling_order(golden, sides[0], made) | _telling_order(run, sides[1], made)
         (golden, apart), (run, also) = _applied(golden, sides[0]), _applied(run, sides[1])
-        # Projections of parts are not those of the whole; elements give these.
-        here, there = (_telling_order(one, _joined_rows(one, {}, {}), made) for one in (golden, run))
-        made -= here & there
+        if made:  # projections of parts are not those of the whole; elements give these
+            here, there = (_telling_order(one, _joined_rows(one, {}, {}), made) for one in (golden, run))
+            made -= here & there
         golden, run = (replace(one, table=one.table.without_projections_of(made)) for one in (golden, run))
         names = {str(row.key): row.key.layer for row in sides[1]}
         if unseen := made & told - unordered:
@@ -321,13 +332,16 @@ class Correspondence:
 
     def _by_names(
         self, golden: Record, run: Record
-    ) -> tuple[dict[str, str], tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]], set[int]]]:
-        """Return the golden's layers under other names, and what each side has in parts, by the new name."""
+    ) -> tuple[dict[str, str], tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]], dict[int, str]]]:
+        """Return the golden's layers under other names, and what each side has in parts, by the new name.
+
+        Behind them, by line, what the layers lack that it would pair; "" of one that pairs some.
+        """
         ours = {name: layer for layer in _layers(golden.table) for name in (sanitise(layer), layer)}
         theirs = {name: layer for layer in _layers(run.table) for name in (sanitise(layer), layer)}
         renamed: dict[str, str] = {}
         parts: tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]] = ({}, {})
-        used, taken, given = set[int](), set[str](), dict[str, str]()
+        used, taken, given = dict[int, str](), set[str](), dict[str, str]()
         for rule in sorted(self.names, key=lambda rule: "*" in rule.run[0]):  # exact names first
             for layer in _layers(run.table):
                 groups = _groups_of(rule.run[0], layer)
@@ -336,9 +350,27 @@ class Correspondence:
                 here = [ours.get(_filled(name, groups)) for name in rule.golden]
                 there = [theirs.get(_filled(name, groups)) for name in rule.run]
                 found = [name for name in here if name], [name for name in there if name]
-                if len(found[0]) < len(here) or len(found[1]) < len(there):
+                if len(found[0]) < len(here):
+                    lost = _filled(rule.golden[here.index(None)], groups)
+                    words = said(
+                        "{path}, line {line}: it pairs no layers, as the golden has no {name}",
+                        path=self.path,
+                        line=rule.line,
+                        name=lost,
+                    )
+                    used.setdefault(rule.line, words)
                     continue
-                used.add(rule.line)
+                if len(found[1]) < len(there):
+                    lost = _filled(rule.run[there.index(None)], groups)
+                    words = said(
+                        "{path}, line {line}: it pairs no layers, as the run has no {name}",
+                        path=self.path,
+                        line=rule.line,
+                        name=lost,
+                    )
+                    used.setdefault(rule.line, words)
+                    continue
+                used[rule.line] = ""
                 taken.update(found[1])
                 for name in found[0]:
                     if (other := given.setdefault(name, layer)) != layer:
@@ -380,6 +412,7 @@ class Correspondence:
             joining = any(map(_JOINING.search, types))
             joined = next((some for each in zip(tables, held, strict=True) if (some := _joined(*each))), ())
             told = list[list[_Row] | None]()
+            self._refuse_unfit(layout, place.layer, chain(*shapes))
             for side, rows in enumerate(held):
                 if len(rows) < 2:  # noqa: PLR2004 - nothing is in parts
                     told.append(rows)
@@ -428,6 +461,12 @@ class Correspondence:
             notes.append(note)
         return out, [*notes, *unfit.values()]
 
+    def _refuse_unfit(self, layout: RankLayout | None, layer: str, shapes: Iterable[Shape | None]) -> None:
+        for shape in shapes:
+            if layout is not None and shape is not None and layout.axes not in {0, len(shape)}:
+                unlike = f"has {layout.axes} axes, and {layer} {list(shape)}"
+                raise RequestError(f"{self.path}: the layout of {layout.layers!r} {unlike}")
+
     def _counted_on(self, layout: RankLayout, rows: Sequence[_Row], ranks: int) -> list[_Row]:
         """Return rows under names whose number counts on from rank to rank of a group."""
         (asterisk, group), sizes = layout.counted, self._sizes(ranks)
@@ -468,9 +507,13 @@ def _name_rule(key: str, value: str, line: int, place: str) -> NameRule:
     if len(run) > 1 and len(golden) > 1:
         raise RequestError(f"{place}: only one side may have several names with ' + ' between them")
     for name in (*run[1:], *golden):
-        numbers = [int(number) for number in re.findall(r"\{(\d+)\}", name)]
-        if name.count("*") > run[0].count("*") or any(not 0 < one <= run[0].count("*") for one in numbers):
+        count = run[0].count("*")
+        if name.count("*") > count:
             raise RequestError(f"{place}: {name!r} has more asterisks than {run[0]!r} has")
+        for number in re.findall(r"\{(\d+)\}", name):
+            if not 0 < int(number) <= count:
+                told = f"{{{number}}} is no asterisk of {run[0]!r}, which has {count}"
+                raise RequestError(f"{place}: {name!r}: {told}")
     return NameRule(run, golden, line)
 
 
@@ -484,7 +527,7 @@ def _layout(layers: str, text: object, place: str) -> RankLayout:
         found = _AXIS.fullmatch(word)
         for one in (found["split"] or "").split(",") if found else ["?:?"]:
             group, _, how = one.partition(":")
-            if how not in _SPLITS:
+            if how not in _SPLITS and not _SHARES.fullmatch(how):
                 words = []
             elif group:
                 splits.append(Split(group, axis, how))
@@ -769,7 +812,9 @@ def _of_ranks(
 ) -> Parts:
     """Return a tensor in parts on ranks: each has its part of each of the tensors that a side has joined."""
     lengths = {(len(shape), shape[axis]) for part in parts if (shape := _shape(table, part))}
-    if how or not joined or any(axis not in {-1, axes - 1} for axes, _ in lengths):
+    if _SHARES.fullmatch(how):
+        joined = [*map(int, how.split("+"))]
+    elif how or not joined or any(axis not in {-1, axes - 1} for axes, _ in lengths):
         return Parts(axis, how, parts)
     if len(lengths) == 1 and 0 not in joined:
         ((_, length),) = lengths
@@ -864,10 +909,8 @@ def _by_layout(
 ) -> list[_Row]:
     """Return the copies by a layout: one for each place in the groups that split nothing."""
     layer, ranks = rows[0].key.layer, math.prod(sizes.values())
-    shapes = [_shape(table, row.made_of) for row in rows]
-    bad = next((one for one in shapes if one is not None and layout.axes not in {0, len(one)}), None)
-    if bad is not None:
-        raise RequestError(f"the layout of {layout.layers!r} has {layout.axes} axes, and {layer} {list(bad)}")
+    shapes = dict.fromkeys(_shape(table, row.made_of) for row in rows)
+    told = f"and {layer} has {', '.join(str(list(one)) for one in shapes if one is not None)}"
     if len(rows) != ranks:
         raise RequestError(f"the layout of {layout.layers!r} is for {ranks} ranks, {layer} is on {len(rows)}")
 
@@ -879,7 +922,10 @@ def _by_layout(
             return rows[number(at)].made_of
         (group, axis, how), *others = splits
         held = tuple(parts(others, {**at, group: one}) for one in range(sizes[group]))
-        return _of_ranks(held, table, axis, how, joined)
+        made = _of_ranks(held, table, axis, how, joined)
+        if made.how == _UNORDERED and _SHARES.fullmatch(how):
+            raise RequestError(f"the layout of {layout.layers!r} cuts axis {axis} by {how}, {told}")
+        return made
 
     splits = [split for split in layout.splits if sizes.get(split.group, 1) > 1]
     names = {split.group for split in splits}
@@ -1023,6 +1069,8 @@ def _with_last(record: Record, places: Collection[TensorKey]) -> Record:
 
 def _telling_order(record: Record, rows: Iterable[_Row], keys: Collection[str]) -> set[str]:
     """Return those of some keys of which a record has the projections or elements of all rows."""
+    if not keys:
+        return set()
     tells, tensors = record.table.tells(PROJECTIONS), record.tensors or [None] * len(record.table)
 
     def told(at: int) -> bool:
@@ -1046,7 +1094,11 @@ def _made(record: Record, key: TensorKey, parts: Parts) -> TensorRecord | None:
         raise RequestError(f"{key}: parts of different types: {', '.join(dtypes)}")
     kind = table.op_types[first].partition("[")[0]
     found = TensorOfParts(key, kind, table.dtypes[first], _shape(table, parts), path=record.path)
-    elements = elements_of(parts, record.tensors) if record.tensors else None
+    try:
+        elements = elements_of(parts, record.tensors) if record.tensors else None
+    except RequestError as error:
+        path = getattr(record.tensors[first], "path", record.path)
+        raise RequestError(f"{key} of {path}: {error}") from error
     if elements is not None and elements.itemsize * _BYTE == BY_NAME[found.dtype].bits:
         path = _folder() / f"{len([*_folder().iterdir()])}.bin"
         path.write_bytes(np.ascontiguousarray(elements).tobytes())
@@ -1162,5 +1214,5 @@ def elements_of(made_of: Parts | int, tensors: Sequence[Any] | Mapping[int, Any]
         return np.asarray(np.concatenate(held, axis))
     except ValueError as error:
         raise RequestError(
-            f"parts of {shapes} make no whole along axis {axis}: {how or 'in order'}"
+            f"parts of {shapes} make no whole along axis {axis}{how and f' in {how} order'}"
         ) from error

@@ -96,7 +96,7 @@ def test_layers_of_other_names_are_compared_under_those_of_the_run(compared: Any
     path = comparison.remarks[0].partition(",")[0]
     assert [str(note) for note in comparison.remarks] == [
         f"{path}, line 3: it pairs no layers",
-        f"{path}: layouts of no layer: h.*.out",
+        f"{path}: layouts of no layer: h.*.out (joined layers have the name of the other side)",
     ]
     assert len(values) == 6
     swapped = side({"b.0": layers["h.0.self.q"], "b.1": layers["h.10.self.q"], "b.2": normal(4)})
@@ -108,10 +108,17 @@ def test_layers_of_other_names_are_compared_under_those_of_the_run(compared: Any
 
 def test_what_one_side_has_joined_is_compared_with_the_parts_of_the_other(compared: Any) -> None:
     q, k, v = normal(5, 8), normal(5, 4), normal(5, 4)
-    parts = side({"a.q": q, "a.k": k, "a.v": v})
+    parts, names = side({"a.q": q, "a.k": k, "a.v": v}), ("a.q", "a.k", "a.v")
     whole = side({"b.qkv": np.concatenate([q, k, v], axis=-1)})
     assert compared(parts, whole, "b.*: a.q + a.k + a.v").failing == ()
     assert compared(whole, parts, "'*.q + *.k + *.v': b.qkv").failing == ()
+    for golden, run, text, lacking in (
+        (parts, whole, "b.qkv: a.q + a.k + a.u", "the golden has no a.u"),
+        (whole, parts, "a.q + a.u: b.qkv", "the run has no a.u"),
+    ):
+        comparison = compared(golden, run, text)
+        assert {key.partition(":")[0] for key, _ in failing(comparison)} == {"b.qkv", *names}
+        assert comparison.remarks[0].endswith(f"line 1: it pairs no layers, as {lacking}")
     rounded = normal(7, 301), normal(7, 299)
     rounded[1][3, 3] = 1
     two, one = side({"x.l": rounded[0], "x.r": rounded[1]}), side({"y": np.concatenate(rounded, axis=-1)})
@@ -153,6 +160,7 @@ def off(ranks: Sequence[Arrays]) -> Iterator[list[Arrays]]:
 LAYOUT = 'layouts: {"*": "t h[tp]"}'
 JOINS: list[tuple[str, list[Arrays], list[Arrays], str]] = [
     ("", apart(1), in_one(1), LAYOUT),
+    ("", apart(1), in_one(2), 'layouts: {"*": "t h[tp:2+1+1]"}'),
     ("", apart(1), in_one(2), LAYOUT),
     ("", apart(2), in_one(2), LAYOUT),
     ("", apart(4), in_one(2), LAYOUT),
@@ -184,7 +192,8 @@ def test_elements_of_joined_layers_are_those_of_the_parts_that_ranks_have_in_one
             if turned and golden is not records[0]:
                 continue
             (tmp_path / "names.yaml").write_text(f"{rule}\n{text}")
-            terms = Terms(option=AS_GIVEN, against=RUN, names=Correspondence.read(tmp_path / "names.yaml"))
+            names = Correspondence.read(tmp_path / "names.yaml")  # of tensors by the golden's names
+            terms = Terms(option=AS_GIVEN, against=RUN, names=names, tensors=("q", "k", "v"))
             comparison = judge(*((run, golden) if turned else (golden, run)), terms)
             assert [key for key, _ in failing(comparison)] == ["b:output.0"] * bool(number)
             assert (comparison.compared, len(comparison.elements)) == (1, 1)
@@ -195,6 +204,16 @@ def test_elements_of_joined_layers_are_those_of_the_parts_that_ranks_have_in_one
             assert failing(comparison) == []
             (told,) = (one for one in comparison.remarks if "order" in one)
             assert told.startswith("the order of elements is not compared in tensors joined from statistics")
+
+
+def test_shares_in_a_layout_tell_how_ranks_have_tensors_in_one(compared: Any, tmp_path: Path) -> None:
+    """Of one rank, two and four against each other."""
+    held = {ranks: record(write(tmp_path / str(ranks), in_one(ranks))) for ranks in (1, 2, 4)}
+    for golden, run in product(held.values(), repeat=2):
+        comparison = compared(golden, run, 'layouts: {b: "t h[tp:2+1+1]"}')
+        assert (failing(comparison), len(comparison.elements)) == ([], 1)
+    assert failing(compared(held[1], held[2], LAYOUT)) == [("b:output.0", "fail")]  # in parts in order
+    assert failing(compared(held[1], held[2], 'layouts: {b: "t h[tp:1+1+2]"}')) == [("b:output.0", "fail")]
 
 
 def test_parts_of_joined_layers_that_do_not_add_up_are_told_as_not_compared_in_order(tmp_path: Path) -> None:
@@ -209,6 +228,11 @@ def test_parts_of_joined_layers_that_do_not_add_up_are_told_as_not_compared_in_o
     assert [str(one) for one in comparison.remarks if "order" in one] == [
         "the order of elements is not compared, as the order of parts on ranks is not known (1): b"
     ]
+    uneven = record(write(tmp_path / "uneven", [{"q": q, "k": k[:3]}]))
+    with pytest.raises(
+        RequestError, match=r"^b:output.0 of .*: parts of \[5, 8\], \[3, 4\] make no whole along"
+    ):
+        judge(uneven, sides[1], terms)
 
 
 @given(st.data())
@@ -398,6 +422,8 @@ def test_the_type_of_a_layer_tells_what_ranks_hold(
     assert (failing(comparison), comparison.compared) == ([], copies + 1)
     elements = [found for found in comparison.elements.values() if found is not None]
     assert len(elements) == copies + 1 - ("unordered" in kind)
+    told = "the order of elements is not compared, as the order of parts on ranks is not known (1): x"
+    assert [one for one in comparison.remarks if "order" in one] == [told] * ("unordered" in kind)
     last = parts[-1].copy()
     last[..., -1] += 3
     changed = judged([*parts[:-1], last], tmp_path / "wrong")
@@ -582,10 +608,11 @@ def test_elements_of_parts_are_those_of_the_whole(tmp_path: Path, capsys: Any) -
 
 WRONG = [
     ("a.*: b.*.*", "'b.*.*' has more asterisks than 'a.*' has"),
-    ("a.*: 'b.{2}'", "'b.{2}' has more asterisks than 'a.*' has"),
+    ("a.*: 'b.{2}'", "'b.{2}': {2} is no asterisk of 'a.*', which has 1"),
     ("a + b: c + d", "only one side may have several names"),
     ("a: 3", "'a' is mapped to 3, expected names of layers of the golden"),
     ("layouts: {a: 'h[tp:up]'}", "the layout 'h[tp:up]' of 'a': expected one word per axis"),
+    ("layouts: {a: 'h[tp:2+0]'}", "the layout 'h[tp:2+0]' of 'a': expected one word per axis"),
     ("layouts: 3", "layouts is 3, expected layers and their layouts"),
     ("layouts: {a: ''}", "expected one word per axis"),
     ("ranks: 8", "ranks is '8', expected sizes of groups such as 'cp=2 tp=4'"),
@@ -606,8 +633,9 @@ def test_a_file_that_makes_no_sense_is_refused_with_its_line(text: str, message:
 
 TWICE = ["h.*.a: h.0.a", "h.1.a: h.0.a\nh.0.a: h.0.a", "h.0.a: h.0.a\nh.1.a: h.0.a + h.1.a"]
 UNFIT = [
-    ("layouts: {x: 't b h[tp]'}", "has 3 axes, and x [6, 4]"),
+    ("layouts: {x: 't b h[tp]'}", "has 3 axes, and x [6, 8]"),
     ("layouts: {x: 't[cp] h[tp]'}", "this side has 2 ranks, and no line 'ranks:' gives the sizes"),
+    ("layouts: {x: 't h[tp:2+1]'}", "the layout of 'x' cuts axis 1 by 2+1, and x has [6, 4]"),
     ("layouts: {x: 't h[tp]'}\nranks: tp=4", "this side has 2 ranks, and 'ranks: tp=4' makes 4: name"),
 ]
 
@@ -619,6 +647,8 @@ def test_a_layout_that_does_not_fit_or_maps_a_layer_of_the_golden_twice_is_refus
         with pytest.raises(RequestError) as caught:
             compared(side({"x": normal(6, 8)}), parts, text)
         assert message in str(caught.value)
+    with pytest.raises(RequestError, match=r"names.yaml: the layout of 'x' has 3 axes, and x \[6, 8\]"):
+        compared(side({"x": normal(6, 8)}), side({"x": normal(6, 8)}), UNFIT[0][0])  # where no side has ranks
     both = side({"h.0.a": normal(2, 3), "h.1.a": normal(2, 3)})
     for text in TWICE:
         line = rf"line {text.count(':')}: h.* are both mapped to h.0.a of the"
