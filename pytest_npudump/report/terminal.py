@@ -397,7 +397,7 @@ def _comparison_lines(
         models=result.models,
     )
     if cause and (wrong := _convicted(result)[0].key).sanitised in _passing(comparison):  # and is no source
-        told[0] += _("; {key} is within tolerance").format(key=wrong)
+        told[0] += _("; {key} is within tolerance of the golden").format(key=wrong)
     others = model_line(result, brief=brief, cause=bool(cause), untold=untold)
     others += [] if brief else first_change(result)
     golden = _("golden:     {golden}; {mismatches}").format(

@@ -252,7 +252,7 @@ SENTENCES = [
      "; not reproduced by the second run; other: weights changed", "may differ"),
     ("an operator whose statistics match is wrong",
      {"isolated": [operator(WRONG)], "sides": ("net/layer_0 b", "net/layer_0 b"), "passing": FIRST.layer},
-     "are known; net/layer_0:output.0 is within tolerance", "statistics before it match"),
+     "are known; net/layer_0:output.0 is within tolerance of the golden", "statistics before it match"),
     ("an operator that is wrong is out of tolerance", {"isolated": [operator(WRONG)], "sources": sources()},
      "source:     net/layer_0:output.0; ", "net/layer_0:output.0 is within tolerance"),
     ("an operator that is wrong is in no golden", {"isolated": [operator(WRONG, BEFORE)]},
