@@ -369,7 +369,7 @@ def compare_digests(
     golden has fails its tensor, unless no tensor of the dump has one of that kind and other values decide.
     Elements that are by far the largest of their rows have to be at the same places where both sides have
     such. Projections by factors fail a tensor whose plain ones tell nothing of as much: noise is in both.
-    Checksums fail integers and bools of which no rule allows a difference, and none was recorded.
+    Checksums fail integers and bools whose projections no rule allows to differ, and none did when recorded.
 
     Args:
         pairs: the n tensors.
@@ -397,10 +397,10 @@ def compare_digests(
             if reason is not None:
                 reasons[row] = reason
     for row, told in hashes.unequal.items():
-        rules = [pairs.rule(row, name, tolerances) for name in (*STATISTICS[:MEASURED], PROJECTIONS)]
-        strict = not any(one.rtol or one.atol or one.one_sided != "both" for one in rules)
+        rule = pairs.rule(row, PROJECTIONS, tolerances)
+        strict = not (rule.rtol or rule.atol) and rule.one_sided == "both"
         if strict and not (tolerances.measured and tolerances.measured.varies(pairs.key(row))):
-            reasons.setdefault(row, Reason(CHECKSUM, *told, None, rules[0].describe()))
+            reasons.setdefault(row, Reason(CHECKSUM, *told, None, rule.describe()))
     approved, computed = (frozenset[str]().union(*side) for side in sides)
     finite = np.isfinite(pairs.golden.values[pairs.here])
     measured: NDArray[np.bool_] = np.asarray((judged & finite)[:, :MEASURED].any(axis=1))
