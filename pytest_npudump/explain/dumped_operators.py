@@ -616,7 +616,7 @@ def _fed(record: TensorRecord, dtype: str, shape: tuple[int, ...]) -> Array:
         array = array.reshape(shape)
     if shape and array.ndim != len(shape):
         raise NotAtHandError(f"{record.key} has {array.ndim} axes, the model has {len(shape)} there")
-    wanted = np.dtype(dtype).kind
+    wanted = "i" if dtype == "int4" else np.dtype(dtype).kind
     if wanted not in "fiub" or (wanted in "iub") != (array.dtype.kind in "iub"):
         raise NotAtHandError(f"{record.key} is {record.dtype}, the model has {dtype} there")
     return array.astype(dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pytest_npudump.dump.arrays.decode import decode
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.errors import MissingExtraError, RequestError
 from pytest_npudump.onnxmodels import graph as graph_module, sessions
@@ -269,9 +271,12 @@ def _fed(port: Any, feeds: Mapping[str, Array], path: Path) -> Any:
 
 
 def arrays_of(tensors: Mapping[str, Tensor]) -> dict[str, Array]:
-    """Return tensors as arrays, without those that are no numbers."""
+    """Return tensors as arrays, as those of a dump, without those that are no numbers."""
     numbers = {name: one for name, one in tensors.items() if BY_NAME[one.dtype.name].kind != "opaque"}
-    return {name: tensor.data.reshape(tensor.shape) for name, tensor in numbers.items()}
+    return {
+        name: decode(one.data.view(np.uint8), one.dtype.name, math.prod(one.shape)).reshape(one.shape)
+        for name, one in numbers.items()
+    }
 
 
 def tensors_of(arrays: Mapping[str, Array]) -> dict[str, Tensor]:

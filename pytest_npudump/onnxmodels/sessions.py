@@ -19,6 +19,7 @@ a new one's begins again.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import math
 import os
@@ -148,6 +149,10 @@ def _in_numpy(session: Any) -> bool:
 
 def _ort_value(tensor: Tensor) -> Any:
     make = onnxruntime().OrtValue
+    if tensor.dtype.name == "int4":
+        value = make.ortvalue_from_shape_and_type([*tensor.shape], onnx_number(tensor.dtype))
+        ctypes.memmove(value.data_ptr(), tensor.data.ctypes.data, tensor.nbytes)
+        return value
     array = tensor.data.reshape(tensor.shape)
     if is_of_numpy(array.dtype):
         return make.ortvalue_from_numpy(array)

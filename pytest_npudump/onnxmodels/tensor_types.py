@@ -123,8 +123,12 @@ def from_bytes(dtype: DType, shape: tuple[int, ...], data: np.ndarray[Any, np.dt
 
 
 def from_array(dtype: DType, array: np.ndarray[Any, np.dtype[Any]]) -> Tensor:
-    """Return a tensor with the array's shape and elements."""
-    return Tensor(dtype, array.shape, np.ascontiguousarray(array).reshape(-1))
+    """Return a tensor with the array's shape and elements; of int4 two a byte, the first in its low bits."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    if dtype.name == "int4":
+        codes = np.append(flat.astype(np.int8), np.zeros(flat.size % 2, np.int8)).view(np.uint8) & 15
+        flat = codes[::2] | codes[1::2] << 4
+    return Tensor(dtype, array.shape, flat)
 
 
 def from_result(array: np.ndarray[Any, np.dtype[Any]]) -> Tensor:

@@ -29,7 +29,7 @@ from pytest_npudump.graph.model_files import read_onnx
 from pytest_npudump.onnxmodels.tensor_types import from_array
 from pytest_npudump.record.edges import Edges
 from tests.explain.conftest import make_record
-from tests.onnxmodels.models import onnx_file
+from tests.onnxmodels.models import onnx_file, onnx_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -369,6 +369,32 @@ def test_a_mask_is_a_constant_that_makes_no_noise(tmp_path: Path) -> None:
     )
     records = dumped(model, tmp_path / "dump", Distortion("small", "log", 1.001, 0.0))
     assert judged(ReferenceModel.read(model), records)["log"].alone.verdict == "convicted"
+
+
+def test_operators_that_read_and_write_two_integers_a_byte_are_recomputed(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Cast", ["x"], ["a"], name="to", to=TensorProto.INT4),
+        helper.make_node("DequantizeLinear", ["a", "scale", "zero"], ["y"], name="from"),
+    ]
+    zero = helper.make_tensor("zero", TensorProto.INT4, [], [-3])
+    for shape in ((7, 3), (4, 4)):
+        model = tmp_path / str(shape[0]) / "small.onnx"
+        proto = onnx_model(nodes, {"x": shape}, {"y": shape}, {"scale": np.array(0.5, np.float32)}, opset=21)
+        proto.graph.initializer.append(zero)
+        model.parent.mkdir()
+        onnx.save(proto, str(model))
+        np.savez(
+            model.with_suffix(".npz"), x=np.random.default_rng(1).integers(-8, 8, shape).astype(np.float32)
+        )
+        for factor, verdict in ((1.0, "acquitted"), (1.25, "convicted")):
+            fault = Distortion("small", "from", factor, 0.0)
+            found = judged(
+                ReferenceModel.read(model), dumped(model, tmp_path / f"{factor}-{shape[0]}", fault)
+            )
+            assert {name: one.alone.verdict for name, one in found.items()} == {
+                "to": "acquitted",
+                "from": verdict,
+            }
 
 
 def test_what_the_model_does_not_have_is_unknown(reference: ReferenceModel) -> None:
