@@ -65,6 +65,9 @@ _OTHERS = 512
 _SEARCHED = 4
 """Convicted operators whose difference a pattern is looked for in, at most: as many as a page shows."""
 
+_FEW_ELEMENTS = 8
+"""Elements, at most, that the largest difference among them says enough of: too few for a pattern."""
+
 _SECONDS = 3
 """Time after which no further operator is looked at beside suspects."""
 
@@ -535,6 +538,7 @@ def isolate(
 def _pattern(operator: Recomputable) -> Pattern | None:
     """Describe the output of an operator with a kernel error against the expected one."""
     from pytest_npudump.compare.patterns import pattern_search  # noqa: PLC0415 - reports need none
+    from pytest_npudump.compare.patterns.possible_changes import LEAST, named  # noqa: PLC0415 - as above
     from pytest_npudump.compare.tensors.difference import compare_tensors  # noqa: PLC0415 - as above
 
     dtype, output, expected = operator.dtype, operator.output, operator.expected()
@@ -544,7 +548,7 @@ def _pattern(operator: Recomputable) -> Pattern | None:
     rtol = MARGIN * HEALTHY[dtype].usual if dtype in HEALTHY else 0.0
     wide = expected.astype(np.float64)
     scale = norm(np.where(np.isfinite(wide), wide, 0.0)) / math.sqrt(max(wide.size, 1))
-    difference = compare_tensors(expected, output, rtol=rtol, atol=rtol * scale)
+    difference = compare_tensors(expected, output, rtol=rtol, atol=rtol * scale, worst=_FEW_ELEMENTS)
     with np.errstate(over="ignore"):  # of 16 bits, which were recomputed in 32
         others = {
             f"its input {name}": one.astype(output.dtype)
@@ -554,17 +558,21 @@ def _pattern(operator: Recomputable) -> Pattern | None:
             if one.size == output.size
         }
     found = pattern_search.find_pattern(expected, output, difference, others=others)
-    if found is not None or output.dtype.kind not in "iub" or not difference.worst:
+    exact = output.dtype.kind in "iub"  # no relative error tells how far they are off
+    if found is not None or not difference.outside or (not exact and difference.outside > _FEW_ELEMENTS):
         return found
-    worst = difference.worst[0]  # no relative error tells how far integers are off
+    worst, share = difference.worst[0], 1.0
+    if not exact and not difference.special:
+        beyond = math.hypot(*(one.abs for one in difference.worst[: difference.outside]))
+        share = min((beyond / norm(output.astype(np.float64) - wide)) ** 2, 1.0)
     where = said("{outside} of {count} elements", outside=difference.outside, count=difference.count)
     told = said(
         "worst at {index}: {actual}, expected {golden}",
         index=[*worst.index],
-        actual=worst.actual,
-        golden=worst.golden,
+        actual=worst.actual if exact else named(worst.actual.real),
+        golden=worst.golden if exact else named(worst.golden.real),
     )
-    return pattern_search.Pattern("place", where, told, 1.0)
+    return pattern_search.Pattern("place", where, told, share) if share >= LEAST else None
 
 
 Place = TypeVar("Place", bound="Hashable")

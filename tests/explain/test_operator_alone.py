@@ -513,10 +513,19 @@ def test_inputs_recomputed_in_32_bits_are_recognised_in_16(dtype: str) -> None:
         ("int64", {40: 900}, "one element of 64, at [40]: 1799, expected 899 (100 % of the difference)"),
         ("int64", dict.fromkeys((3, 20, 37, 54), 1),
          "4 of 64 elements: worst at [3]: 993, expected 992 (100 % of the difference)"),
-        ("float32", dict.fromkeys((3, 20, 37, 54), 1), "None"),  # whose error is known
+        ("float32", dict.fromkeys((3, 20, 37, 54), 1),
+         "4 of 64 elements: worst at [3]: 993, expected 992 (100 % of the difference)"),
+        ("float32", {3: 1, 20: np.nan},
+         "2 of 64 elements: worst at [20]: NaN, expected 949 (100 % of the difference)"),
+        ("float32", {3: 1} | dict.fromkeys(range(0, 64, 2), 1e-3),
+         "one element of 64, at [3]: 993, expected 992 (99.9 % of the difference)"),
+        ("float32", dict.fromkeys((3, 4, 7, 20, 21, 37, 45, 52, 54), 1), "None"),  # whose error is known
+        ("float32", dict.fromkeys(range(64), 3.5e-3) | {3: 1e-2}, "None"),  # most of it is the others'
     ],
 )  # fmt: skip
-def test_integers_that_are_wrong_have_a_place(dtype: str, wrong: dict[int, int], told: str) -> None:
+def test_a_few_elements_and_integers_that_are_wrong_have_a_place(
+    dtype: str, wrong: dict[int, int], told: str
+) -> None:
     expected = (np.arange(64) * 997 % 1999 % 1000).astype(dtype)
     output = expected.copy()
     for place, off in wrong.items():

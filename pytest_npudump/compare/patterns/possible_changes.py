@@ -131,19 +131,20 @@ def stuck(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleChang
             return
     words = said(
         "{value}, expected other values{bits}",
-        value=_named(value),
+        value=named(value),
         bits=_unwritten_bits(evidence, inside),
     )
     if place.count == 1:
         words = said(
             "{value}, expected {golden}",
-            value=_named(value),
-            golden=_named(float(evidence.golden[inside][0])),
+            value=named(value),
+            golden=named(float(evidence.golden[inside][0])),
         )
     yield _predicted("stuck", words, lambda flat, _: np.full(flat.shape, value))
 
 
-def _named(value: float) -> str:
+def named(value: float) -> str:
+    """Return a value of a sentence: six digits, NaN or Inf."""
     text = f"{value:.6g}"
     return text if math.isfinite(value) else text.replace("nan", "NaN").replace("inf", "Inf")
 
