@@ -557,7 +557,7 @@ def _pattern(operator: Recomputable) -> Pattern | None:
             for name, one in operator.feeds.items()
             if one.size == output.size
         }
-    found = pattern_search.find_pattern(expected, output, difference, others=others)
+    found = pattern_search.find_pattern(expected, output, difference, others=others, noise=rtol)
     exact = output.dtype.kind in "iub"  # no relative error tells how far they are off
     if found is not None or not difference.outside or (not exact and difference.outside > _FEW_ELEMENTS):
         return found

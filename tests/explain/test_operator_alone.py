@@ -532,3 +532,20 @@ def test_a_few_elements_and_integers_that_are_wrong_have_a_place(
         output[place] += off
     operator: Any = SimpleNamespace(dtype=dtype, output=output, feeds={}, expected=lambda: expected)
     assert str(_pattern(operator)) == told
+
+
+@pytest.mark.each("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.each("axis", [0, 1, 2])
+@pytest.mark.each("moved", ["two", "all", "none"])
+def test_lines_in_another_order_are_seen_in_spite_of_rounding(dtype: str, axis: int, moved: str) -> None:
+    expected = RNG.normal(size=(12, 20, 28)).astype(np.float32)
+    order = np.arange(expected.shape[axis])
+    order = RNG.permutation(order) if moved == "all" else order
+    order[[2, 7]] = order[[7, 2]] if moved == "two" else order[[2, 7]]
+    noise = HEALTHY["float32"].usual * RNG.normal(size=expected.shape)
+    output = (np.take(expected, order, axis) + noise).astype(dtype)
+    operator: Any = SimpleNamespace(dtype=dtype, output=output, feeds={}, expected=lambda: expected)
+    changed = np.count_nonzero(order != np.arange(order.size))
+    told = {"two": "2 and 7 have changed places", "all": f": {changed} are at the place of another"}
+    found = str(_pattern(operator))
+    assert told[moved] in found if moved in told else "place" not in found

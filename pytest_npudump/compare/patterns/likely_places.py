@@ -76,6 +76,7 @@ class Tensors:
         shape: of both.
         rtol, atol: what a single element may be off.
         threshold: None where single elements are judged by themselves.
+        noise: relative error of elements that only changed places; 0 where they keep each bit.
     """
 
     golden: NDArray[Any]
@@ -84,6 +85,7 @@ class Tensors:
     rtol: float
     atol: float
     threshold: float | None
+    noise: float = 0.0
 
     def pieces(self) -> Iterator[slice]:
         """Yield pieces to read at a time; pages of large mapped files are not held in memory."""

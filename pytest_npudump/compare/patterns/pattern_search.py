@@ -112,6 +112,7 @@ def find_pattern(
     layout: str = "",
     others: Mapping[str, NDArray[Any]] = _NOTHING,
     limits: Limits | None = None,
+    noise: float = 0.0,
 ) -> Pattern | None:
     """Return the pattern of the difference of two arrays of one shape; None for none.
 
@@ -124,6 +125,7 @@ def find_pattern(
         layout: CANN's name of the layout, which names the axes; "" where unknown.
         others: tensors that were at hand, by what they are to be called.
         limits: counts what was left out of the search, where it found no change.
+        noise: relative error of elements that only changed places; 0 where they keep each bit.
     """
     limits = Counter() if limits is None else limits
     kinds = {golden.dtype.kind, actual.dtype.kind}
@@ -145,6 +147,7 @@ def find_pattern(
         difference.rtol,
         difference.atol,
         None if alone or not math.isfinite(threshold) else threshold,
+        noise,
     )
     with np.errstate(all="ignore"):
         evidence = survey(tensors)
@@ -185,9 +188,13 @@ def _families(
     yield from (stuck, arithmetic, partial(of_other, others=others))
     if evidence.tensors.golden.size > LARGEST_MOVED:
         limits[said("above {number} Mi elements (moved values)", number=LARGEST_MOVED >> 20)] += 1
-    elif recur(evidence):
-        yield partial(permuted_lines, layout=layout, origins={}, limits=limits)
-        yield from (partial(moves, limits=limits), shuffled)
+    else:
+        if exact := recur(evidence):
+            yield partial(permuted_lines, layout=layout, origins={}, limits=limits)
+        if close := evidence.tensors.noise:
+            yield partial(permuted_lines, layout=layout, origins={}, limits=limits, close=close)
+        if exact:
+            yield from (partial(moves, limits=limits), shuffled)
     yield unwritten
 
 

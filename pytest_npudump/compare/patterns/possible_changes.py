@@ -403,10 +403,12 @@ def permuted_lines(
     layout: str,
     origins: dict[int, Flat | None],
     limits: Counter[str],
+    close: float = _CLOSE,
 ) -> Iterator[PossibleChange]:
     """Lines along an axis that are the golden's lines of other indices, each once; ``origins`` are kept.
 
-    Of more than :data:`_MOST_LINES` that differ the order is not looked for, which ``limits`` counts.
+    They may be off by ``close``, beside the largest. Of more than :data:`_MOST_LINES` that differ the order
+    is not looked for, which ``limits`` counts.
     """
     shape, size = evidence.tensors.shape, evidence.tensors.golden.size
     named = [axis for axis, _ in place.lines]
@@ -415,8 +417,8 @@ def permuted_lines(
             continue
         if axis not in origins:
             # To pick lines out of very many takes as long as to look at them all.
-            likely = length > CHUNK or _line_recurs(evidence, axis)
-            origins[axis] = _origins(evidence.tensors, axis, limits) if likely else None
+            likely = length > CHUNK or _line_recurs(evidence, axis, close)
+            origins[axis] = _origins(evidence.tensors, axis, limits, close) if likely else None
         if (origin := origins[axis]) is not None:
             words = _order_words(origin, noun(layout, shape, axis).several_lines)
             inner = math.prod(shape[axis + 1 :])
@@ -453,7 +455,7 @@ def _order_words(origin: Flat, several_lines: str) -> str:
     )
 
 
-def _line_recurs(evidence: PlaceEvidence, axis: int) -> bool:
+def _line_recurs(evidence: PlaceEvidence, axis: int, close: float) -> bool:
     """Return whether some lines that fail may be lines of the golden, by a few of the elements of each.
 
     As :func:`_origins` does, it lets pass what is off by next to nothing beside a whole line.
@@ -470,18 +472,18 @@ def _line_recurs(evidence: PlaceEvidence, axis: int) -> bool:
     theirs = _finite(theirs[(picked // inner)[:, np.newaxis], failing, (picked % inner)[:, np.newaxis]])
     weights = rng.normal(size=number)
     marks, lines = weights @ ours, weights @ theirs
-    close = _CLOSE * _LOOKED_UP * outer * inner * max(ours.max(), -ours.min())
+    close *= _LOOKED_UP * outer * inner * max(ours.max(), -ours.min())
     return all((np.abs(marks - line) <= close).any() for line in lines)
 
 
-def _origins(tensors: Tensors, axis: int, limits: Counter[str]) -> Flat | None:
+def _origins(tensors: Tensors, axis: int, limits: Counter[str], close: float) -> Flat | None:
     """Return the golden's line of each line along ``axis``; None where that is no other order.
 
     Sums of squares of marks rule out nearly all others before the lines that differ are sorted.
     """
     ours, theirs = (_marks(side, tensors.shape, axis) for side in (tensors.golden, tensors.actual))
     scale = max(float(ours.max()), -float(ours.min()))
-    close = _CLOSE * scale
+    close *= scale
     energy = np.dot(ours, ours)
     most = 3 * close * (np.sqrt(energy * ours.size) + close * ours.size)
     if not np.abs(np.dot(theirs, theirs) - energy) <= most + _CLOSE * energy:
