@@ -49,7 +49,7 @@ class Source:
             none, so that the two have nothing to do with each other.
         known: whether all that feeds it is known; where it is not, it may have a cause that is not seen.
         cycle: whether it is fed by what it feeds, so that none of these is before the others.
-        fed: whether any tensor that was compared feeds it; None where nothing but weights does.
+        fed: whether tensors feed it of which all were compared; None where nothing but weights does.
         altered: the nearest operator upstream that is known to have changed, or to be gone; "" where that
             is its own, or none is known.
     """
@@ -179,6 +179,7 @@ def find_sources(
         for at, begins in zip(origins.sources, starts, strict=True)
     ]
     changed = _altered(graph, altered, _moved(comparison) | ends)
+    unjudged = frozenset[int]().union(*(doubt.unjudged for doubt in comparison.doubts))
     of_allowed = shares_of_allowed(comparison, tolerances) if {*passing_starts} - {None} else np.empty(0)
     for number, (at, passing) in enumerate(zip(origins.sources, passing_starts, strict=True)):
         earlier = behind[number] = _without_cycle(number, behind)
@@ -195,7 +196,7 @@ def find_sources(
                 cycle=at in origins.cycles,
                 fed=None
                 if edges.feeds.get(sanitise(graph.keys[at].layer)) == ()
-                else bool(graph.parents[at]),
+                else bool(graph.parents[at]) and unjudged.isdisjoint(graph.parents[at]),
                 altered="" if cause in graph.keys[at].operator_names else cause,
             )
         )

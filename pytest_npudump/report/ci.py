@@ -68,7 +68,8 @@ def sources_of(result: Mapping[str, Any]) -> str:
     for source in sources["first"]:
         least = "at least " * (1 < source["explains"] < result.get("fail", 0))  # not all edges need be known
         change = f"{source['altered']}, upstream of " if source.get("altered") else ""
-        names.append(f"{change}{source['key']} ({least}{source['explains'] - 1} downstream)")
+        count = f" ({least}{source['explains'] - 1} downstream)" * (source["explains"] > 1)
+        names.append(f"{change}{source['key']}{count}")
     left = sources["in_all"] - len(names)
     return ", ".join(names) + (f" and {left} more" if left > 0 else "")
 

@@ -168,7 +168,7 @@ def _downstream(
     source: Source, count: int, failing: int, reason: str = "", models: ModelChange | None = None
 ) -> str:
     downstream = source.explains - 1
-    words = _("no other mismatch")
+    words = "" if failing > 1 else _("no other mismatch")
     if downstream and source.explains < failing:
         # What is reached through tensors that pass, or by no known edge, is not counted.
         words = ngettext(
@@ -178,24 +178,22 @@ def _downstream(
         )
     elif downstream:
         words = ngettext("{downstream} mismatch downstream", "{downstream} mismatches downstream", downstream)
-    elif failing > 1:
-        words = _("no mismatch downstream")
     unknown = not (source.known or reason)  # which says so
     doubts = (_("in a cycle"),) * source.cycle + (_("inputs unknown"),) * unknown
-    known = [*filter(None, [reason]), words.format(downstream=downstream), *doubts]
+    known = [*filter(None, [reason, words.format(downstream=downstream)]), *doubts]
     known += [_("in {count} executions").format(count=count)] if count > 1 else []
+    place, listed = str(source.key), bool(reason)
     if source.altered and models is not None:
-        words = _("{operator} ({change}), upstream of {key}; {words}")
-        known = [one for one in known if one != reason]
-        return words.format(
-            operator=source.altered,
-            change=_alteration(models, source.altered),
-            key=source.key,
-            words=_("; ").join(known),
+        words = _("{operator} ({change}), upstream of {key}")
+        place = words.format(
+            operator=source.altered, change=_alteration(models, source.altered), key=source.key
         )
-    if reason:
-        return _("{key}; {words}").format(key=source.key, words=_("; ").join(known))
-    return _("{key} ({words})").format(key=source.key, words=_(", ").join(known))
+        known, listed = [one for one in known if one != reason], True
+    if not known:
+        return place
+    if listed:
+        return _("{key}; {words}").format(key=place, words=_("; ").join(known))
+    return _("{key} ({words})").format(key=place, words=_(", ").join(known))
 
 
 def _within(source: Source) -> str:

@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 from pytest_npudump.cli import main
 from pytest_npudump.compare.stats.allowances import shares_of_allowed
 from pytest_npudump.compare.stats.tables import compare_tables
-from pytest_npudump.compare.stats.verdict import Comparison
+from pytest_npudump.compare.stats.verdict import Comparison, explain_first
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.table import StatsTable
@@ -36,12 +36,13 @@ from pytest_npudump.graph.sources import (
 )
 from pytest_npudump.record.edges import UNKNOWN, Edges, GraphNode as Node, Port
 from pytest_npudump.record.noise import Calibrated
-from pytest_npudump.report.origins import mismatches
+from pytest_npudump.report.origins import feeds_are_seen, mismatches
 
 Make = Callable[..., StatsTable]
 BASE: dict[str, Any] = {"count": 4, "max": 2.0, "min": -1.0, "avg": 0.5, "l2norm": 4.0}
 FED = {"a": "", "b": "a", "c": "b", "d": "c", "p": "a", "q": "p", "end": "d q"}
 """Two branches, a-b-c-d and a-p-q, that meet in end."""
+WITHIN = "all tensors compared before it are within tolerance"
 
 
 def edges(fed: dict[str, str]) -> Edges:
@@ -213,6 +214,32 @@ def test_where_what_feeds_a_tensor_is_not_known_that_is_said(make_table: Make) -
     assert [(source.key.layer, source.known) for source in found.found] == [("b", False)]
     assert [key.layer for key in found.unplaced] == ["c", "q"]
     assert sources(make_table, {"b": 3.0}, known=Edges()) is None
+
+
+@pytest.mark.each(
+    ("unseen", "said"),
+    [
+        ("", "all statistics before it match, including those of the outputs that feed it"),
+        ("a", f"{WITHIN}, including those of the outputs that feed it"),
+        ("b", f"{WITHIN}; not all of its inputs are known"),
+        ("p", f"{WITHIN}; not all of its inputs are known"),
+    ],
+)
+def test_an_output_that_was_not_compared_is_not_said_to_be_within_tolerance(
+    make_table: Make, unseen: str, said: str
+) -> None:
+    tables = [
+        make_table(
+            *[
+                (f"{name}:output.0", "float32", (4,), {} if name == unseen else BASE | {"max": most})
+                for name, most in (("a", 2.0), ("b", 2.0), ("p", 2.0), ("c", 2.0 + side))
+            ]
+        )
+        for side in (0, 1)
+    ]
+    comparison = compare_tables(*tables, Tolerances("same"))
+    found = find_sources(comparison, edges({"a": "", "b": "a", "p": "a", "c": "b p"}), comparison.tolerances)
+    assert explain_first(comparison, feeds_seen=feeds_are_seen(found, comparison.first)) == said
 
 
 def test_a_cycle_is_said(make_table: Make) -> None:

@@ -46,7 +46,7 @@ THREE = "Conv@0:output.0 (8 downstream), Conv@1:output.0 (7 downstream), Conv@2:
         (5, FIRST, {"status": "failed", "first": "x"}, f"{THREE} and 2 more"),
         (1, FIRST[:1], {"first": "x", "fail": 9}, "Conv@0:output.0 (8 downstream)"),
         (1, FIRST[:1], {"first": "x", "fail": 10}, "Conv@0:output.0 (at least 8 downstream)"),
-        (1, [IF], {"fail": 2}, "If_0:output.0 (0 downstream)"),
+        (1, [IF], {"fail": 2}, "If_0:output.0"),
         (1, [ALTERED], {"fail": 3}, "Clip@0, upstream of Mul@0:output.0 (2 downstream)"),
         (0, [], {"first": "a"}, "a"),
     ],
