@@ -217,29 +217,37 @@ def test_where_what_feeds_a_tensor_is_not_known_that_is_said(make_table: Make) -
 
 
 @pytest.mark.each(
-    ("unseen", "said"),
+    ("unseen", "first", "said"),
     [
-        ("", "all statistics before it match, including those of the outputs that feed it"),
-        ("a", f"{WITHIN}, including those of the outputs that feed it"),
-        ("b", f"{WITHIN}; not all of its inputs are known"),
-        ("p", f"{WITHIN}; not all of its inputs are known"),
+        ("", "c:output.0", "all statistics before it match, including those of the outputs that feed it"),
+        ("a", "c:output.0", f"{WITHIN}, including those of the outputs that feed it"),
+        ("b", "c:output.0", f"{WITHIN}; not all of its inputs are known"),
+        ("p", "c:output.0", f"{WITHIN}; not all of its inputs are known"),
+        ("a", "c:input.0", "the output that feeds it is within tolerance: changed on the way by"),
+        ("b", "c:input.0", "caused by a layer that was not dumped or compared, by what is fed, or by an"),
     ],
 )
 def test_an_output_that_was_not_compared_is_not_said_to_be_within_tolerance(
-    make_table: Make, unseen: str, said: str
+    make_table: Make, unseen: str, first: str, said: str
 ) -> None:
     tables = [
         make_table(
             *[
-                (f"{name}:output.0", "float32", (4,), {} if name == unseen else BASE | {"max": most})
-                for name, most in (("a", 2.0), ("b", 2.0), ("p", 2.0), ("c", 2.0 + side))
+                (key, "float32", (4,), {} if key[0] == unseen else BASE | {"max": most})
+                for key, most in (
+                    ("a:output.0", 2.0),
+                    ("b:output.0", 2.0),
+                    ("p:output.0", 2.0),
+                    (first, 2.0 + side),
+                )
             ]
         )
         for side in (0, 1)
     ]
     comparison = compare_tables(*tables, Tolerances("same"))
     found = find_sources(comparison, edges({"a": "", "b": "a", "p": "a", "c": "b p"}), comparison.tolerances)
-    assert explain_first(comparison, feeds_seen=feeds_are_seen(found, comparison.first)) == said
+    words = explain_first(comparison, feeds_seen=feeds_are_seen(found, comparison.first))
+    assert words.startswith(said)
 
 
 def test_a_cycle_is_said(make_table: Make) -> None:

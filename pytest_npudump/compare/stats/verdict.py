@@ -460,7 +460,7 @@ def _explained(comparison: Comparison, first: Verdict, *, feeds_seen: bool | Non
             "or code between them"
         )
     if comparison.origin == BEFORE:
-        return _("caused by a layer that was not dumped, by what is fed, or by an overwrite")
+        return _("caused by a layer that was not dumped or compared, by what is fed, or by an overwrite")
     words = _("all statistics before it match") if before else _("no tensor was compared before it")
     if before & moved:
         words = _("all statistics before it are within tolerance")

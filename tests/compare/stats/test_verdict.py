@@ -106,7 +106,7 @@ BEFORE = "all statistics before it match"
         (
             [(IN_A, 1)],
             [(IN_A, 2)],
-            "caused by a layer that was not dumped, by what is fed, or by an overwrite",
+            "caused by a layer that was not dumped or compared, by what is fed, or by an overwrite",
         ),
         ([(A, 1), (B, 1)], [(B, 1)], CHANGED),
         ([(B, 1)], [(A, 1), (B, 1)], CHANGED),
