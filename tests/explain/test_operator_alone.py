@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from onnx import helper
+from onnx import TensorProto, helper
 
 from pytest_npudump.compare.tolerances.presets import ROUNDED_ALONE
 from pytest_npudump.dump.records import TensorKey
@@ -282,6 +282,28 @@ def test_integers_are_exact_but_for_ties_and_rounding(op_type: str, wrong: int, 
     alone = judged(op_type, "int32", device.astype(np.int32), [expected])
     assert alone.verdict == verdict
     assert "equal" not in alone.why  # no more is known of the values that were taken
+
+
+@pytest.mark.each(
+    ("given", "to", "off", "verdict"),
+    [
+        (np.array([2.5, 7], np.float32), TensorProto.INT32, 1, UNKNOWN),
+        (np.array([1e18, 7], np.float64), TensorProto.INT64, 64, CONVICTED),
+        (np.array([3, 7], np.int32), TensorProto.INT64, 1, CONVICTED),
+        (np.array([True, False]), TensorProto.INT64, 1, CONVICTED),
+    ],
+)
+def test_only_casts_of_floats_round_and_by_one_at_most(
+    given: Any, to: int, off: int, verdict: str, tmp_path: Path
+) -> None:
+    node = helper.make_node("Cast", ["x"], ["y"], name="n", to=to)
+    kind = helper.np_dtype_to_tensor_dtype(given.dtype)
+    path = onnx_file(tmp_path / "m.onnx", [node], {"x": (kind, [2])}, {"y": (to, [2])}, {})
+    model = ReferenceModel.read(path)
+    dtype = helper.tensor_dtype_to_np_dtype(to)
+    device = given.astype(dtype) + np.array([off, 0], dtype)
+    operator = DumpedOperator(model, model.nodes[0], "y", {"x": given}, device, dtype.name, "")
+    assert judge_alone(operator).verdict == verdict
 
 
 LARGEST = np.array([[1, 3, 3, 2], [5, 5, 0, 1]], np.float32)
