@@ -31,6 +31,7 @@ from pytest_npudump.explain.operator_alone import (
     MARGIN,
     MOST_UPSTREAM,
     NO_OPERATOR,
+    WEIGHTED,
     Alone,
     Healthy,
     JudgedOperator,
@@ -453,7 +454,11 @@ class OperatorDump:
         given = self._given(found)[0].values() if found is not None else ()
         if not given:
             return ""
-        return DUMPED if all(one.key.io == "input" or one.op_type == GRAPH_INPUT for one in given) else FED
+        if not all(one.key.io == "input" for one in given):  # the graph's are as fed, not as they were read
+            return FED
+        node = found.counterpart.node if found is not None else None
+        weighted = node is not None and not self.model.held.keys().isdisjoint(self.model.written(node).input)
+        return WEIGHTED if weighted else DUMPED
 
     def _given(self, found: Match) -> tuple[dict[str, TensorRecord], str]:
         """Return an operator's inputs on the device, by the model's names, and why some are missing."""

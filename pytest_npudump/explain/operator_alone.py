@@ -45,8 +45,8 @@ CONVICTED = "convicted"
 ACQUITTED = "acquitted"
 UNKNOWN = "unknown"
 CERTAIN, LIKELY, POSSIBLE, MATCH = "certain", "likely", "possible", "match"
-DUMPED, FED = "dumped", "upstream"
-"""Origins of an operator's inputs: dumped or kept with it, or put out upstream."""
+DUMPED, WEIGHTED, FED = "dumped", "weights", "upstream"
+"""Origins of an operator's inputs: dumped or kept with it, so but for the weights, or put out upstream."""
 
 MARGIN = 4.0
 """By how much measured noise may be exceeded: so far single layers that were held out exceeded theirs."""
@@ -366,7 +366,7 @@ class JudgedOperator:
         saved: folder of that call's files, where it is convicted; None where there is none.
         upstream: whether it is no suspect itself, but lies upstream of one that was acquitted, or fails
             behind a source.
-        inputs: :data:`DUMPED`, or :data:`FED`: what wrote to these in between looks like an error of its own;
+        inputs: :data:`DUMPED`, :data:`WEIGHTED` or :data:`FED`: what wrote to them looks like its own error;
             "" where it was not computed again.
         pattern: what explains the difference from what its inputs give, where it is convicted.
     """
@@ -395,7 +395,7 @@ class JudgedOperator:
             return MATCH if self.alone.verdict == ACQUITTED else UNKNOWN
         if self.alone.apart <= _FUSED * self.alone.allowed:
             return POSSIBLE
-        return LIKELY if self.inputs == FED else CERTAIN
+        return LIKELY if self.inputs in {WEIGHTED, FED} else CERTAIN
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; what was not measured, or is infinite, is null."""

@@ -14,6 +14,7 @@ from pytest_npudump.explain.operator_alone import (
     NO_OPERATOR,
     POSSIBLE,
     UNKNOWN,
+    WEIGHTED,
     JudgedOperator,
 )
 from pytest_npudump.explain.rounding import DEVICE, DTYPE
@@ -288,13 +289,13 @@ def _convicted(one: JudgedOperator, models: ModelChange | None, *, told: bool) -
         wrong = _("a fusion or another order of sums may explain it, or {wrong}").format(wrong=wrong)
     if one.inputs == FED:
         words = _(
-            "recomputed: {key} differs from {by} on the upstream outputs{off}: {wrong} must be wrong, or "
-            "something wrote to its input or output"
+            "recomputed: {key} differs from {by} on what feeds it{off}: {wrong} must be wrong, or "
+            "something wrote to its inputs, weights or output"
         )
     else:
         words = _(
             "recomputed: {key} differs from {by} on the same inputs{off}: {wrong} must be wrong, or "
-            "something wrote to its output"
+            "something wrote to its weights or output"
         )
     off = "" if told else _(" ({off})").format(off=_off(one))
     return words.format(key=one.key, by=_by(one), off=off, wrong=wrong)
@@ -322,7 +323,7 @@ def conviction(isolated: Sequence[JudgedOperator], most: int = 2) -> str:
     kind = _("kernel error") if first.own or first.call else _("operator error")
     if first.own and first.converted and not first.call:
         kind = _("kernel or conversion error")
-    if first.inputs == FED:
+    if first.inputs in {WEIGHTED, FED}:
         kind = _("{kind} or overwritten tensor").format(kind=kind)
     if first.certainty == POSSIBLE:
         kind = _("possible {kind}").format(kind=kind)

@@ -177,7 +177,7 @@ def test_an_overwritten_input_looks_like_a_wrong_kernel_where_only_outputs_were_
     records = [
         late if late.key.layer == "MatMul_4" else early for early, late in zip(before, read, strict=True)
     ]
-    for mode, verdict, inputs in (("all", "acquitted", "dumped"), ("output", "convicted", "upstream")):
+    for mode, verdict, inputs in (("all", "acquitted", "weights"), ("output", "convicted", "upstream")):
         seen = [one for one in records if mode == "all" or one.key.io == "output"]
         (key,) = (one.key for one in seen if one.key.layer == "MatMul_4" and one.key.io == "output")
         bench = ModelBench(ReferenceModel.read(plain), NameMap(), own=True, plain=True)

@@ -114,7 +114,7 @@ def test_two_faults_off_the_reference_are_both_named_and_convicted(recorded: Pro
     recorded.golden.unlink()
     recorded.marked("reference='reference.onnx'")
     shows = [
-        "npudump: left/a:output.0: operator error, *; also right/b:output.0",
+        "npudump: left/a:output.0: operator error or overwritten tensor, *; also right/b:output.0",
         "first:      left/a:output.0; *",
         "sources:    2: left/a:output.0 (at least 3 mismatches downstream), right/b:output.0 (at least *",
         "recomputed: left/a:output.0 differs from *",
@@ -142,7 +142,7 @@ def test_operators_of_several_models_are_judged_by_their_own(forked: Project) ->
     plant = 'faults.distort("{0}", "{1}right/b", factor=1.1)'
     both = f"{plant.format('small', '')}; {plant.format('other', 'other/')}"
     again = 'Path("small.onnx").write_bytes(Path("small.onnx").read_bytes()); run(npu_dump)'
-    one = "recomputed: right/b:output.0 differs from small.onnx on the upstream outputs: *"
+    one = "recomputed: right/b:output.0 differs from small.onnx on what feeds it: *"
     two = [
         "sources:    2: right/b#model=small:output.0 *, other/right/b#model=other:output.0 *",
         "recomputed: right/b#model=small:output.0 differs from small.onnx *: the kernel must be wrong, *",

@@ -39,12 +39,17 @@ OFF = "relative L2 error 0.001, limit 4.8e-06"
         (
             {"own": True, "inputs": "upstream"},
             "kernel error or overwritten tensor",
-            "on the upstream outputs ({off}): the kernel must be",
+            "on what feeds it ({off}): the kernel must be",
+        ),
+        (
+            {"own": True, "inputs": "weights"},
+            "kernel error or overwritten tensor",
+            "on the same inputs ({off}): the kernel must be",
         ),
         (
             {"own": True, "converted": True, "inputs": "upstream"},
             "kernel or conversion error or overwritten tensor",
-            "on the upstream outputs ({off}): the kernel or the conversion must be",
+            "on what feeds it ({off}): the kernel or the conversion must be",
         ),
         (
             {"inputs": "dumped"},
@@ -71,9 +76,9 @@ def test_a_conviction_names_all_that_may_have_done_it(given: dict[str, Any], kin
     assert line.startswith("recomputed: b:output.0 differs from ")
     fed = given.get("inputs") == "upstream"
     wrote = (
-        "or something wrote to its input or output; whether an input was overwritten is known with acl_json="
+        f"or something wrote to its inputs, weights or output; {WHICH}"
         if fed
-        else "or something wrote to its output"
+        else "or something wrote to its weights or output"
     )
     assert wrote in line
     assert [words.count(WHICH) for words in isolated_lines(found, brief=False, most=3)][:3] == [

@@ -71,9 +71,11 @@ TRACED = sources(begins=BEFORE, share=0.3)
 SENTENCES = [
     # situation, what has come of the test, what is said in it, and what would be false
     ("its input was overwritten", {"isolated": [operator(WRONG, inputs="upstream")]},
-     "kernel must be wrong, or something wrote to its input or output", ": kernel error,"),
+     "kernel must be wrong, or something wrote to its inputs, weights or output", ": kernel error,"),
     ("its output was overwritten", {"isolated": [operator(WRONG)]},
-     "kernel must be wrong, or something wrote to its output", "on the upstream outputs"),
+     "kernel must be wrong, or something wrote to its weights or output", "on what feeds it"),
+    ("its weights were overwritten", {"isolated": [operator(WRONG, inputs="weights")]},
+     "kernel error or overwritten tensor,", "whether an input was overwritten"),
     ("the first line gives the error of one of two",
      {"isolated": [operator(WRONG), operator(WRONG, BEFORE)]},
      "recomputed: net/before:output.0 differs from net.onnx on the same inputs (relative L2 error 0.02, ",
