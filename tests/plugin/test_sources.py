@@ -146,7 +146,7 @@ def test_operators_of_several_models_are_judged_by_their_own(forked: Project) ->
     two = [
         "sources:    2: right/b#model=small:output.0 *, other/right/b#model=other:output.0 *",
         "recomputed: right/b#model=small:output.0 differs from small.onnx *: the kernel must be wrong, *",
-        "recomputed: other/right/b#model=other:output.0 differs from other.onnx on the upstream *(*",
+        "recomputed: other/right/b#model=other:output.0 differs from other.onnx on what *(*",
     ]
     for shows, faults, lines in (
         (two, both, 'for name in ("small.onnx", "other.onnx"):\n        run(npu_dump, path=name)'),
