@@ -350,23 +350,14 @@ class Correspondence:
                 here = [ours.get(_filled(name, groups)) for name in rule.golden]
                 there = [theirs.get(_filled(name, groups)) for name in rule.run]
                 found = [name for name in here if name], [name for name in there if name]
-                if len(found[0]) < len(here):
-                    lost = _filled(rule.golden[here.index(None)], groups)
+                if None in (*here, *there):
+                    whole, names = (here, rule.golden) if None in here else (there, rule.run)
                     words = said(
-                        "{path}, line {line}: it pairs no layers, as the golden has no {name}",
+                        "{path}, line {line}: it pairs no layers, as {side} has no {name}",
                         path=self.path,
                         line=rule.line,
-                        name=lost,
-                    )
-                    used.setdefault(rule.line, words)
-                    continue
-                if len(found[1]) < len(there):
-                    lost = _filled(rule.run[there.index(None)], groups)
-                    words = said(
-                        "{path}, line {line}: it pairs no layers, as the run has no {name}",
-                        path=self.path,
-                        line=rule.line,
-                        name=lost,
+                        side=said("the golden") if None in here else said("the run"),
+                        name=_filled(names[whole.index(None)], groups),
                     )
                     used.setdefault(rule.line, words)
                     continue

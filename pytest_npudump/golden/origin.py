@@ -265,25 +265,20 @@ _SUMS = re.compile(rf"( ?{ARGMAX}:)?[{BESIDE_MASK}{WEIGHED}]\S+")
 
 def _row(before: StatsTable, old: int, after: StatsTable, new: int) -> Iterator[str]:
     """Yield the differences of one tensor's line."""
-    facts = (("dtype", "dtypes"), ("shape", "shapes"), ("count", "counts"), ("noise", "noise"))
+    facts = (("dtype", "dtypes"), ("shape", "shapes"), ("count", "counts"), ("digest", "digests"))
     sides = (before, old), (after, new)
     hashes = [table.digests[row] if table.digests else "" for table, row in sides]
     sums, others = zip(*map(parted_digest, hashes), strict=True)
     if all(sums) and sums[0] != sums[1]:
         yield f"checksum {' -> '.join(sums)}"
-    told = [
-        (
-            name,
-            [
-                str(getattr(table, column)[row] or "-") if getattr(table, column) else "-"
-                for table, row in sides
-            ],
-        )
-        for name, column in facts
-    ]
-    for name, cells in (*told[:3], ("digest", [_SUMS.sub("", one) or "-" for one in others]), *told[3:]):
+    for name, column in (*facts, ("noise", "noise")):
+        cells = [
+            str(getattr(table, column)[row] or "") if getattr(table, column) else "" for table, row in sides
+        ]
+        if name == "digest":
+            cells = [_SUMS.sub("", one) for one in others]
         if cells[0] != cells[1]:
-            yield f"{name} {cells[0]} -> {cells[1]}"
+            yield f"{name} {cells[0] or '-'} -> {cells[1] or '-'}"
     for at, name in enumerate(STATISTICS):
         values = (before.value(old, at), after.value(new, at))
         if values[0] != values[1] and not all(value != value for value in values):  # noqa: PLR0124 - NaN

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.judge import judge
@@ -98,10 +98,14 @@ def sources_of(
         return None, ()
     from pytest_npudump.graph.sources import find_sources, is_unaltered  # noqa: PLC0415 - where a test fails
 
+    @cache
+    def edges_of_run() -> tuple[Edges, tuple[str, ...]]:
+        return at_hand(comparison.actual) if at_hand is not None else (Edges(), ())
+
     edges, notes = edges_of(golden), tuple[str, ...]()
     another = not edges.feeds or (models is not None and models.reconnected)
     if at_hand is not None and (another or not same_layers(golden.table, comparison.actual)):
-        found, notes = at_hand(comparison.actual)
+        found, notes = edges_of_run()
         edges = found if found.feeds else edges
     same = comparison.numerics is not None and comparison.numerics.same
     repeats = same and bool(comparison.repeats)
@@ -110,15 +114,16 @@ def sources_of(
     if sources is None:
         return None, notes
     if models is not None and altered and not (models.graph or models.fed) and _are_placed(models, golden):
-        found = at_hand(comparison.actual)[0] if at_hand is not None else Edges()
-        whole = found if found.feeds else edges
-        sources = replace(sources, unaltered=is_unaltered(comparison, whole, altered))
+        whole = edges_of_run()[0]
+        sources = replace(
+            sources, unaltered=is_unaltered(comparison, whole if whole.feeds else edges, altered)
+        )
     listed = golden.extra.get(EMPTY) or {}
     alike = [f"{name}:output.0" for name, shapes in (empty or {}).items() if listed.get(name) == shapes]
     dumped = {name for key in (*golden.table.keys, *alike) for name in TensorKey.parse(key).operator_names}
     # Edges lead through operators that were not dumped: what is read may not be what was compared.
     unseen = not dumped.issuperset(operators_in(golden.blocks.get(MODELS, "")))
-    direct = at_hand(comparison.actual)[0].feeds if unseen and at_hand is not None else {}
+    direct = edges_of_run()[0].feeds if unseen else {}
     feeds = edges.restricted(dumped).feeds if models is not None and not models.fed_alike else {}
     if unseen or feeds:  # nor was an input of the graph that only operators inside of another read
         spelt = {sanitise(name) for name in dumped}
