@@ -85,6 +85,7 @@ def same(
     ]
     terms = Terms(tolerances, case.settings.bounds, RUN, names=names)
     comparison = judge(sides[0], sides[1], terms)
+    case.runtime.activity.evidence.notes += comparison.remarks
     if failing := comparison.failing:
         every = len(comparison.alignment.golden)
         words = (

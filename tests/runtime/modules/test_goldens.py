@@ -724,6 +724,7 @@ def test_pairs_of_captures_see_places_say_their_sides_and_take_names(project: py
         "ratio(): rounding does not explain it: 3:output.0 (Linear)",
     ]
     assert any("in the first  not in the second" in " ".join(line.split(" ")) for line in lines)
+    done.stdout.fnmatch_lines(["npudump: note: *::test_map: *names.yaml, line 2: it pairs no layers"])
 
 
 DRAWS = """
