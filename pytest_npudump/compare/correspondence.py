@@ -243,6 +243,7 @@ class Correspondence:
         ]
         layers = {row.key.layer for rows in sides for row in rows}
         unused = [one.layers for one in self.layouts if not any(_names(one.layers, name) for name in layers)]
+        ranks = [{_rank_of(row.key) for row in rows} for rows in sides]
         if unused:
             words = said(
                 "{path}: layouts of no layer: {names} (joined layers have the name of the other side)",
@@ -250,20 +251,26 @@ class Correspondence:
                 names=first_of(unused),
             )
             idle.append(words)
-        ranks = [{_rank_of(row.key) for row in rows} for rows in sides]
+        elif self.layouts and max(map(len, ranks)) == 1:
+            idle.append(
+                said("{path}: its layouts split nothing, as no side has several ranks", path=self.path)
+            )
         notes: list[str] = []
         if ranks[0] != ranks[1] or self.layouts:
             rows, notes = self._whole(sides, (golden, run), [len(place) for place in ranks])
             sides = rows[0], rows[1]
+        of_golden = {str(row.key) for row in sides[0]}
+        names = {key: row.key.layer for row in sides[1] if (key := str(row.key)) in of_golden}
         unordered = {str(row.key) for side in sides for row in side if _is_unordered(row.made_of)}
+        unordered &= names.keys()
         made = {str(row.key) for side in sides for row in side if isinstance(row.made_of, Parts)}
+        made &= names.keys()
         told = _telling_order(golden, sides[0], made) | _telling_order(run, sides[1], made)
         (golden, apart), (run, also) = _applied(golden, sides[0]), _applied(run, sides[1])
         if made:  # projections of parts are not those of the whole; elements give these
             here, there = (_telling_order(one, _joined_rows(one, {}, {}), made) for one in (golden, run))
             made -= here & there
         golden, run = (replace(one, table=one.table.without_projections_of(made)) for one in (golden, run))
-        names = {str(row.key): row.key.layer for row in sides[1]}
         if unseen := made & told - unordered:
             note = said(
                 "the order of elements is not compared in tensors joined from statistics of parts ({count}): "
@@ -1131,7 +1138,13 @@ def notes_on_ranks(pairs: Iterable[tuple[TensorKey, Pair]]) -> Iterator[str]:
     found: defaultdict[tuple[int, ...], dict[str, None]] = defaultdict(dict)
     for key, pair in pairs:
         both = pair.golden, pair.actual
-        joined = [(one.parts, one.held) for one in both if isinstance(one, TensorOfParts) and one.parts]
+        joined = [
+            (one.parts, one.held)
+            for one in both
+            if isinstance(one, TensorOfParts)
+            and one.parts
+            and len({rank for rank, _ in one.held.values()}) > 1
+        ]
         if len(joined) != 1 or _has_sums(joined[0][0]):
             continue
         parts, held = joined[0]

@@ -101,8 +101,12 @@ def test_layers_of_other_names_are_compared_under_those_of_the_run(compared: Any
     assert len(values) == 6
     swapped = side({"b.0": layers["h.0.self.q"], "b.1": layers["h.10.self.q"], "b.2": normal(4)})
     run = side({"a.0": layers["h.10.self.q"], "a.1": layers["h.0.self.q"], "a.2": normal(4)})
-    comparison = compared(swapped, run, "a.*: b.*\na.0: b.1\na.1: b.0")  # exact names count first
+    text = "a.*: b.*\na.0: b.1\na.1: b.0\nlayouts: {a.0: 't h[xx]'}"
+    comparison = compared(swapped, run, text)  # exact names count first
     assert failing(comparison) == [("a.2:output.0", "fail")]
+    assert [*map(str, comparison.remarks)] == [
+        f"{path}: its layouts split nothing, as no side has several ranks"
+    ]
     assert comparison.compared == 3
 
 
@@ -204,6 +208,11 @@ def test_elements_of_joined_layers_are_those_of_the_parts_that_ranks_have_in_one
             assert failing(comparison) == []
             (told,) = (one for one in comparison.remarks if "order" in one)
             assert told.startswith("the order of elements is not compared in tensors joined from statistics")
+    if len(several) < len(one):
+        wrong = record(write(tmp_path / "wrong", [*one[:-1], {"b": one[-1]["b"] + 1}]), kind)
+        for golden in records:  # terms are of the last rule that was tried: b: q + k + v
+            told = f"out of tolerance only in the parts of rank {len(one) - 1}: b"
+            assert told in map(str, judge(golden, wrong, terms).remarks)
 
 
 def test_shares_in_a_layout_tell_how_ranks_have_tensors_in_one(compared: Any, tmp_path: Path) -> None:
@@ -518,6 +527,8 @@ def test_another_order_is_seen_by_the_run_s_tensors_and_told_as_unseen_without_t
         comparison = compared(golden, run, text)
         assert [key for key, _ in failing(comparison)] == ["x:output.0"] * fails
         assert not [one for one in comparison.remarks if "order of" in one]
+        lacking = compared(run, side({"y": whole}), text)
+        assert not [one for one in lacking.remarks if "order of" in one]
 
 
 def test_numbers_of_experts_count_on_from_rank_to_rank(compared: Any) -> None:
