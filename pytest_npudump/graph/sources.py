@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pytest_npudump.compare.stats.verdict import Verdict
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.record.edges import Edges
 
@@ -92,6 +93,7 @@ class Sources:
             earlier one; in order of execution.
         told_by: what the edges were read from.
         unaltered: whether nothing that is known to have changed is seen upstream of the first mismatch.
+        beside: changed operators that are upstream of no mismatch, where others are.
     """
 
     found: tuple[Source, ...]
@@ -99,6 +101,7 @@ class Sources:
     unplaced: tuple[TensorKey, ...]
     told_by: str
     unaltered: bool = False
+    beside: frozenset[str] = frozenset()
 
     @property
     def independent(self) -> tuple[Source, ...]:
@@ -215,40 +218,42 @@ def _moved(comparison: Comparison) -> set[int]:
     return {*comparison.differing, *comparison.within_noise, *np.flatnonzero(~whole).tolist()}
 
 
-def is_unaltered(comparison: Comparison, edges: Edges, altered: Collection[str]) -> bool:
-    """Return whether it is known that no change is upstream of the first mismatch, by way of what may differ.
+def changes_upstream(
+    comparison: Comparison, edges: Edges, altered: Collection[str], mismatches: Iterable[Verdict]
+) -> set[str] | None:
+    """Return the changed operators upstream of mismatches, by way of what may differ; None where unknown.
 
     Args:
         comparison: of both sides.
         edges: of all operators, or of those that were dumped.
         altered: operators that changed, or are fed by others; names as in keys.
+        mismatches: tensors that fail.
     """
-    first = comparison.first
-    if first is None or first.status != FAIL or not altered:
-        return False
     feeds, outputs = defaultdict[str, list[Port | None]](list), defaultdict[tuple[str, int], set[int]](set)
     for place, ports in edges.feeds.items():
         feeds[layer_at(place)] += ports
     for position, (key, _type) in enumerate(comparison.aligned_keys()):
         if key.io == "output":
             outputs[sanitise(key.layer), key.slot].add(position)
-    names = {TensorKey.parse(f"{name.partition('#')[0]}:output.0").layer for name in altered}
-    spelt, moved, waiting = {*map(sanitise, names)}, _moved(comparison), [first.key.layer]
-    known, seen = spelt <= feeds.keys(), {*map(sanitise, waiting)}
-    while waiting and known:
+    names = {name: TensorKey.parse(f"{name.partition('#')[0]}:output.0").layer for name in altered}
+    around = {layer[:at] for layer in names.values() for at, sign in enumerate(layer) if sign == "."}
+    moved, waiting = _moved(comparison), [*dict.fromkeys(one.key.layer for one in mismatches)]
+    seen = {*map(sanitise, waiting)}
+    if not feeds.keys() >= {*map(sanitise, names.values())}:
+        return None
+    while waiting:
         layer = waiting.pop()
-        inside = any(name.startswith(f"{layer}.") for name in names)
-        known = (
-            sanitise(layer) in feeds.keys() - spelt and not inside and UNKNOWN not in feeds[sanitise(layer)]
-        )
-        for port in feeds[sanitise(layer)]:
+        fed_by = feeds.get(sanitise(layer), [UNKNOWN])
+        if layer in around or UNKNOWN in fed_by:
+            return None
+        for port in fed_by:
             if port is None or port == SEVERAL or (name := sanitise(port.layer)) in seen:
                 continue
             given = outputs.get((name, port.slot))
             if given is None or not given.isdisjoint(moved):
                 seen.add(name)
                 waiting.append(port.layer)
-    return known
+    return {name for name, layer in names.items() if sanitise(layer) in seen}
 
 
 def _altered(graph: TensorGraph, altered: Mapping[str, str], moved: Collection[int]) -> dict[int, str]:

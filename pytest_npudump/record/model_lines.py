@@ -136,6 +136,17 @@ class ModelChange:
         changed = {*self.weights, *self.attributes, *self.types, *self.rewired}
         return not changed.isdisjoint(key.operator_names)
 
+    def without(self, names: Collection[str]) -> ModelChange:
+        """Return the change but for that of some operators' weights, attributes and types, uncounted."""
+        return replace(
+            self,
+            weights=tuple(name for name in self.weights if name not in names),
+            permuted={name: axis for name, axis in self.permuted.items() if name not in names},
+            attributes=tuple(name for name in self.attributes if name not in names),
+            types={name: pair for name, pair in self.types.items() if name not in names},
+            weighted=0,
+        )
+
     @property
     def altered(self) -> Mapping[str, str]:
         """Return each operator that changed, or that such a one feeds, with the one that changed."""

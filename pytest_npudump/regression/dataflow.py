@@ -32,7 +32,7 @@ from pytest_npudump.request import AUTO_LAYERS, is_glob
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pytest_npudump.graph.sources import Sources
+    from pytest_npudump.graph.sources import Source, Sources
 
 
 def edges_to_keep(
@@ -96,7 +96,7 @@ def sources_of(
     """
     if not comparison.count(FAIL):
         return None, ()
-    from pytest_npudump.graph.sources import find_sources, is_unaltered  # noqa: PLC0415 - where a test fails
+    from pytest_npudump.graph.sources import changes_upstream, find_sources  # noqa: PLC0415 - where a test fails
 
     @cache
     def edges_of_run() -> tuple[Edges, tuple[str, ...]]:
@@ -113,28 +113,34 @@ def sources_of(
     sources = find_sources(comparison, edges, comparison.tolerances, repeats=repeats, altered=altered)
     if sources is None:
         return None, notes
-    if models is not None and altered and not (models.graph or models.fed) and _are_placed(models, golden):
-        whole = edges_of_run()[0]
-        sources = replace(
-            sources, unaltered=is_unaltered(comparison, whole if whole.feeds else edges, altered)
-        )
+    if models is not None and altered and not models.graph and _are_placed(models, golden):
+        whole, first = edges_of_run()[0], comparison.first
+        upstream = partial(changes_upstream, comparison, whole if whole.feeds else edges, altered)
+        led = first is not None and first.status == FAIL and not models.fed and upstream([first]) == set()
+        reaching = upstream(comparison.mismatches) or altered.keys()
+        sources = replace(sources, unaltered=led, beside=frozenset(altered.keys() - reaching))
     listed = golden.extra.get(EMPTY) or {}
-    alike = [f"{name}:output.0" for name, shapes in (empty or {}).items() if listed.get(name) == shapes]
-    dumped = {name for key in (*golden.table.keys, *alike) for name in TensorKey.parse(key).operator_names}
+    empties = [f"{name}:output.0" for name, shapes in (empty or {}).items() if listed.get(name) == shapes]
+    dumped = {name for key in (*golden.table.keys, *empties) for name in TensorKey.parse(key).operator_names}
     # Edges lead through operators that were not dumped: what is read may not be what was compared.
-    unseen = not dumped.issuperset(operators_in(golden.blocks.get(MODELS, "")))
+    unseen = not dumped.issuperset(operators := operators_in(golden.blocks.get(MODELS, "")))
     direct = edges_of_run()[0].feeds if unseen else {}
     feeds = edges.restricted(dumped).feeds if models is not None and not models.fed_alike else {}
     if unseen or feeds:  # nor was an input of the graph that only operators inside of another read
         spelt = {sanitise(name) for name in dumped}
+        alike = models is not None and models.fed_alike
+        given = {name for name, ports in direct.items() if alike and not ports} - set(
+            map(sanitise, operators)
+        )
 
-        def is_seen(name: str) -> bool:
-            ports = direct.get(name, (None,) if unseen else ())
-            seen = all(port is not None and sanitise(port.layer) in spelt for port in ports)
-            return seen and None not in feeds.get(name, ())
+        def is_fed(one: Source) -> bool | None:
+            name = sanitise(one.key.layer)
+            places = {port and sanitise(port.layer) for port in direct.get(name, (None,) if unseen else ())}
+            if places and places <= given:  # inputs of the graph, of which a digest tells
+                return None
+            return one.fed and places <= spelt and None not in feeds.get(name, ())
 
-        told = (replace(one, fed=one.fed and is_seen(sanitise(one.key.layer))) for one in sources.found)
-        sources = replace(sources, found=tuple(told))
+        sources = replace(sources, found=tuple(replace(one, fed=is_fed(one)) for one in sources.found))
     return sources, notes
 
 

@@ -213,16 +213,21 @@ def _alteration(models: ModelChange, operator: str) -> str:
     return _("attributes changed") if operator in models.attributes else _("connections changed")
 
 
-def what_changed(result: Result, most: int | None = _SHOWN, *, counts: bool = True) -> str:
+def what_changed(
+    result: Result, most: int | None = _SHOWN, *, counts: bool = True, every: bool = False
+) -> str:
     """Describe the cause: changes known besides values; "" for none.
 
     Args:
         result: of a test.
         most: operators that are named; None for all.
         counts: whether to say of how many operators with weights some changed.
+        every: whether to tell also of those that are upstream of no mismatch.
     """
     pair, models = _changed_places(result), result.models
     models = replace(models, fed=()) if models is not None and pair is not None else models
+    if models is not None and result.sources is not None and result.sources.beside and not every:
+        models = models.without(result.sources.beside)
     changes = [*_model_changes(models, most, counts=counts)] if models is not None else []
     if result.weights:
         changes.insert(0, spoken(result.weights))
@@ -354,7 +359,7 @@ def _model_changes(models: ModelChange, most: int | None, *, counts: bool) -> It
         (rewired, _("connections changed"), ""),
     ):
         if names:
-            told = of.format(count=len(names), weighted=models.weighted) if counts else ""
+            told = of.format(count=len(names), weighted=models.weighted) if counts and models.weighted else ""
             words = _("{names}: {change}{share}")
             yield words.format(names=first_of(names, most), change=change, share=told)
     if models.graph:
@@ -418,7 +423,7 @@ def model_line(result: Result, *, brief: bool, cause: bool, untold: bool = False
     behind = blamed and changed_behind(result)
     if brief and not (untold or behind) and (models.changed or models.read == NOTHING):
         return []
-    words = what_changed(result, _SHOWN if brief else None, counts=not (brief and behind))
+    words = what_changed(result, _SHOWN if brief else None, counts=not (brief and behind), every=True)
     whole = _same_model(models)
     names = first_of(models.files)
     means = _("{words}; a kernel, the driver or an input differs") if whole else ""

@@ -292,6 +292,7 @@ def _body(
         head = names.lines(headline(result, detail))
     named = (what_changed(result, most, counts=False) for most in (1, None))
     untold = detail < _ALL - 1 and len({*named}) > 1
+    untold |= result.sources is not None and bool(result.sources.beside)
     words = _comparison_lines(result, rows, names, rest, brief=brief, untold=untold) if compared else []
     head += [line for one in _listed(_("also:       {text}"), problems, limit) for line in names.lines(one)]
     head += _scene_lines(result.findings, _DETAILS if brief else None)

@@ -385,3 +385,37 @@ def test_outputs_that_change_places_fail_where_any_change_does(
     result = judge_run(Terms(fail_on=fail_on), *sides)
     assert result.status == verdict
     assert bool(result.problems) is (verdict == "failed")
+
+
+BRANCHES = "left - wwwwww\nright - vvvvvv\n"
+ALIKE = f"{BRANCHES}{fed_line('m', [b'x'])}"
+UNFED = "; not all of its inputs are known"
+
+
+@pytest.mark.each(
+    ("layers", "digests", "source"),
+    [
+        ("left tanh", ALIKE, "left:output.0; no tensor was compared before it; 1 mismatch downstream"),
+        ("left tanh", BRANCHES, f"left:output.0; no tensor was compared before it{UNFED}; 1 mismatch"),
+        ("tanh", ALIKE, f"tanh:output.0; no tensor was compared before it{UNFED}; "),  # which left feeds
+    ],
+)
+def test_a_change_on_another_branch_than_the_layers_of_a_test_is_no_cause(
+    layers: str, digests: str, source: str
+) -> None:
+    fed = dict.fromkeys(layers.split(), "")
+    golden, _ = side(fed, "", digests)
+    known = "left < -\ntanh < left\n" if "left" in fed else "tanh < -\n"
+    golden = replace(golden, blocks={**golden.blocks, EDGES: known})
+    run, _ = side(fed, layers, re.sub(r"[wv]{6}", "uuuuuu", digests))
+    run = replace(run, blocks={MODELS: run.blocks[MODELS].replace("1111", "2222", 1)})
+    graph = {"x": "", "left": "x", "tanh": "left", "right": "x", "end": "tanh right"}
+    result = with_edges(golden, run, side(graph, "", "")[1])
+    lines = full_lines(result)
+    assert lines[0].startswith(
+        f"npudump: left: weights changed; first mismatch: {layers.split(maxsplit=1)[0]}:output.0"
+    )
+    assert source_line(result).startswith(source)
+    assert "model:      left, right: weights changed (2 of 2 operators with weights)" in lines
+    whole = with_edges(golden, run, side({**graph, "tanh": "left right"}, "", "")[1])
+    assert full_lines(whole)[0].startswith("npudump: left, right: weights changed (2 of 2 operators ")
