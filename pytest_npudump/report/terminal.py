@@ -293,6 +293,7 @@ def _body(
     named = (what_changed(result, most, counts=False) for most in (1, None))
     untold = detail < _ALL - 1 and len({*named}) > 1
     untold |= result.sources is not None and bool(result.sources.beside)
+    untold |= bool(first) and what_changed(result) not in first  # as the run knew more edges
     words = _comparison_lines(result, rows, names, rest, brief=brief, untold=untold) if compared else []
     head += [line for one in _listed(_("also:       {text}"), problems, limit) for line in names.lines(one)]
     head += _scene_lines(result.findings, _DETAILS if brief else None)
