@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -123,6 +123,11 @@ class TensorKey:
         """The same key with the layer's name as file names carry it."""
         name = sanitise(self.layer)
         return self if name == self.layer else TensorKey(name, *_BEHIND(self))
+
+    @property
+    def execution(self) -> TensorKey:
+        """The part that keys of all tensors of one execution of a model share."""
+        return replace(self, layer="", io="", slot=0, turn=0)
 
     @classmethod
     def parse(cls, text: str) -> TensorKey:

@@ -21,7 +21,6 @@ from pytest_npudump.dump.arrays.layouts import LayoutError, host_array
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.table import squeezed
 from pytest_npudump.errors import said
-from pytest_npudump.explain.feeds import execution_of
 from pytest_npudump.explain.matches import MAPPED, NAME, Match, NameMap, Names, match
 from pytest_npudump.explain.operator_alone import (
     CONVICTED,
@@ -401,9 +400,9 @@ class OperatorDump:
         dumped: dict[tuple[TensorKey, str, int], TensorRecord | None] = {}
         inputs: defaultdict[tuple[TensorKey, str], list[TensorRecord]] = defaultdict(list)
         for found in matching.matches:
-            at_hand.setdefault((execution_of(found.record), found.counterpart.tensor), found.record)
+            at_hand.setdefault((found.record.key.execution, found.counterpart.tensor), found.record)
         for record in records:
-            execution, layer = execution_of(record), sanitise(record.key.layer)
+            execution, layer = record.key.execution, sanitise(record.key.layer)
             if record.key.io == "input":
                 inputs[execution, layer].append(record)
             else:
@@ -431,7 +430,7 @@ class OperatorDump:
         found = self._outputs.get(str(key.sanitised))
         if found is None or found.counterpart.node is None:
             return
-        execution = execution_of(found.record)
+        execution = found.record.key.execution
         for name, read in self._given(found)[0].items():
             made = self._at_hand.get((execution, name))
             one = self._outputs.get(str(made.key.sanitised)) if made is not None else None
@@ -463,7 +462,7 @@ class OperatorDump:
     def _given(self, found: Match) -> tuple[dict[str, TensorRecord], str]:
         """Return an operator's inputs on the device, by the model's names, and why some are missing."""
         node, model = found.counterpart.node, self.model.path.name
-        execution, layer = execution_of(found.record), sanitise(found.record.key.layer)
+        execution, layer = found.record.key.execution, sanitise(found.record.key.layer)
         names = (*node.operator.inputs, *node.operator.captured) if node is not None else ()
         makers: dict[str, Port] = {}
         others: list[str] = []
@@ -566,7 +565,7 @@ def _inputs_once(records: Sequence[TensorRecord]) -> Iterator[TensorRecord]:
     inputs: dict[tuple[TensorKey, str], list[TensorRecord]] = {}
     for record in records:
         if record.op_type == GRAPH_INPUT:
-            inputs.setdefault((execution_of(record), sanitise(record.key.layer)), []).append(record)
+            inputs.setdefault((record.key.execution, sanitise(record.key.layer)), []).append(record)
         else:
             yield record
     for first, *others in inputs.values():

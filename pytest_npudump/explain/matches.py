@@ -19,7 +19,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_npudump.compare.stats.verdict import GRAPH_INPUT, execution
+from pytest_npudump.compare.stats.verdict import GRAPH_INPUT
 from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.records import TensorRecord, sanitise
 from pytest_npudump.errors import RequestError
@@ -393,7 +393,7 @@ def match(records: Sequence[TensorRecord], model: ReferenceModel, mapping: NameM
         for tensor in container.tensors
         if tensor.original_name and tensor.payload is not None
     }
-    repeated = {(r.key.layer, execution(r.key).step) for r in records if r.key.turn}
+    repeated = {(r.key.layer, r.key.step) for r in records if r.key.turn}
     slots: dict[str, int] = {}
     for record in records:
         if record.key.io == "input":

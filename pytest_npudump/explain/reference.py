@@ -24,13 +24,13 @@ from pytest_npudump.explain.comparison import (
     OVERFLOW,
     PADDED,
     Compared,
+    RunInputs,
     compare,
     dtypes_of,
     problem_of,
     unseen_nodes,
 )
 from pytest_npudump.explain.dumped_operators import ModelBench
-from pytest_npudump.explain.feeds import RunInputs
 from pytest_npudump.explain.matches import NameMap
 from pytest_npudump.explain.reference_model import ReferenceModel
 from pytest_npudump.explain.rounding import Blame, coarsest, only_wide, three_ways

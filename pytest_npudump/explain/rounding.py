@@ -36,7 +36,6 @@ from pytest_npudump.compare.stats.verdict import FAIL, GRAPH_INPUT, Comparison, 
 from pytest_npudump.compare.tensors.element_verdict import MAX_ABS, RELATIVE_L2, SPECIAL, with_failing
 from pytest_npudump.compare.tolerances.rules import floats_among
 from pytest_npudump.dump.table import MEASURED, STATISTICS
-from pytest_npudump.explain.feeds import execution_of
 from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx, weight_of
 
 if TYPE_CHECKING:
@@ -397,7 +396,7 @@ def three_ways(
         if record.key.io == "output" and record.op_type != GRAPH_INPUT:
             dtypes[tensor] = record.dtype
         if expected.golden.key in failing:
-            wanted[execution_of(record)].setdefault(tensor, []).append((expected.golden.key, record))
+            wanted[record.key.execution].setdefault(tensor, []).append((expected.golden.key, record))
     rounded = rounded_model(model, dtypes, dtype)
     roundings: dict[TensorKey, Rounding] = {}
     for execution, tensors in wanted.items():

@@ -367,8 +367,7 @@ def same_values(table: StatsTable) -> Edges:
         told: tuple[object, ...] = ()
         if not alike and all(value == value for value in values):  # noqa: PLR0124 - NaN
             digest = table.digests[row].partition(ARGMAX)[0].rstrip() if table.digests else ""
-            place = replace(key, layer="", io="", slot=0, turn=0)
-            told = (place, table.dtypes[row], table.counts[row], *values, digest)
+            told = (key.execution, table.dtypes[row], table.counts[row], *values, digest)
         if key.io == "output" and told:
             outputs[told].append(key)
         elif key.io == "input":

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pytest_npudump.dump.records import Payload
+from pytest_npudump.dump.records import Payload, TensorKey
 from pytest_npudump.errors import RequestError
-from pytest_npudump.explain.feeds import Feeds, LoadedModel, RunInputs, execution_of, executions_of
+from pytest_npudump.explain.comparison import Feeds, LoadedModel, RunInputs, executions_of
 from tests.explain.conftest import make_record
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def test_inputs_go_by_name_where_the_session_tells_the_references_names() -> Non
     inputs.give({"x": [4]}, "")
     assert fed(records(("", "net/1/0"), ("#step=1", "net/1/1")), inputs) == [3, 4]
     key = "#capture=a,rank=2,device=1,model=m,load=3,step=4"
-    assert str(execution_of(make_record(f"c{key}:output.0", np.ones(1)))) == f"{key}:.0"
+    assert str(TensorKey.parse(f"c{key}:output.0").execution) == f"{key}:.0"
 
 
 def test_inputs_are_taken_from_the_dump_where_it_has_those_of_this_execution(tmp_path: Path) -> None:
