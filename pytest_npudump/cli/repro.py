@@ -10,10 +10,15 @@ from pytest_npudump.cli.common.output import present, to_stderr
 from pytest_npudump.cli.common.project import last_results
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import RequestError
-from pytest_npudump.explain.reproduction.calls import CPU, of_call
 from pytest_npudump.explain.reproduction.failure import models_of, read_failure
-from pytest_npudump.explain.reproduction.operators import of_operator
-from pytest_npudump.explain.reproduction.reproduction import Reproduction, TrialRun, write_and_try
+from pytest_npudump.explain.reproduction.reproduction import (
+    CPU,
+    Reproduction,
+    TrialRun,
+    of_call,
+    of_operator,
+    write_and_try,
+)
 from pytest_npudump.language.text import typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.regression.result import GOOD

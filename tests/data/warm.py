@@ -148,7 +148,7 @@ def forking(client: list[str]) -> Iterator[tuple[ModuleType, str, object]]:
 
     from pytest_npudump.cli import demo
     from pytest_npudump.cli.common import project
-    from pytest_npudump.explain.reproduction import operators
+    from pytest_npudump.explain.reproduction import reproduction
     from pytest_npudump.plugin.features import stale_goldens
 
     def run(command: list[str], **how: object) -> subprocess.CompletedProcess[str]:
@@ -163,7 +163,7 @@ def forking(client: list[str]) -> Iterator[tuple[ModuleType, str, object]]:
 
     for module in (demo, project, stale_goldens):
         yield module, "subprocess", SimpleNamespace(run=run, DEVNULL=subprocess.DEVNULL)
-    yield operators, "ran", ran
+    yield reproduction, "ran", ran
 
 
 def known_distributions() -> Callable[..., object]:

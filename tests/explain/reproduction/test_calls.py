@@ -114,11 +114,11 @@ sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 _COMMAND = """
-import sys
+import subprocess, sys
 from pytest_npudump.cli import main
 from pytest_npudump.explain.reproduction import reproduction
-run = reproduction.subprocess.run
-reproduction.subprocess.run = lambda command, **how: run([*CLIENT, *command[1:]], **how)
+how = {"capture_output": True, "text": True}
+reproduction.ran = lambda folder, command: subprocess.run([*CLIENT, *command], cwd=folder, **how)
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -12,8 +12,7 @@ from hypothesis.extra import numpy as arrays
 from onnx import helper, numpy_helper
 
 from pytest_npudump.explain.reference_model import ReferenceModel
-from pytest_npudump.explain.reproduction import operators
-from pytest_npudump.explain.reproduction.reproduction import draw
+from pytest_npudump.explain.reproduction.reproduction import _model_of, draw
 from tests.onnxmodels.models import onnx_file
 
 if TYPE_CHECKING:
@@ -72,6 +71,6 @@ def test_weights_inside_of_an_operator_are_drawn_as_others_are(tmp_path: Path, *
     path = onnx_file(tmp_path / "m.onnx", [chosen], {"c": (9, []), "x": [64]}, {"y": [64]})
     model = ReferenceModel.read(path)
     feeds = {"c": np.ones((), np.bool_), "x": np.zeros(64, np.float32)}
-    content, _ = operators._model_of(model, model.nodes[0], feeds, "y", drawn=drawn)
+    content, _ = _model_of(model, model.nodes[0], feeds, "y", drawn=drawn)
     held = [secret.tobytes() in content for secret in secrets]
     assert held == [not drawn, not drawn, False]
