@@ -51,7 +51,7 @@ from pytest_npudump.regression.run_record import (
 from pytest_npudump.runtime.base import VaryingRuntime
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -200,7 +200,10 @@ def measure(case: Case, first: Result, attempt: Attempt, member: int) -> Member 
     before = StatsTable.from_records(first.run.records)
     bounds = first.numerics.bounds if first.numerics is not None else ""
     tolerances = case.tolerances.under(bounds) if bounds else case.tolerances
-    variation = _variation(case, member)
+    variation = PLAIN
+    if (runtime := _varied(case)) is not None:
+        variation = variation_of(member, runtime.varies)
+        variation = variation if runtime.varying.perturbed else replace(variation, seed=None)
     again = judge_tables(before, table, tolerances)
     if difference := structural_difference(again):
         return difference
@@ -234,14 +237,10 @@ def _table(case: Case, first: Result, attempt: Attempt, golden: Record | None) -
     return table, dump.outputs
 
 
-def _variation(case: Case, member: int) -> Variation:
-    """Return the real variation of a run: programs of their own are out of reach, as are operators."""
-    runtime = case.runtime
-    reached = case.request.scene == "model" and not runtime.activity.programs
-    if not isinstance(runtime, VaryingRuntime) or not case.settings.calibrate or not reached:
-        return PLAIN
-    wanted = variation_of(member, runtime.varies)
-    return wanted if runtime.varying.perturbed else replace(wanted, seed=None)
+def _varied(case: Case) -> VaryingRuntime | None:
+    """Return the runtime where a calibration varies models: programs of their own are out of reach."""
+    runtime, reached = case.runtime, case.request.scene == "model" and not case.runtime.activity.programs
+    return runtime if isinstance(runtime, VaryingRuntime) and case.settings.calibrate and reached else None
 
 
 def _under_golden(strayed: Deviations, comparison: Comparison) -> Deviations:
@@ -308,9 +307,22 @@ def conclude(case: Case, first: Result, members: Sequence[Member]) -> Result:
     told = f"calibrated with {len(members)} members, varied: {', '.join(varied)}; factor {factor:g}"
     if factor != FACTOR:
         told += f", raised from {FACTOR:g} as members that were held out did not pass with less"
-    notes = (told, *_not_varied(case, members, varied), *measured.notes)
+    notes = [told]
+    if varied == ("repeats",):
+        why = "what the test runs is fed out of reach of the plugin"
+        if (runtime := _varied(case)) is not None:
+            why = f"the plugin saw no input with floating-point values ({runtime.seen_as_inputs})"
+        told = f"only repetitions were measured, as {why}: of a device that repeats "
+        notes.append(f"{told}exactly these bounds hold no noise")
+    for names, why in (
+        ({name for member in members for name in member.unperturbed}, "hold no floating-point values"),
+        ({name for member in members for name in member.unreached}, "cannot be changed where they lie"),
+    ):
+        if names:
+            notes.append(f"not perturbed, as they {why}: inputs {', '.join(sorted(names))}")
+    notes += measured.notes
     settle = _recorded if first.status == status.PENDING else _calibrated
-    return settle(case, first, replace(measured, notes=notes))
+    return settle(case, first, replace(measured, notes=tuple(notes)))
 
 
 def _fed_otherwise(first: Result, members: Sequence[Member]) -> str:
@@ -348,37 +360,10 @@ def unrecorded(first: Result, problem: str) -> Result:
     return replace(first, status=word, problems=(f"{lost}{problem}",))
 
 
-def _not_varied(case: Case, members: Sequence[Member], varied: tuple[str, ...]) -> Iterator[str]:
-    """Name inputs that stayed as they were, and why."""
-    kept = sorted({name for member in members for name in member.unperturbed})
-    unreached = sorted({name for member in members for name in member.unreached})
-    notes = (
-        f"only repetitions were measured, as {_why_only_repeated(case)}: of a device that repeats "
-        f"exactly these bounds hold no noise"
-        if varied == ("repeats",)
-        else "",
-        f"not perturbed, as they hold no floating-point values: inputs {', '.join(kept)}" if kept else "",
-        f"not perturbed, as they cannot be changed where they lie: inputs {', '.join(unreached)}"
-        if unreached
-        else "",
-    )
-    return filter(None, notes)
-
-
-def _why_only_repeated(case: Case) -> str:
-    if case.request.scene != "model":
-        return f"what scene={case.request.scene!r} runs is fed out of reach of the plugin"
-    if case.runtime.activity.programs:
-        return "programs of npu_dump.run() feed their models themselves, out of reach of the plugin"
-    if not isinstance(case.runtime, VaryingRuntime):
-        return f"the runtime {case.runtime.name} can vary nothing"
-    return f"the plugin saw no input with floating-point values ({case.runtime.seen_as_inputs})"
-
-
 def _recorded(case: Case, first: Result, measured: Measured) -> Result:
     table = StatsTable.from_records(first.run.records)
     recorded = record(case, golden_to_start_from(case), first, table, measured=measured)
-    blind = _blind_notes(case, measured, measured.on(table))
+    blind = _blind_notes(case, measured, table)
     return with_reference(replace(recorded, notes=first.notes + recorded.notes + blind), first.reference)
 
 

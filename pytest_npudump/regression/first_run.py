@@ -17,12 +17,7 @@ from pytest_npudump.compare.stats.alignment import under_golden_keys
 from pytest_npudump.compare.stats.verdict import EXTRA
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError, said
-from pytest_npudump.golden.variants import (
-    Goldens,
-    names_variants,
-    not_calibrated,
-    not_recorded as why_not_recorded,
-)
+from pytest_npudump.golden.variants import Goldens, names_variants, not_calibrated, not_recorded
 from pytest_npudump.language.text import first_of
 from pytest_npudump.onnxmodels.graph import drawing_words
 from pytest_npudump.record.record import EDGES, MODELS, Record
@@ -37,10 +32,8 @@ from pytest_npudump.regression.dataflow import (
 )
 from pytest_npudump.regression.diagnose import full_words, notes_of
 from pytest_npudump.regression.judgement import (
-    by_reference_alone,
     judge_run,
     models_between,
-    not_recorded,
     with_reference,
     with_sources_off_reference,
     without_golden,
@@ -107,9 +100,30 @@ def _judged(case: Case, attempt: Attempt) -> Result:
     reference = case.reference
     compared = reference.judge(written.records, case.request) if reference is not None else None
     if case.settings.update_golden and compared is not None and not compared.good:
-        return not_recorded(case.goldens.path, compared, tensors=len(table)).with_run(dump=dump)
+        problem = said(
+            "nothing was recorded: layers mismatch the reference {model}; to record them anyway, remove "
+            "reference= from the marker or give it a tolerance",
+            model=compared.model.name,
+        )
+        first = Result(
+            status.FAILED, case.goldens.path, problems=(problem,), tensors=len(table), run=Run(dump)
+        )
+        return with_reference(first, compared)
+    parts = by_rank(dump) if case.request.ranks == "same" else {}
+    if len(parts) > 1 and case.settings.calibrate:
+        problem = said(
+            "not calibrated: {parts} share a golden, of which only one can be measured",
+            parts=", ".join(parts),
+        )
+        first = Result(
+            status.ERROR, case.goldens.path, problems=(problem,), tensors=len(table), run=Run(dump)
+        )
+        return with_reference(first, compared)
     try:
-        first = _judge_ranks(case, golden, dump, table)
+        if len(parts) > 1:  # several ranks that share a golden
+            first = _judge_parts(case, golden, parts)
+        else:
+            first = (_record if case.settings.update_golden else _compare)(case, golden, dump, table)
         first = with_reference(first, compared)
         first = with_sources_off_reference(case, golden, dump, table, first)
         return first.with_run(kept=_kept(case, golden, first))
@@ -128,20 +142,6 @@ def _kept(case: Case, golden: Record | None, first: Result) -> KeptLayers | None
         return kept
     run, _ = seen_by(first.run.golden, first.run.record, terms_of(case))
     return with_inherited(case, first.run.golden, kept, run.table)
-
-
-def _judge_ranks(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> Result:
-    """Record or compare the dump: rank by rank where it holds several that share a golden."""
-    parts = by_rank(dump) if case.request.ranks == "same" else {}
-    if len(parts) > 1 and case.settings.calibrate:
-        problem = said(
-            "not calibrated: {parts} share a golden, of which only one can be measured",
-            parts=", ".join(parts),
-        )
-        return Result(status.ERROR, case.goldens.path, problems=(problem,), tensors=len(table), run=Run(dump))
-    if len(parts) > 1:
-        return _judge_parts(case, golden, parts)
-    return (_record if case.settings.update_golden else _compare)(case, golden, dump, table)
 
 
 def _shared(case: Case, table: StatsTable) -> Result | None:
@@ -218,9 +218,12 @@ def _judge_parts(case: Case, golden: Record | None, parts: Mapping[str, Dump]) -
 def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -> Result:
     run, terms, rewired = record_of_run(case, golden, dump, table), terms_of(case), False
     if golden is None and case.reference is not None:
-        problems = problems_of(terms, run)
-        path, notes = case.goldens.path, dump.notes
-        outcome = by_reference_alone(path, tensors=len(table), problems=problems, notes=notes)
+        problems, path = problems_of(terms, run), case.goldens.path
+        heard = said(
+            "there is no golden {path}: the layers were compared with the reference only", path=path.name
+        )
+        word = status.FAILED if problems else status.PASSED
+        outcome = Result(word, path, problems=problems, notes=(*dump.notes, heard), tensors=len(table))
     elif golden is None:
         outcome = without_golden(run, *problems_of(terms, run))
     else:
@@ -343,7 +346,7 @@ def judge_settled(case: Case, attempt: Attempt) -> tuple[Result, Settled]:
 
 def _unwritable(case: Case, mode: str, facts: Mapping[str, str]) -> str:
     if mode == ALL:
-        return case.goldens.unrecordable or why_not_recorded(case.goldens, facts)
+        return case.goldens.unrecordable or not_recorded(case.goldens, facts)
     return case.goldens.unrecordable or not_calibrated(case.goldens, facts) if case.settings.calibrate else ""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -138,10 +137,15 @@ def judge_run(
     models = models_between(terms, golden, run)
     rewired = terms.fail_on == CHANGE and models is not None and models.graph
     weights, uncompared = _weights_of_ranks(terms, golden, run)
+    lost_ranks: tuple[str, ...] = ()
+    if not of_rank and any("tp=" in kind for kind in {*run.table.op_types}):
+        from pytest_npudump.compare import correspondence  # noqa: PLC0415 - of ranks only
+
+        lost_ranks = correspondence.lost_ranks(golden, run)  # others' tensors would stand in for theirs
     problems = (
         *foreign(golden, run.test, run.facts, off=bool(comparison.count(FAIL))),
         *changed(golden, run.extra.get(EMPTY)),
-        *(() if of_rank else _lost_ranks(golden, run)),
+        *lost_ranks,
         *weights,
         *problems_of(terms, judged, known),
         *_not_approved(terms, comparison),
@@ -199,32 +203,13 @@ def _outside_layers(terms: Terms, golden: Record, run: Record) -> tuple[str, ...
         for side, block in zip((golden, run), blocks, strict=True)
     )
     found = judge(one, other, replace(terms, layers=(), names=None))
-    told = first_of(f"{one.key} ({_how_far(one)})" for one in found.failing if one.status != EXTRA)
+    told = first_of(verdict.key for verdict in found.failing if verdict.status != EXTRA)
     note = said("outputs outside layers= are out of tolerance; they do not fail the test: {told}", told=told)
     return (note,) * bool(told)
 
 
-def _how_far(verdict: Verdict) -> str:
-    """Return how far a tensor is out of tolerance, or what else differs."""
-    ratio = max([reason.excess for reason in verdict.reasons], default=math.inf)
-    first = verdict.reasons[0] if verdict.reasons else None
-    if first is not None and first.statistic == "shape":
-        return f"shape {first.actual}, expected {first.golden}"
-    other = first.statistic if first is not None else verdict.status
-    return f"{float(f'{ratio:.3g}'):.6g}x" if math.isfinite(ratio) else other
-
-
 _REWIRED = said("the model's graph changed: connections, types or versions of operators")
 """A problem where the run is to fail for any change: outputs may have changed places, and no value."""
-
-
-def _lost_ranks(golden: Record, run: Record) -> tuple[str, ...]:
-    """Say whether ranks that share layers left nothing: others' tensors would stand in for theirs."""
-    if not any("tp=" in kind for kind in {*run.table.op_types}):
-        return ()
-    from pytest_npudump.compare.correspondence import lost_ranks  # noqa: PLC0415 - of ranks only
-
-    return lost_ranks(golden, run)
 
 
 def _weights_of_ranks(terms: Terms, golden: Record, run: Record) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -462,32 +447,3 @@ def with_sources_off_reference(
         edges, notes = known_edges(case, dump.root, table)
     found = find_sources(result.comparison, edges, result.tolerances, walks=only_wide(table.dtypes))
     return replace(outcome, sources=found, notes=outcome.notes + notes)
-
-
-def by_reference_alone(
-    path: Path, *, tensors: int, problems: tuple[str, ...], notes: tuple[str, ...]
-) -> Result:
-    """Return the outcome of a test without a golden, before its reference is heard.
-
-    Args:
-        path: where the golden would be.
-        tensors: number of tensors that were dumped and selected.
-        problems: what is wrong with the dump; any of them fails the test.
-        notes: of the dump's reader.
-    """
-    heard = said(
-        "there is no golden {path}: the layers were compared with the reference only", path=path.name
-    )
-    word = status.FAILED if problems else status.PASSED
-    return Result(word, path, problems=problems, notes=(*notes, heard), tensors=tensors)
-
-
-def not_recorded(path: Path, result: ReferenceResult, *, tensors: int) -> Result:
-    """Return the outcome of an update whose layers differ from the reference: nothing is approved."""
-    problem = said(
-        "nothing was recorded: layers mismatch the reference {model}; to record them anyway, remove "
-        "reference= from the marker or give it a tolerance",
-        model=result.model.name,
-    )
-    outcome = Result(status.FAILED, path, problems=(problem,), tensors=tensors)
-    return with_reference(outcome, result)

@@ -483,10 +483,6 @@ class Measured:
     head: Mapping[str, Any]
     notes: tuple[str, ...] = ()
 
-    def on(self, table: StatsTable) -> StatsTable:
-        """Return the golden's table with the column."""
-        return replace(table, noise=self.cells)
-
     def with_calibration_of(self, previous: Record | None, table: StatsTable) -> Measured:
         """Return the same with the calibration of the golden that was there, if its values are the same.
 
@@ -564,11 +560,20 @@ def record(
         entries = new_entries(golden, unwritten)
         known |= {UNWRITTEN: by_layer(entries)} if entries else {}
         known |= {REASON: case.settings.reason} if case.settings.reason else {}
-        recording = case.goldens.record(golden, measured.on(table), producer, tensors, known, blocks=blocks)
+        recording = case.goldens.record(
+            golden, replace(table, noise=measured.cells), producer, tensors, known, blocks=blocks
+        )
     except GoldenError as error:
         failed = Result(status.ERROR, case.goldens.path, problems=(str(error),), tensors=len(table))
         return replace(failed, part=first.part, run=first.run)
-    notes = (*first.run.dump.notes, *_random_notes(case, first.run.dump)) if first.run.dump else ()
+    notes = first.run.dump.notes if first.run.dump is not None else ()
+    if first.run.dump is not None and (drawing := _drawing(case, first.run.dump)):
+        note = said(
+            "{words}: the golden is valid for this run's numbers only, unless a seed is fixed; give these "
+            "operators one, or exclude their downstream layers with layers=",
+            words=drawing_words(drawing),
+        )
+        notes += (note,)
     notes += tuple(filter(None, [describe_not_finite(table)]))
     if unwritten:
         notes += (
@@ -591,18 +596,6 @@ def _drawing(case: Case, dump: Dump) -> tuple[str, ...]:
     from pytest_npudump.onnxmodels.sessions import random_layers  # noqa: PLC0415 - a run that is recorded
 
     return random_layers(dump, case.runtime.activity.models)
-
-
-def _random_notes(case: Case, dump: Dump) -> tuple[str, ...]:
-    drawing = _drawing(case, dump)
-    if not drawing:
-        return ()
-    note = said(
-        "{words}: the golden is valid for this run's numbers only, unless a seed is fixed; give these "
-        "operators one, or exclude their downstream layers with layers=",
-        words=drawing_words(drawing),
-    )
-    return (note,)
 
 
 def drawing_alike(case: Case, dump: Dump) -> tuple[str, ...]:

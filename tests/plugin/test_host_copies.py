@@ -298,9 +298,9 @@ def test_outputs_outside_of_layers_are_noted(project: Project, data: str) -> Non
     ]
     project.run(passed=1, hides="outputs outside layers=")
     shifted = np.roll(LOGITS, 1, axis=1)
-    for weights, far in ((LOGITS * 1.001, "x)"), (shifted, "x)"), (LOGITS[:, :-1], "shape *, expected *)")):
+    for weights in (LOGITS * 1.001, shifted, LOGITS[:, :-1]):
         logits(project, weights.astype(np.float32))
-        project.run(passed=1, shows=f"*{NOTE} (*{far}*")
+        project.run(passed=1, shows=f"*{NOTE}*")
     logits(project, (LOGITS * (1 + 1e-7)).astype(np.float32))
     project.run(passed=1, hides="outputs outside layers=")
 
@@ -313,7 +313,7 @@ def test_outputs_outside_of_layers_are_noted(project: Project, data: str) -> Non
 
 
 def test_outputs_outside_of_layers_that_have_no_element_are_noted(project: Project) -> None:
-    """Of one that had none when it was recorded, and of one that has none any more, the shapes are told."""
+    """One that had none when it was recorded, and one that has none any more."""
     nodes = [
         helper.make_node("Relu", ["x"], ["a"], name="act"),
         helper.make_node("Greater", ["x", "least"], ["g"], name="gr"),
@@ -327,11 +327,11 @@ def test_outputs_outside_of_layers_that_have_no_element_are_noted(project: Proje
                 model.run(np.ones((3, 16), np.float32))
         """
     )
-    for before, now, told in (("2x0", "2x48", 2), ("2x48", "2x0", 0)):
+    for told in (2, 0):
         for least, option, shows in (
             (told, "--npudump-update-golden", ""),
             (told, "-q", ""),
-            (2 - told, "-q", f"*they do not fail the test: nz:output.0 (shape {now}, expected {before})*"),
+            (2 - told, "-q", "*they do not fail the test: nz:output.0*"),
         ):
             onnx_file(
                 project.path / "small.onnx",
@@ -381,7 +381,7 @@ def test_an_acceptance_takes_outputs_outside_of_layers_along(project: Project) -
     project.run("--npudump-update-golden", passed=1)
     logits(project, LOGITS * 2)
     project.test_file(OUTSIDE.replace("run(npu_dump, X)", "run(npu_dump, X * 2)"))
-    project.run("--npudump-output=out", failed=1, shows=f"*{NOTE} (*x)*")
+    project.run("--npudump-output=out", failed=1, shows=f"*{NOTE}*")
     assert main(["golden", "accept", "--results", "out"]) == 0
     project.run(passed=1, hides="outputs outside layers=")
 

@@ -182,7 +182,6 @@ def test_a_calibration_stays_with_the_values_that_it_was_made_of() -> None:
     assert (dropped.cells, dict(dropped.head)) == ((), {"repeats": {"runs": 2}})
     assert "was removed" in dropped.notes[0]
     assert fresh.with_calibration_of(None, table(1.0)) is fresh
-    assert kept.on(table(1.0, 2.0)).noise == noisy.noise
 
 
 def test_tables_are_of_the_same_values_where_nan_stands_for_nan() -> None:
