@@ -215,14 +215,14 @@ class CalledOperator:
             (
                 operator in {"_to_copy", "copy", "to", "_foreach_copy"}
                 and actual.dtype.kind in "iu"
-                and self._exceeds(np.iinfo(actual.dtype).max),
+                and any(
+                    bool((np.abs(one.astype(np.float64)) > np.iinfo(actual.dtype).max).any())
+                    for one in self.call.floats()
+                ),
                 f"its inputs hold values beyond those of {self.dtype}",
             ),
         )
         return next((words for applies, words in reasons if applies), "")
-
-    def _exceeds(self, largest: int) -> bool:
-        return any(bool((np.abs(one.astype(np.float64)) > largest).any()) for one in self.call.floats())
 
     def _read(self, reading: Reading) -> Array:
         found = self.call.recomputed(reading)

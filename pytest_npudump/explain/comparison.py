@@ -446,11 +446,6 @@ def _in_own_words(comparison: Comparison) -> Comparison:
     return replace(comparison, failing=failing, first=by_key[first.key] if first else None, remarks=())
 
 
-def dtypes_of(records: Iterable[TensorRecord]) -> tuple[str, ...]:
-    """Return the types that occur among ``records``."""
-    return tuple(dict.fromkeys(record.dtype for record in records))
-
-
 _MOVERS = frozenset(
     {"Cast", "Flatten", "Identity", "Reshape", "Shape", "Size", "Squeeze", "Transpose", "Unsqueeze"}
 )

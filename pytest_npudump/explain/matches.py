@@ -206,14 +206,8 @@ class Names:
             return _output(node, record.key.slot, NAME) if record.key.io == "output" else None
         if record.key.io != "output":
             return None
-        if record.key.layer not in self._joined:
-            self._joined[record.key.layer] = self.joined(record.key.layer)
-        last = self._joined[record.key.layer]
+        last = self.joined(record.key.layer)
         return _output(last, record.key.slot, JOINED) if last is not None else None
-
-    @cached_property
-    def _joined(self) -> dict[str, Node | None]:
-        return {}
 
     def node(self, layer: str) -> Node | None:
         """Return the node of that name, raw or as file names spell it; None without one, or with several."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,6 @@ from pytest_npudump.explain.comparison import (
     Compared,
     RunInputs,
     compare,
-    dtypes_of,
     problem_of,
     unseen_nodes,
 )
@@ -221,7 +220,7 @@ class Reference:
         Returns:
             The comparison, the tolerances that decided, whose error what differs is, and notes.
         """
-        dtypes = dtypes_of(records)
+        dtypes = [record.dtype for record in records]
         flat, same = self.tolerances.among(dtypes), self.tolerances.same()
         default = coarsest(dtypes)
         if not self.tolerances.three_way or not (default or only_wide(dtypes)):
@@ -263,7 +262,7 @@ class Reference:
         Raises:
             NpudumpError: the model, the mapping file, the inputs or the dump do not allow it.
         """
-        dtypes = dtypes_of([*records, *dumped])
+        dtypes = [record.dtype for record in (*records, *dumped)]
         flat = not self.tolerances.three_way or coarsest(dtypes)
         tolerances = self.tolerances.among(dtypes) if flat else self.tolerances.same()
         return self._compared(records, tolerances, dumped=dumped, limits=limits)
@@ -406,12 +405,6 @@ def remarks_of(
     absorbed = {sanitise(layer): name for layer, name in matching.absorbed.items()}
     layer = first.key.layer if fusions and first is not None else ""
     follower = absorbed.get(sanitise(layer))
-    rest = [str(record.key) for record in matching.alone if record.key.layer in matching.compared]
-    layers: defaultdict[str, set[str]] = defaultdict(set)
-    for match in matching.matches:
-        if match.record.key.io == "output":
-            layers[match.counterpart.tensor].add(match.record.key.layer)
-    shared = [f"{tensor} ({', '.join(sorted(names))})" for tensor, names in layers.items() if len(names) > 1]
     remarks = (
         f"{follower} of the reference, which alone consumes {layer}, is not in the dump: if the device "
         f"fused it into {layer}, say so in the file of map=: {layer}: {follower}"
@@ -423,11 +416,5 @@ def remarks_of(
         f"{', '.join(rule.dtype for rule in own)} was compared by {own[0].source}" if own else "",
         *(f"{layer} was taken for the output of {node}" for layer, node in matching.fused.items()),
         f"layers without a counterpart: {', '.join(matching.lonely)}" if matching.lonely else "",
-        f"without a counterpart in layers that were compared (weights, workspaces): {', '.join(rest)}"
-        if rest
-        else "",
-        f"several layers were compared with one tensor of the reference: {', '.join(shared)}"
-        if shared
-        else "",
     )
     return tuple(filter(None, remarks))

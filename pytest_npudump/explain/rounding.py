@@ -179,14 +179,6 @@ def rounded_model(model: ReferenceModel, dtypes: Mapping[str, str], default: str
     return replace(model, proto=proto, sessions={})
 
 
-def rounded_feeds(feeds: Mapping[str, Array], default: str) -> dict[str, Array]:
-    """Return inputs as the device's first operators take them: floats rounded to the ``default`` type."""
-    return {
-        name: rounded_to(array, default) if array.dtype == np.float32 else array
-        for name, array in feeds.items()
-    }
-
-
 def rounded_to(array: Array, dtype: str) -> Array:
     """Return floats with the values that a type of :data:`ROUNDED` holds, in their own type; others as is."""
     if dtype not in ROUNDED or array.dtype.kind != "f":
@@ -402,7 +394,11 @@ def three_ways(
     for execution, tensors in wanted.items():
         feeds = compared.feeds.of(execution)
         sizes = {name: max((record.size or 0) * 2 for _, record in held) for name, held in tensors.items()}
-        pairs = zip(model.run(feeds, sizes), rounded.run(rounded_feeds(feeds, dtype), sizes), strict=True)
+        given = {  # as the device's first operators take it
+            name: rounded_to(array, dtype) if array.dtype == np.float32 else array
+            for name, array in feeds.items()
+        }
+        pairs = zip(model.run(feeds, sizes), rounded.run(given, sizes), strict=True)
         for (name, exact), (_, narrow) in pairs:
             if exact is None or narrow is None or exact.dtype.kind != "f":
                 continue

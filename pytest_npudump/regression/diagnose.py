@@ -16,7 +16,7 @@ from pytest_npudump.regression.result import not_dumped_inside
 from pytest_npudump.request import DumpRequest, RunRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from pytest_npudump.regression.attempt import Attempt
@@ -185,14 +185,6 @@ def beside_words(others: Sequence[str], *, modules: bool) -> str:
     )
 
 
-def _inside_words(request: DumpRequest, inside: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[str]:
-    """Count the requested operators of each model that the emulator does not see."""
-    for model, held in inside.items():
-        wanted = layers_meant(request.layers, (name for name, _ in held))
-        if outside := [layer for name, layer in held if not request.layers or name in wanted]:
-            yield not_dumped_inside(len(outside), model, first_of(dict.fromkeys(outside), 3))
-
-
 def _by_program(activity: Activity, dump_path: Path, or_filtered: str) -> str:
     if activity.evidence.unfinished:
         return said(
@@ -259,7 +251,10 @@ def notes_of(case: Case) -> tuple[str, ...]:
     runtime = case.runtime
     activity = runtime.activity
     notes = list(activity.evidence.notes)
-    notes += _inside_words(case.request, activity.evidence.inside)
+    for model, held in activity.evidence.inside.items():  # operators that the emulator does not see
+        wanted = layers_meant(case.request.layers, (name for name, _ in held))
+        if outside := [layer for name, layer in held if not case.request.layers or name in wanted]:
+            notes.append(not_dumped_inside(len(outside), model, first_of(dict.fromkeys(outside), 3)))
     dumped = activity.executions or activity.evidence.shown
     notes += activity.evidence.unseen.values() if dumped else ()
     if activity.evidence.missing and dumped and not activity.programs:  # of programs their dump says enough

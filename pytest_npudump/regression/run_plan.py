@@ -335,25 +335,11 @@ def plan_third_run(case: Case, first: Result, escalation: Escalation) -> Plan | 
     if escalation.problem or escalation.reproduced is False:
         return None
     edges = edges_of_run(case, first)
-    suspects = _fitting(tuple(dict.fromkeys(_suspects(edges, dump, escalation))), edges, dump, case)
+    suspects = tuple(dict.fromkeys(_suspects(edges, dump, escalation)))
     if not suspects and not escalation.omitted:
         return None
     plan = plan_suspects(case, first, dump, suspects, escalation.omitted, edges=edges)
     return replace(plan, earlier=escalation) if plan.runs else None
-
-
-def _fitting(suspects: tuple[TensorKey, ...], edges: Edges, dump: Dump, case: Case) -> tuple[TensorKey, ...]:
-    """Return the suspects that have room together with what feeds them: else they cannot be judged."""
-    sizes, left, wanted = sizes_of(dump), case.settings.dump_limit, set[str]()
-    unknown = largest_of(dump)
-    found = []
-    for key in suspects:
-        layers = {sanitise(layer) for layer in (key.layer, *feeders_of(edges, dump, (key,)))} - wanted
-        if (size := sum(sizes.get(layer, unknown) for layer in layers)) <= left:
-            left -= size
-            wanted |= layers
-            found.append(key)
-    return tuple(found)
 
 
 def _suspects(edges: Edges, dump: Dump, escalation: Escalation) -> Iterator[TensorKey]:
@@ -367,16 +353,10 @@ def _suspects(edges: Edges, dump: Dump, escalation: Escalation) -> Iterator[Tens
         if one.alone.verdict == NOT_JUDGED and feeders - dumped:
             yield one.key
         if one.alone.verdict == ACQUITTED and not (found and one.upstream):
-            fed = _fed_by(one.key, edges)
-            yield from (key for key in fed if str(key.sanitised) not in judged)
-
-
-def _fed_by(key: TensorKey, edges: Edges) -> Iterator[TensorKey]:
-    """Yield the outputs that an operator reads, dumped so far or not, but inputs of the graph."""
-    ports = (port for port in edges.feeds.get(sanitise(key.layer), ()) if port is not None)
-    for port in ports:
-        if edges.feeds.get(sanitise(port.layer)):  # so it is known, too
-            yield replace(key, layer=port.layer, slot=port.slot)
+            for port in edges.feeds.get(sanitise(one.key.layer), ()):
+                if port is not None and edges.feeds.get(sanitise(port.layer)):  # and no input of the graph
+                    made = replace(one.key, layer=port.layer, slot=port.slot)
+                    yield from [made] * (str(made.sanitised) not in judged)
 
 
 def suspects_of(outcome: Result) -> tuple[TensorKey, ...]:
@@ -488,14 +468,10 @@ def sizes_of(dump: Dump) -> dict[str, int]:
     return sizes
 
 
-def largest_of(dump: Dump) -> int:
-    """Return the size of the largest tensor of a dump, for tensors that it lacks."""
-    return max((record.size or 0 for record in dump.records), default=0)
-
-
 def sizes_with_inputs(edges: Edges, dump: Dump, wanted: Iterable[str]) -> dict[str, int]:
     """Return the bytes of layers by file names, their inputs included, as far as the dump has them."""
-    sizes, unknown, outputs = sizes_of(dump), largest_of(dump), _output_sizes(dump)
+    sizes, outputs = sizes_of(dump), _output_sizes(dump)
+    unknown = max((record.size or 0 for record in dump.records), default=0)  # as large as any may be
     for layer in wanted:
         read = (unknown if size is None else size for size in _input_sizes(layer, edges, outputs))
         sizes[sanitise(layer)] = sizes.get(sanitise(layer), unknown) + sum(read)

@@ -189,7 +189,7 @@ def test_operator_that_a_branch_reads_is_seen_through_it_and_no_inner_part_of_a_
     assert "no layer of the dump has a counterpart" in problem
 
 
-def test_layers_that_ran_several_times_in_a_step_or_share_a_tensor_of_the_reference_are_told(
+def test_layers_that_ran_several_times_in_a_step_are_told_and_two_may_share_a_tensor_of_the_reference(
     judged: Judged, tmp_path: Path
 ) -> None:
     result = judged([*RECORDS, replace(RECORDS[0], key=replace(RECORDS[0].key, turn=1))])
@@ -198,10 +198,7 @@ def test_layers_that_ran_several_times_in_a_step_or_share_a_tensor_of_the_refere
     assert "1 of 2 layers compared" in result.notes[0]
     tmp_path.joinpath("map.yaml").write_text("trans: exp\n")
     copied = replace(RECORDS[0], key=replace(RECORDS[0].key, layer="trans"))
-    result = judged([*RECORDS, copied], reference_map="map.yaml")
-    assert result.good
-    shared = "several layers were compared with one tensor of the reference: a (exp, trans)"
-    assert any(shared in remark for remark in result.remarks)
+    assert judged([*RECORDS, copied], reference_map="map.yaml").good
 
 
 RNG = np.random.default_rng(11)

@@ -27,7 +27,6 @@ from pytest_npudump.explain.rounding import (
     by_rounding,
     coarsest,
     only_wide,
-    rounded_feeds,
     rounded_model,
     rounded_to,
 )
@@ -216,7 +215,7 @@ def test_every_output_and_weight_is_rounded(write_model: Callable[..., Path], dt
         ("mm", "MatMul", ["x", "w"], ["a"]), ("add", "Add", ["a", "b"], ["y"]), weights={"w": W, "b": W[0]}
     )
     model = rounded_model(ReferenceModel.read(path), {}, dtype)
-    found = ran(model, rounded_feeds({"x": X}, dtype)["x"], "a", "y")
+    found = ran(model, rounded_to(X, dtype), "a", "y")
     a = to(dtype, to(dtype, X) @ to(dtype, W))
     np.testing.assert_allclose(found["a"], a, rtol=2**-7, atol=0)  # sums of three in another order
     np.testing.assert_array_equal(found["y"], to(dtype, found["a"] + to(dtype, W[0])))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.tensors.picture import TensorDescription, describe_tensor
 from pytest_npudump.dump.arrays.decode import load
@@ -58,22 +58,13 @@ def described(
     return OperatorTensor(*slot, describe_tensor(values), "", payload.path)
 
 
-class _Repeated(SceneFinding, Protocol):
-    @property
-    def executions(self) -> int: ...
-
-
-_F = TypeVar("_F", bound=_Repeated)
-
-
-def grouped(found: Iterable[_F], identity: Callable[[_F], object]) -> tuple[_F, ...]:
+def grouped(found: Iterable[Any], identity: Callable[[Any], object]) -> tuple[Any, ...]:
     """Return the first finding of each identity, with the number of executions of all that share it."""
-    groups: dict[object, _F] = {}
+    groups: dict[object, Any] = {}
     for one in found:
-        first = groups.get(identity(one))
-        groups[identity(one)] = (
-            one if first is None else replace(first, executions=first.executions + one.executions)  # type: ignore[type-var]
-        )
+        same = identity(one)
+        before = groups[same].executions if same in groups else 0
+        groups[same] = replace(groups.get(same, one), executions=before + one.executions)
     return tuple(groups.values())
 
 

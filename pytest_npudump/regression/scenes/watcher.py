@@ -219,23 +219,21 @@ def _not_compared(request: DumpRequest, groups: Iterable[Sequence[_Snapshot]]) -
             found[f"there is no snapshot of {node!r} after an operator behind it: {_EXACT}"] = None
         for layer in request.layers:
             if layer not in compared and layer not in request.watcher_nodes:
-                found[_why_not(layer, node, dumped=layer in dumped)] = None
+                why = f"there is no snapshot of {node!r} after {layer!r}: {_EXACT}; after a collective one "
+                why += "it has none"
+                if layer in dumped:
+                    why = f"{layer!r} runs before {node!r} and cannot trample its output: name operators "
+                    why += "behind it"
+                found[why] = None
     yield from found
     for node in request.watcher_nodes:
         if node not in nodes:
             yield f"watched operator {node!r} is not in the dump: {_EXACT}"
 
 
-def _why_not(layer: str, node: str, *, dumped: bool) -> str:
-    if dumped:
-        return f"{layer!r} runs before {node!r} and cannot trample its output: name operators behind it"
-    return f"there is no snapshot of {node!r} after {layer!r}: {_EXACT}; after a collective one it has none"
-
-
 _EXACT = "CANN takes exact operator names of the model as built, and watches operators of static graphs only"
 
 
-_CHUNK = 1 << 20
 _BITS = 8
 
 
@@ -275,10 +273,11 @@ def compare_snapshots(before: TensorRecord, after: TensorRecord) -> SnapshotChan
     count = math.prod(shape)
     first, second = _elements(before, one, count), _elements(after, other, count)
     shape = shape if len(first) == count else (len(first),)
-    changed, at = _differences(first, second)
-    if at is None:
+    differing = np.any(first != second, axis=1)
+    changed = int(np.count_nonzero(differing))
+    if not changed:
         return SnapshotChange(0, len(first))
-    index = tuple(int(i) for i in np.unravel_index(at, shape)) if shape else ()
+    index = tuple(int(i) for i in np.unravel_index(int(differing.argmax()), shape)) if shape else ()
     return SnapshotChange(changed, len(first), index, _value(before, index), _value(after, index))
 
 
@@ -301,19 +300,6 @@ def _elements(record: TensorRecord, payload: Payload, count: int) -> np.ndarray:
     if dtype is None or not dtype.bits or not count or len(data) * _BITS != count * dtype.bits:
         return data.reshape(-1, 1)
     return data.reshape(count, -1)
-
-
-def _differences(first: np.ndarray, second: np.ndarray) -> tuple[int, int | None]:
-    """Return the number of rows that differ and the first of them, in chunks: memory does not grow."""
-    changed, at = 0, None
-    rows = max(1, _CHUNK // max(1, first.shape[1]))
-    for start in range(0, len(first), rows):
-        differing = np.any(first[start : start + rows] != second[start : start + rows], axis=1)
-        found = int(np.count_nonzero(differing))
-        if found and at is None:
-            at = start + int(differing.argmax())
-        changed += found
-    return changed, at
 
 
 def _value(record: TensorRecord, index: tuple[int, ...]) -> object:
