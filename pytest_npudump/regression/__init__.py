@@ -8,7 +8,7 @@ every report is made of.
 it holds nothing, ``dataflow`` which tensor feeds which, and so which layers keep tensors.
 ``first_run`` settles what the first run is judged by and judges it, ``judgement`` holds it against its golden
 and its ONNX model. ``run_plan`` decides whether the test runs again, in what that run differs, and whether
-its golden is one of tensors. ``second_run`` is what that dumped, ``explanation`` why the test failed.
+its golden is one of tensors. ``second_run`` is what that dumped, and why the test failed.
 
 ``calibration`` is how far healthy runs stray. ``scenes`` have judges of their own.
 """

@@ -174,7 +174,7 @@ class CaseSession:
             self.case.reference.start_run()
         vary(self.case, len(self.attempts) - 1 if self.measures else 0)
         if hasattr(self.case.runtime, "keep_calls"):
-            from pytest_npudump.regression.explanation import keep_suspected  # noqa: PLC0415 - not in a pass
+            from pytest_npudump.regression.second_run import keep_suspected  # noqa: PLC0415 - not in a pass
 
             keep_suspected(self.case, self.judged, self.plan)
         self._started = seconds_of(self.case)
@@ -283,8 +283,7 @@ class CaseSession:
         self._take(result)
 
     def _explain(self, plan: Plan) -> None:
-        from pytest_npudump.regression.explanation import explain  # noqa: PLC0415 - as below
-        from pytest_npudump.regression.second_run import record_both  # noqa: PLC0415 - not in a pass
+        from pytest_npudump.regression.second_run import explain, record_both  # noqa: PLC0415 - not in a pass
 
         first = self._judged
         if first.status == PENDING:

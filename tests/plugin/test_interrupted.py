@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from pytest_npudump.regression import explanation
+from pytest_npudump.regression import second_run
 from tests.plugin.conftest import Project, held, is_gone, wait_for
 
 pytestmark = pytest.mark.e2e
@@ -165,7 +165,7 @@ def test_exception_that_is_no_error_leaves_the_first_run_s_failure(project: Proj
     def examine(*_: object) -> None:
         pytest.fail("Timeout (>1.0s) from pytest-timeout.")
 
-    project.patch.setattr(explanation, "explain", examine)
+    project.patch.setattr(second_run, "explain", examine)
     project.model()
     shutil.rmtree(project.path / "dumps")
     interrupted(project, "pass")

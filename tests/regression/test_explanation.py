@@ -14,8 +14,8 @@ from pytest_npudump.compare.patterns.pattern_search import Limits
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
 from pytest_npudump.regression import result as status
-from pytest_npudump.regression.explanation import with_patterns
 from pytest_npudump.regression.result import Escalation, Finding
+from pytest_npudump.regression.second_run import with_patterns
 from pytest_npudump.regression.session import CaseSession
 from tests.regression.conftest import HEALTHY, REGRESSED, Flow, files, float16_at_end, run, unchanged
 
