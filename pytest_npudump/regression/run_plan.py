@@ -335,7 +335,15 @@ def plan_third_run(case: Case, first: Result, escalation: Escalation) -> Plan | 
     if escalation.problem or escalation.reproduced is False:
         return None
     edges = edges_of_run(case, first)
-    suspects = tuple(dict.fromkeys(_suspects(edges, dump, escalation)))
+    # Those that have room together with what feeds them: else they cannot be judged.
+    sizes, left, wanted, found = sizes_of(dump), case.settings.dump_limit, set[str](), list[TensorKey]()
+    for key in dict.fromkeys(_suspects(edges, dump, escalation)):
+        layers = {sanitise(layer) for layer in (key.layer, *feeders_of(edges, dump, (key,)))} - wanted
+        if (size := sum(sizes.get(layer, largest_of(dump)) for layer in layers)) <= left:
+            left -= size
+            wanted |= layers
+            found.append(key)
+    suspects = tuple(found)
     if not suspects and not escalation.omitted:
         return None
     plan = plan_suspects(case, first, dump, suspects, escalation.omitted, edges=edges)
@@ -468,10 +476,14 @@ def sizes_of(dump: Dump) -> dict[str, int]:
     return sizes
 
 
+def largest_of(dump: Dump) -> int:
+    """Return the size of the largest tensor of a dump, for tensors that it lacks."""
+    return max((record.size or 0 for record in dump.records), default=0)
+
+
 def sizes_with_inputs(edges: Edges, dump: Dump, wanted: Iterable[str]) -> dict[str, int]:
     """Return the bytes of layers by file names, their inputs included, as far as the dump has them."""
-    sizes, outputs = sizes_of(dump), _output_sizes(dump)
-    unknown = max((record.size or 0 for record in dump.records), default=0)  # as large as any may be
+    sizes, unknown, outputs = sizes_of(dump), largest_of(dump), _output_sizes(dump)
     for layer in wanted:
         read = (unknown if size is None else size for size in _input_sizes(layer, edges, outputs))
         sizes[sanitise(layer)] = sizes.get(sanitise(layer), unknown) + sum(read)
