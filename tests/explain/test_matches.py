@@ -140,15 +140,6 @@ def test_graph_inputs_are_found_by_name_and_input_slots_by_how_many_there_are() 
         assert counterpart == (None if tensor is None else (tensor, NAME)), (slots, slot)
 
 
-def test_consumer_that_the_dump_lacks_is_told() -> None:
-    model = model_of(*CHAIN)
-    names = Names(model, NameMap(), {})
-    conv, split = model.nodes[2], model.nodes[5]
-    assert names.absorbed(conv, {"Conv_10"}) is model.nodes[3]
-    assert names.absorbed(conv, {"Conv_10", "Relu_1"}) is None
-    assert names.absorbed(split, set()) is None
-
-
 @given(st.lists(st.text("ab_1", min_size=1, max_size=4), min_size=2, max_size=5, unique=True), st.data())
 def test_joined_name_never_means_anything_but_the_end_of_its_own_chain(
     names: list[str], data: st.DataObject
@@ -195,9 +186,9 @@ def test_reader_tells_the_original_operator_of_a_real_header() -> None:
 KNOWN = frozenset({"conv/1", "relu_1", "tensor_7", "12"})
 
 
-def read(tmp_path: Path, text: str | bytes) -> NameMap:
+def read(tmp_path: Path, text: str) -> NameMap:
     path = tmp_path / "map.yaml"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    path.write_text(text)
     return NameMap.read(path, KNOWN)
 
 
@@ -210,7 +201,7 @@ def test_names_and_globs_are_read_in_the_order_of_the_file(tmp_path: Path) -> No
     ]
 
 
-BAD: dict[str | bytes, str] = {
+BAD: dict[str, str] = {
     "fused: relu_2\n": "line 1: the reference has no node or tensor 'relu_2'; did you mean 'relu_1'?",
     "a: relu_1\nb: zzz\n": "line 2: the reference has no node or tensor 'zzz'; look the names up",
     "a: 12\n": "line 1: 'a' is mapped to 12, expected .*in quotes, if it is a number",
@@ -220,15 +211,8 @@ BAD: dict[str | bytes, str] = {
     "a: [relu_1]\n": r"line 1: 'a' is mapped to \['relu_1'\]",
     "a: {b: relu_1}\n": "line 1: 'a' is mapped to",
     "a: true\n": "line 1: 'a' is mapped to True",
-    "a: relu_1\n1: relu_1\n": "line 2: a key must be text, put '1' in quotes",
-    "- relu_1\n": "line 1: expected a mapping at the top level",
-    "a: relu_1\na: conv/1\n": "line 2: the key 'a' occurs twice",
-    "a: &x relu_1\nb: *x\n": "line 1: anchors and aliases are not accepted",
-    "a: !!str relu_1\n": "line 1: tags are not accepted",
-    "a: relu_1\n---\nb: relu_1\n": "one document",
     "": "line 1: the file is empty",
     "a: 'relu_1\n": "not YAML",
-    b"a: \xff\n": "line 1: byte 3 is not UTF-8",
 }
 
 

@@ -200,22 +200,11 @@ def test_printed_statistics_are_judged_as_they_are_printed(flow: Flow) -> None:
     assert [reason.statistic for verdict in found.failing for reason in verdict.reasons] == ["max"]
 
 
-def edited(change: Callable[[bytes], bytes]) -> Callable[[Path], object]:
-    return lambda path: path.write_bytes(change(path.read_bytes()))
-
-
 LOST = "the golden that was there could not be read, and nothing of it is kept: "
-DAMAGES: dict[str, Callable[[Path], object]] = {
-    "cut": edited(lambda content: content[:-40]),
-    "empty": edited(lambda _: b""),
-    "conflict markers": edited(lambda content: b"<<<<<<< HEAD\n" + content),
-    "another version": edited(lambda content: content.replace(b"golden: 1", b"golden: 9")),
-    "not UTF-8": edited(lambda content: content + b"\xff"),
-    "a row twice": edited(lambda content: content + content.splitlines()[-1] + b"\n"),
-    "a key that is none": edited(lambda content: content.replace(b"@0:output.0", b"@0:output.0 x", 1)),
-    "an integer of 5000 digits": edited(
-        lambda content: content.replace(b"columns:", b"mine: 0x" + b"f" * 5000 + b"\ncolumns:")
-    ),
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "cut": lambda content: content[:-40],
+    "another version": lambda content: content.replace(b"golden: 1", b"golden: 9"),
+    "a key that is none": lambda content: content.replace(b"@0:output.0", b"@0:output.0 x", 1),
 }
 
 
@@ -223,7 +212,7 @@ def test_an_update_replaces_a_golden_that_cannot_be_read_and_says_so(flow: Flow)
     flow.record()
     approved = flow.golden.read_bytes()
     for name, damage in DAMAGES.items():
-        damage(flow.golden)
+        flow.golden.write_bytes(damage(approved))
         refused = flow.first(flow.case(), HEALTHY)
         assert (refused.status, "test.yaml" in refused.problems[0]) == (status.ERROR, True), name
         updated = flow.first(flow.case(update_golden="all"), HEALTHY)
@@ -281,40 +270,6 @@ def test_why_a_golden_was_rewritten_is_told_without_a_tensor_that_differs(flow: 
     assert _why(passed).endswith("mismatches: the reference or the scene")
     assert _why(flow.first(flow.case(), REGRESSED)).endswith("3 of 9 tensors, first net/MatMul@0:input.0")
     assert _why(Result(status.FAILED, None, problems=("it is off",))).endswith("mismatches: it is off")
-
-
-LINK = "is a symbolic link, through which nothing is written"
-PIPE = "it is a pipe, a socket or a device; move it"
-
-
-def test_what_is_no_file_in_place_of_the_golden_is_neither_followed_nor_waited_for(flow: Flow) -> None:
-    flow.record()
-    for make, update, message in (
-        (lambda path: path.symlink_to("elsewhere.yaml"), "all", LINK),
-        (lambda path: path.symlink_to("test.yaml"), "all", LINK),  # which leads to itself
-        (os.mkfifo, "all", PIPE),
-        (os.mkfifo, "", PIPE),
-    ):
-        flow.golden.unlink()
-        make(flow.golden)
-        result = flow.first(flow.case(update_golden=update), HEALTHY)
-        assert (result.status, message in result.problems[0]) == (status.ERROR, True)
-        left = [path.name for path in flow.golden.parent.iterdir() if path.suffix != ".lock"]
-        assert left == ["test.yaml"]
-
-
-@pytest.mark.parametrize(("suffix", "given"), [(".yaml", {}), (".safetensors", KEPT)])
-def test_an_update_refuses_to_replace_a_directory(flow: Flow, suffix: str, given: dict[str, Any]) -> None:
-    place = flow.golden.with_suffix(suffix)
-    place.mkdir(parents=True)
-    place.joinpath("notes.txt").write_text("mine")
-    session = flow.session(flow.case(update_golden="all", **given), HEALTHY, HEALTHY)
-    for _ in range(2 if given else 1):
-        run(session)
-    assert (session.good, session.recording) == (False, None)
-    assert "cannot be written" in session.result.problems[0]
-    assert place.joinpath("notes.txt").read_text() == "mine"
-    assert not flow.golden.is_file()
 
 
 def test_a_key_that_cannot_be_written_again_is_dropped_and_named(flow: Flow) -> None:
