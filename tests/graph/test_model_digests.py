@@ -19,6 +19,7 @@ from pytest_npudump.demo import MODEL
 from pytest_npudump.graph.model_digests import model_lines
 from pytest_npudump.onnxmodels import loaded_files
 from pytest_npudump.record.model_lines import ModelChange, change_of_models, check_model_lines, types_between
+from tests.graph.conftest import message
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]> '
 
@@ -422,26 +423,6 @@ def test_what_is_no_model_is_not_known(tmp_path: Path) -> None:
     assert model_lines([]) == ""
     (tmp_path / "m.onnx").write_bytes(b"no model at all")
     assert model_lines([tmp_path / "m.onnx"]).split()[2] == "-"
-
-
-def message(*fields: tuple[int, Any]) -> bytes:
-    """Return a protobuf message of numbers, texts and messages."""
-
-    def varint(number: int) -> bytes:
-        found = bytearray()
-        while number > 0x7F:
-            found.append(number & 0x7F | 0x80)
-            number >>= 7
-        return bytes([*found, number])
-
-    parts = []
-    for number, value in fields:
-        if isinstance(value, int):
-            parts.append(varint(number << 3) + varint(value))
-        else:
-            content = value.encode() if isinstance(value, str) else value
-            parts.append(varint(number << 3 | 2) + varint(len(content)) + content)
-    return b"".join(parts)
 
 
 def om(

@@ -7,13 +7,11 @@ import shutil
 import struct
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import onnx
 import pytest
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from onnx import TensorProto, helper
 
 from pytest_npudump.dump.reader import read_dump
@@ -30,6 +28,7 @@ from pytest_npudump.graph.model_files import (
 )
 from pytest_npudump.record.edges import UNKNOWN, Edges, Port
 from pytest_npudump.request import GRAPH_SUFFIXES
+from tests.graph.conftest import message
 
 TEXT = r"""graph {
   name: "ResNet-50_0"
@@ -219,39 +218,12 @@ def test_what_is_no_json_of_an_om_is_refused(tmp_path: Path, text: str) -> None:
         read_atc_json(path)
 
 
-@cache
-def model_class() -> Any:
-    file = descriptor_pb2.FileDescriptorProto(name="ge_ir.proto", package="ge.proto", syntax="proto3")
-    kinds = {"string": 9, "int64": 3, "bool": 8, "OpDef": 11, "GraphDef": 11}
-    for name, fields in {
-        "OpDef": [
-            ("name", 1, "string", 1),
-            ("type", 2, "string", 1),
-            ("input", 5, "string", 3),
-            ("id", 21, "int64", 1),
-        ],
-        "GraphDef": [("name", 1, "string", 1), ("input", 4, "string", 3), ("op", 6, "OpDef", 3)],
-        "ModelDef": [("name", 1, "string", 1), ("version", 2, "int64", 1), ("graph", 7, "GraphDef", 3)],
-    }.items():
-        message = file.message_type.add(name=name)
-        for field, number, kind, label in fields:
-            added = message.field.add(name=field, number=number, type=kinds[kind], label=label)
-            if kinds[kind] == 11:
-                added.type_name = f".ge.proto.{kind}"
-    pool: Any = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    descriptor, factory = pool.FindMessageTypeByName("ge.proto.ModelDef"), message_factory
-    if hasattr(factory, "GetMessageClass"):
-        return factory.GetMessageClass(descriptor)
-    return factory.MessageFactory(pool).GetPrototype(descriptor)  # of protobuf 3
-
-
 def om(*operators: tuple[str, str, list[str]], weights: bytes = b"w" * 500) -> bytes:
-    model = model_class()(name="root", version=3)
-    graph = model.graph.add(name="root", input=["x:0"])
-    for number, (name, op_type, inputs) in enumerate(operators):
-        graph.op.add(name=name, type=op_type, input=inputs, id=-number)
-    definition = model.SerializeToString()
+    every = (
+        (6, message((1, name), (2, op_type), *((5, one) for one in inputs), (21, number)))
+        for number, (name, op_type, inputs) in enumerate(operators)
+    )
+    definition = message((1, "root"), (2, 3), (7, message((1, "root"), (4, "x:0"), *every)))
     table = struct.pack("<7Q", 2, 2, 0, len(weights), 0, len(weights), len(definition))
     return b"IMOD".ljust(256, b"\0") + table + weights + definition
 
