@@ -800,7 +800,7 @@ def _by_model(
             else:
                 converted = not plain and file not in activity.models
                 bench = ModelBench(
-                    ReferenceModel.of_file(file),
+                    ReferenceModel.read(file),
                     NameMap(),
                     own=True,
                     converted=converted,
