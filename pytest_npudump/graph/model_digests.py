@@ -215,7 +215,6 @@ class _OnnxContent:
         self._functions = {(_domain(one), one.name): one for one in model.functions}
         self._versions = {_domain(one): one.version for one in model.opset_import}
         self._weights: dict[int, tuple[Any, _Weight]] = {}
-        self._defaults: dict[tuple[str, str], tuple[Mapping[str, bytes], frozenset[str]]] = {}
 
     def digests(self) -> tuple[str, list[tuple[str, _Content]]]:
         """Return the digests of the graph, without and with content, and each operator's name and content."""
@@ -367,24 +366,21 @@ class _OnnxContent:
     def _schema(self, node: Any) -> tuple[Mapping[str, bytes], frozenset[str]]:
         """Return the defaults of a node's attributes, and which others it may lack and do the same."""
         domain = _domain(node)
-        key = domain, node.op_type
-        if key not in self._defaults:
-            found: dict[str, bytes] = {}
-            optional = set[str]()
-            with suppress(onnx().defs.SchemaError):
-                schema = onnx().defs.get_schema(node.op_type, self._versions.get(domain, 1), domain)
-                for name, attribute in schema.attributes.items():
-                    default = attribute.default_value
-                    if default.type:
-                        found[name] = _plain(default, name)
-                    elif not attribute.required and (
-                        name in _NEUTRAL or (name == _KERNEL and "Conv" in node.op_type)
-                    ):
-                        optional.add(name)
-                if node.op_type in _ACTIVATIONS:
-                    optional.add("activations")
-            self._defaults[key] = found, frozenset(optional)
-        return self._defaults[key]
+        found: dict[str, bytes] = {}
+        optional = set[str]()
+        with suppress(onnx().defs.SchemaError):
+            schema = onnx().defs.get_schema(node.op_type, self._versions.get(domain, 1), domain)
+            for name, attribute in schema.attributes.items():
+                default = attribute.default_value
+                if default.type:
+                    found[name] = _plain(default, name)
+                elif not attribute.required and (
+                    name in _NEUTRAL or (name == _KERNEL and "Conv" in node.op_type)
+                ):
+                    optional.add(name)
+            if node.op_type in _ACTIVATIONS:
+                optional.add("activations")
+        return found, frozenset(optional)
 
     def _constants(self, graph: Any) -> dict[str, Any]:
         """Return the tensors that a graph or function holds, by name."""
@@ -456,7 +452,14 @@ _FIELDS = {"float_data": "<f4", "double_data": "<f8", "int64_data": "<i8"}
 def _elements(tensor: Any, folder: Path) -> Buffer:
     """Return the elements of a tensor as a file has them that holds them raw."""
     if tensor.data_location == _EXTERNAL:
-        return _from_file({entry.key: entry.value for entry in tensor.external_data}, folder)
+        place = {entry.key: entry.value for entry in tensor.external_data}
+        path = folder / place.get("location", "")
+        try:
+            with open_regular(path) as file:
+                file.seek(int(place.get("offset", 0)))
+                return file.read(int(place["length"]) if "length" in place else -1)
+        except (OSError, ValueError) as error:
+            raise FormatError(path, f"weights cannot be read: {error}") from error
     if tensor.HasField("raw_data"):
         return bytes(tensor.raw_data)
     if tensor.string_data:
@@ -470,16 +473,6 @@ def _elements(tensor: Any, folder: Path) -> Buffer:
         np.array(values).astype(width) for name, width in fields.items() if (values := getattr(tensor, name))
     )
     return b"".join(values.tobytes() for values in told)
-
-
-def _from_file(place: Mapping[str, str], folder: Path) -> bytes:
-    path = folder / place.get("location", "")
-    try:
-        with open_regular(path) as file:
-            file.seek(int(place.get("offset", 0)))
-            return file.read(int(place["length"]) if "length" in place else -1)
-    except (OSError, ValueError) as error:
-        raise FormatError(path, f"weights cannot be read: {error}") from error
 
 
 _WEIGHTS, _FLOWS = 1, {6, 7}

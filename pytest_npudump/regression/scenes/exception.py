@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from pytest_npudump.dump.names import DumpFile
+    from pytest_npudump.ranks.rank import Rank
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
 
@@ -70,9 +71,11 @@ def examine(case: Case, attempt: Attempt | None) -> Result:
     failed: list[FailedOperator] = []
     problems: list[str] = []
     notes: list[str] = []
+    known = case.exchange is not None and not os.environ.get(_RENUMBERED)
+    rank = case.exchange.rank if case.exchange is not None and known else None
     try:
         for tree in find_dumps(attempt, os.environ) if attempt is not None else ():
-            found, devices = _without_others(tree, _used_by_others(case))
+            found, devices = _without_others(tree, rank)
             if devices:
                 names = ", ".join(map(str, sorted(devices)))
                 notes.append(
@@ -90,14 +93,6 @@ def examine(case: Case, attempt: Attempt | None) -> Result:
     if detail and findings and not any(one.kind == DETAIL for one in findings):
         notes.append(_FALLBACK)
     return result_of(findings, problems, notes, tensors=sum(len(one.tensors) for one in findings))
-
-
-def _used_by_others(case: Case) -> Callable[[int], bool]:
-    """Return a test for devices of other ranks; none is where ranks are not known."""
-    if case.exchange is None or os.environ.get(_RENUMBERED):
-        return lambda _: False
-    rank = case.exchange.rank
-    return lambda device: device != rank.local and (device < rank.local_size or not rank.local_size)
 
 
 def _read(found: Found) -> tuple[list[FailedOperator], list[str]]:
@@ -358,19 +353,23 @@ def _kept(tree: Tree, root: Path, wanted: Callable[[Path], bool]) -> Tree:
     )
 
 
-def _without_others(found: Found, is_foreign: Callable[[int], bool]) -> tuple[Found, set[int]]:
-    """Return a tree without what lies in folders of others' devices, and these, outside of the run's own."""
+def _without_others(found: Found, rank: Rank | None) -> tuple[Found, set[int]]:
+    """Return a tree outside of the run's own without what lies in folders of other ranks' devices, and these.
+
+    No rank is known to use a device where ranks are not known.
+    """
     devices: set[int] = set()
+    if not found.outside or rank is None:
+        return found, devices
 
     def is_own(path: Path) -> bool:
         parts = path.relative_to(found.root).parts if path.is_relative_to(found.root) else ()
-        device = int(parts[0]) if len(parts) > 1 and parts[0].isdecimal() else None
-        if device is None or not is_foreign(device):
-            return True
-        devices.add(device)
-        return False
+        device = int(parts[0]) if len(parts) > 1 and parts[0].isdecimal() else rank.local
+        foreign = device != rank.local and (device < rank.local_size or not rank.local_size)
+        devices.update([device] * foreign)
+        return not foreign
 
-    return (replace(found, tree=_kept(found.tree, found.root, is_own)) if found.outside else found), devices
+    return replace(found, tree=_kept(found.tree, found.root, is_own)), devices
 
 
 def refused_environment(environ: Mapping[str, str], inherited: Mapping[str, str]) -> str:
