@@ -172,8 +172,6 @@ def disagreements(
     other = StatsTable.from_records(as_printed(after) if one.summed else after)
     alike = one.same_rows(other)
     same = frozenset(str(record.key.sanitised) for record in compress(after, alike))
-    if alike.all():
-        return {}, same
     comparison = judge_tables(one, other, for_layers(tolerances, first), RUN)
     found: dict[str, dict[str, tuple[object, object]]] = {
         str(verdict.key.sanitised): {r.statistic: (r.golden, r.actual) for r in verdict.reasons}
@@ -460,8 +458,6 @@ def _against_golden(
     findings = [
         replace(one, now=status.OUTSIDE) if str(one.key.sanitised) in again else one for one in findings
     ]
-    if not here:
-        return tuple(findings)
     measured = tolerances.with_measured(first.measured)
     after = judge_tables(before.golden, StatsTable.from_records(here), measured)
     reasons = {str(verdict.key.sanitised): verdict.reasons for verdict in before.failing}
