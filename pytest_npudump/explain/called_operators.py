@@ -34,8 +34,15 @@ from pytest_npudump.explain.operator_alone import (
 )
 from pytest_npudump.explain.rounding import largest_of, rounded_to
 from pytest_npudump.language.text import number_of
-from pytest_npudump.runtime.aten.kept_calls import KeptCall, KeptRun, digest_of, save_call
-from pytest_npudump.runtime.aten.recompute import NotCopiedError, NotRecomputedError, Reading
+from pytest_npudump.runtime.aten import (
+    KeptCall,
+    KeptRun,
+    NotCopiedError,
+    NotRecomputedError,
+    Reading,
+    digest_of,
+    save_call,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -28,7 +28,7 @@ from pytest_npudump.dump.table import squeezed
 from pytest_npudump.errors import NpudumpError, joined, said
 from pytest_npudump.explain.rounding import largest_of, rounded_to, smallest_of
 from pytest_npudump.language.text import first_of
-from pytest_npudump.runtime.aten.recompute import NotRecomputedError
+from pytest_npudump.runtime.aten import NotRecomputedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence

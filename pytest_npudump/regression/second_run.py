@@ -71,7 +71,7 @@ from pytest_npudump.regression.run_record import (
     with_empty,
     without_unwritten,
 )
-from pytest_npudump.runtime.aten.kept_calls import CallKeepingRuntime, KeptRun, WantedOutput
+from pytest_npudump.runtime.aten import CallKeepingRuntime, KeptRun, WantedOutput
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

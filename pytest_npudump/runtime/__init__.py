@@ -12,7 +12,7 @@ module ``acl``. To add a runtime, add such a folder and its line in ``registry``
 an entry point instead.
 
 Shared between them: ``acl`` by those over ACL (and by what stands for one that lived in another process),
-``graphs`` by those in whose process torch may run, ``aten/`` by those that can keep what its operators are
+``graphs`` by those in whose process torch may run, ``aten`` by those that can keep what its operators are
 given, ``programs`` (of their own process, and the configuration that these read) and ``replacement`` (calls
 that are looked at, inputs that a calibration perturbs) by all.
 """

@@ -13,14 +13,13 @@ import pytest
 from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
 from pytest_npudump.explain.called_operators import CallBench, CalledOperator
 from pytest_npudump.explain.operator_alone import judge_alone
-from pytest_npudump.runtime.aten.kept_calls import KeptRun, digest_of
-from pytest_npudump.runtime.aten.recompute import NotRecomputedError, Reading, may_run
+from pytest_npudump.runtime.aten import KeptRun, NotRecomputedError, Reading, digest_of, may_run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.explain.operator_alone import JudgedOperator
-    from pytest_npudump.runtime.aten.recompute import Reading
+    from pytest_npudump.runtime.aten import Reading
 
     Array = np.ndarray[Any, np.dtype[Any]]
     from collections.abc import Callable

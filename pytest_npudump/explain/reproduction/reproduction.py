@@ -44,8 +44,8 @@ from pytest_npudump.onnxmodels.tensor_types import onnx_number
 from pytest_npudump.record.noise import CALIBRATION, REPEATS
 from pytest_npudump.record.record import Record, rows_of
 from pytest_npudump.record.text import render
-from pytest_npudump.runtime.aten import kept_calls
-from pytest_npudump.runtime.aten.recompute import NotRecomputedError
+from pytest_npudump.runtime import aten
+from pytest_npudump.runtime.aten import NotRecomputedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -667,7 +667,7 @@ class CallReproduction(Reproduction):
     def write(self, folder: Path) -> None:
         """Write it into an empty folder."""
         shutil.copyfile(Path(__file__).with_name("call_script.py"), folder / SCRIPT)
-        kept_calls.write_files(folder, self.call, self.inputs, self.outputs)
+        aten.write_files(folder, self.call, self.inputs, self.outputs)
         (folder / README).write_text(self._readme(), encoding="utf-8")
 
     def run(self, folder: Path, runtime: str) -> TrialRun:
@@ -738,7 +738,7 @@ def of_call(failure: FailingTensor, *, drawn: bool = False) -> CallReproduction:
     folder = failure.call
     assert folder is not None  # noqa: S101 - the caller has looked
     try:
-        call, inputs, outputs = kept_calls.read_files(folder)
+        call, inputs, outputs = aten.read_files(folder)
     except (OSError, ValueError) as error:
         raise RequestError(
             f"{folder}: what the call was given is not there any more: run {failure.test} again, with "
@@ -768,7 +768,7 @@ def _drawn(made: CallReproduction) -> CallReproduction:
         why = "torch, which computes how far drawn inputs may put a call off, is not installed here"
         raise RequestError(f"--synthetic: {why}") from error
     how = {name: made.call["judged"][name] for name in ("place", "dtype", "wide", "plain")}
-    operator = CalledOperator(kept_calls.call_of(made.call, inputs), **how)
+    operator = CalledOperator(aten.call_of(made.call, inputs), **how)
     try:
         expected = operator.expected()
         allowed = None if expected.dtype.kind in "iub" else operator.healthy(expected).most
@@ -777,7 +777,7 @@ def _drawn(made: CallReproduction) -> CallReproduction:
             f"--synthetic: {made.key} cannot be recomputed on drawn inputs: {error}"
         ) from error
     told = {**made.call["judged"], "allowed": allowed, "apart": None}
-    outputs = {kept_calls.CPU: expected}
+    outputs = {aten.CPU: expected}
     return replace(made, call={**made.call, "judged": told}, inputs=inputs, outputs=outputs, drawn=True)
 
 

@@ -48,8 +48,7 @@ from pytest_npudump.runtime.acl import (
     blind,
     variable_facts,
 )
-from pytest_npudump.runtime.aten.kept_calls import KeptCalls, KeptRun, WantedOutput
-from pytest_npudump.runtime.aten.recompute import NotCopiedError, array_of
+from pytest_npudump.runtime.aten import KeptCalls, KeptRun, NotCopiedError, WantedOutput, array_of
 from pytest_npudump.runtime.base import RunActivity
 from pytest_npudump.runtime.graphs import (
     CapturedGraphs,

@@ -12,8 +12,14 @@ from saved_calls import wrongs
 
 from pytest_npudump.explain.called_operators import CalledOperator
 from pytest_npudump.explain.operator_alone import judge_alone
-from pytest_npudump.runtime.aten.kept_calls import KeptCalls, WantedOutput, digest_of
-from pytest_npudump.runtime.aten.recompute import NotRecomputedError, Reading, array_of
+from pytest_npudump.runtime.aten import (
+    KeptCalls,
+    NotRecomputedError,
+    Reading,
+    WantedOutput,
+    array_of,
+    digest_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,8 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_npu import _device
 
 from pytest_npudump.dump.files.container import dump_data_class
-from pytest_npudump.runtime.aten.kept_calls import KeptCalls
-from pytest_npudump.runtime.aten.recompute import is_view, results_of
+from pytest_npudump.runtime.aten import KeptCalls, is_view, results_of
 from pytest_npudump.runtime.graphs import name_of
 
 if TYPE_CHECKING:

@@ -18,8 +18,16 @@ import torch
 
 from pytest_npudump.explain.called_operators import CalledOperator
 from pytest_npudump.explain.operator_alone import judge_alone
-from pytest_npudump.runtime.aten.kept_calls import KeptCall, KeptCalls, WantedOutput
-from pytest_npudump.runtime.aten.recompute import NotRecomputedError, Reading, array_of, is_view, results_of
+from pytest_npudump.runtime.aten import (
+    KeptCall,
+    KeptCalls,
+    NotRecomputedError,
+    Reading,
+    WantedOutput,
+    array_of,
+    is_view,
+    results_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

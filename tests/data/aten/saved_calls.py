@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest_npudump.explain.reproduction
 from pytest_npudump.explain.called_operators import CalledOperator
-from pytest_npudump.runtime.aten.kept_calls import CALL, call_of, read_files, save_call
-from pytest_npudump.runtime.aten.recompute import Reading
+from pytest_npudump.runtime.aten import CALL, Reading, call_of, read_files, save_call
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from pytest_npudump.runtime.aten.kept_calls import KeptCall
+    from pytest_npudump.runtime.aten import KeptCall
 
     Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -10,8 +10,7 @@ import torch
 import torch_npu
 
 from pytest_npudump.config.acl_json import write_acl_json
-from pytest_npudump.runtime.aten.kept_calls import KeptCall, WantedOutput
-from pytest_npudump.runtime.aten.recompute import Reading
+from pytest_npudump.runtime.aten import KeptCall, Reading, WantedOutput
 from pytest_npudump.runtime.torch_npu.adapter import TorchNpuRuntime
 
 FOLDER, CALLS = Path(sys.argv[1]), Path(sys.argv[2])

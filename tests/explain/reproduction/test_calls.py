@@ -14,7 +14,7 @@ import pytest
 
 from pytest_npudump.cli import main
 from pytest_npudump.errors import DumpError
-from pytest_npudump.runtime.aten.kept_calls import CALL, INPUTS, OUTPUTS, call_of
+from pytest_npudump.runtime.aten import CALL, INPUTS, OUTPUTS, call_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

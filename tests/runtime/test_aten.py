@@ -1,12 +1,64 @@
-"""Calls of the real torch are kept and recomputed; ``NPUDUMP_TORCHAIR`` names a folder with it."""
+"""Calls of the real torch are kept and recomputed, and names of ATen held against names of aclnn.
+
+``NPUDUMP_TORCHAIR`` names a folder with torch and torch_npu.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from pytest_npudump.runtime.aten import OTHERWISE, may_run
+
+FOLDER = os.environ.get("NPUDUMP_TORCHAIR", "")
+LIBRARY = Path(FOLDER) / "torch_npu" / "lib" / "libtorch_npu.so"
+ALIKE = [
+    ("add", "aclnnAdd"),
+    ("add", "aclnnAdds"),
+    ("add", "aclnnAddV3"),
+    ("add_", "aclnnInplaceAdds"),
+    ("mm", "aclnnMm"),
+    ("mm", "aclnnMatmulWeightNz"),
+    ("bmm", "aclnnBatchMatMul"),
+    ("sum", "aclnnReduceSum"),
+    ("div", "aclnnDivMods"),
+    ("pow", "aclnnPowTensorScalar"),
+    ("max", "aclnnMaxDim"),
+    ("var", "aclnnVarCorrection"),
+    ("native_layer_norm", "aclnnLayerNorm"),
+    ("native_layer_norm_backward", "aclnnLayerNormBackward"),
+    ("_softmax", "aclnnSoftmax"),
+    ("_softmax_backward_data", "aclnnSoftmaxBackward"),
+    ("nll_loss_forward", "aclnnNLLLoss"),
+    ("_to_copy", "aclnnCast"),
+    ("clone", "aclnnInplaceCopy"),
+    ("index_put_", "aclnnIndexPutImpl"),
+    ("masked_fill_", "aclnnInplaceMaskedFillTensor"),
+    ("convolution", "aclnnConvolution"),
+    ("gelu", "aclnnGeluV2"),
+]
+APART = [
+    *(("add", "aclnnMul"), ("add", "aclnnAddmm"), ("sub", "aclnnRsubs"), ("max", "aclnnMaximum")),
+    *(("log", "aclnnLogSoftmax"), ("softmax", "aclnnSoftmaxBackward"), ("addmm", "aclnnAddbmm")),
+    *(("add", "L2DfxAbscent"), ("", "aclnnAdd")),
+]
+
+
+def test_a_call_may_run_what_is_named_alike_or_listed_and_is_not_known_to_run_anything_else() -> None:
+    assert [pair for pair in ALIKE if not may_run(*pair)] == []
+    assert [pair for pair in APART if may_run(*pair)] == []
+
+
+@pytest.mark.skipif(not LIBRARY.is_file(), reason="NPUDUMP_TORCHAIR names no folder with torch_npu")
+def test_the_client_has_what_is_listed() -> None:
+    known = set(re.findall(rb"aclnn[A-Za-z0-9]+", LIBRARY.read_bytes()))
+    named = {api for apis in OTHERWISE.values() for api in apis} | {api for _, api in ALIKE}
+    assert {api for api in named if api.encode() not in known} == set()
 
 
 @pytest.fixture(scope="module")
@@ -57,14 +109,11 @@ def test_only_calls_with_the_extremes_of_the_first_run_are_kept(found: Any) -> N
     assert found["extremes"] == [1, 0]
 
 
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("NPUDUMP_TORCHAIR"), reason="NPUDUMP_TORCHAIR names no folder with torch_npu"
-)
-
-
 @pytest.fixture(scope="module")
-def on_device(real_client: dict[str, Any]) -> Any:
-    return real_client["real_kept.py"]
+def on_device(request: pytest.FixtureRequest) -> Any:
+    if not FOLDER:
+        pytest.skip("NPUDUMP_TORCHAIR names no folder with torch_npu")
+    return request.getfixturevalue("real_client")["real_kept.py"]
 
 
 @pytest.mark.parametrize(
