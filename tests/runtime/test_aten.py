@@ -71,42 +71,19 @@ def test_every_kind_of_call_is_acquitted_as_it_is_and_convicted_with_a_fault(fou
     assert {name: wrong for name, wrong in found["cases"].items() if wrong} == {}
 
 
-def test_random_operators_are_unknown(found: Any) -> None:
+def test_what_cannot_be_kept_or_recomputed_says_why_and_leaves_all_as_it_was(found: Any) -> None:
     assert found["random"] == ["aten.bernoulli.default draws random numbers"]
-
-
-def test_a_call_beyond_the_limit_is_known_and_not_kept(found: Any) -> None:
-    (why,) = found["limit"]
-    assert "(96 bytes) are beyond what is left of npudump_dump_limit (50)" in why
-
-
-def test_memory_in_a_private_format_is_not_read(found: Any) -> None:
-    (why,) = found["private"]
-    assert why.endswith("in a private format")
-
-
-def test_what_is_recorded_into_a_graph_and_views_are_no_calls(found: Any) -> None:
-    assert found["recorded"] == []
+    (limit,), (private,) = found["limit"], found["private"]
+    assert "(96 bytes) are beyond what is left of npudump_dump_limit (50)" in limit
+    assert private.endswith("in a private format")
+    assert found["recorded"] == found["views"] == []  # what goes into a graph, and views, are no calls
     assert "captured into a graph" in found["why none"]
-    assert found["views"] == []
-
-
-def test_sparse_tensors_are_said_to_be_unknown(found: Any) -> None:
     assert all("no plain tensor" in why for why in found["sparse"])
-
-
-def test_recomputing_changes_neither_what_was_kept_nor_random_numbers(found: Any) -> None:
-    assert found["untouched"]
-
-
-def test_an_operator_that_the_cpu_has_not_is_said_so(found: Any) -> None:
     assert found["without kernel"] == (
         "the CPU does not compute npu_test.only_there.default for these arguments: no such kernel"
     )
-
-
-def test_only_calls_with_the_extremes_of_the_first_run_are_kept(found: Any) -> None:
-    assert found["extremes"] == [1, 0]
+    assert found["untouched"], "neither what was kept nor random numbers"
+    assert found["extremes"] == [1, 0], "only calls with the extremes of the first run are kept"
 
 
 @pytest.fixture(scope="module")

@@ -110,20 +110,6 @@ def wrong_weights(tmp_path_factory: pytest.TempPathFactory) -> Failed:
     return fail(tmp_path_factory.mktemp("weights"), scale=1.01)
 
 
-@pytest.fixture(scope="session")
-def changed_input(tmp_path_factory: pytest.TempPathFactory) -> Failed:
-    """What goes in is another thing than what the golden was recorded with."""
-    project = tmp_path_factory.mktemp("input")
-    net(project / "net.onnx")
-    test = project / "test_net.py"
-    test.write_text(TEST.format(marker=""), encoding="utf-8")
-    assert run_pytest(project, "--npudump-update-golden") == 0
-    test.write_text(TEST.format(marker="").replace("linspace(-1", "linspace(-2"), encoding="utf-8")
-    assert run_pytest(project, "--npudump-output=.") == 1
-    [report] = (project / "dumps").glob("*/report.json")
-    return Failed(project, report)
-
-
 @pytest.fixture
 def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Have the operator of ``layer=factor`` compute wrongly in each pytest that a reproduction runs."""
