@@ -213,7 +213,7 @@ def read_golden_side(path: Path, workers: Workers, *, latest: bool, raw: str = "
                     path=path, error=error
                 )
             ) from error
-    from pytest_npudump.doctor.pytest_config import tensor_place  # noqa: PLC0415 - goldens only
+    from pytest_npudump.cli.common.pytest_config import tensor_place  # noqa: PLC0415 - goldens only
     from pytest_npudump.golden.store import is_stored, read_golden  # noqa: PLC0415 - 70 ms that a dump needs not
     from pytest_npudump.golden.stored_tensors import stored_tensors  # noqa: PLC0415 - the same: safetensors
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import emit, to_stderr
 from pytest_npudump.cli.common.project import collect
-from pytest_npudump.doctor.pytest_config import default_place
+from pytest_npudump.cli.common.pytest_config import default_place
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.text import first_of
 

@@ -16,8 +16,8 @@ from math import prod
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from pytest_npudump.cli.common.pytest_config import locate, required
 from pytest_npudump.config.cann import installed_cann
-from pytest_npudump.doctor.pytest_config import locate, required
 from pytest_npudump.language.text import cut
 
 KEYS: Mapping[str, str] = {"required_plugins": "pytest-npudump", "npudump_golden_dir": "golden"}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import complain
-from pytest_npudump.doctor.pytest_config import golden_folder, output_folder
+from pytest_npudump.cli.common.pytest_config import golden_folder, output_folder
 from pytest_npudump.errors import GoldenError, RequestError
 from pytest_npudump.golden.path import golden_path
 from pytest_npudump.language.text import first_of

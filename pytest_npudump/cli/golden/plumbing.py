@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import complain, emit, present, to_stderr
 from pytest_npudump.cli.common.project import golden_files
+from pytest_npudump.cli.common.pytest_config import golden_folder, tensor_place
 from pytest_npudump.cli.common.work import progress
 from pytest_npudump.cli.init import DRIVER, git_attributes
-from pytest_npudump.doctor.pytest_config import golden_folder, tensor_place
 from pytest_npudump.errors import GoldenError, RequestError
 from pytest_npudump.golden.approval_merge import merge
 from pytest_npudump.golden.census import SUFFIX, Named, State, look, named_objects, pull, push

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import columns, complain, emit, present
 from pytest_npudump.cli.common.project import collect, golden_files, last_if_any, last_results
+from pytest_npudump.cli.common.pytest_config import golden_folder, tensor_place
 from pytest_npudump.cli.common.work import progress
 from pytest_npudump.cli.golden.pending import as_json, waiting_lines
 from pytest_npudump.cli.golden.plumbing import lacking, store_json
 from pytest_npudump.compare.tolerances.rules import load_tolerances
 from pytest_npudump.compare.tolerances.tolerance import ANY, GOLDEN, Rule
-from pytest_npudump.doctor.pytest_config import golden_folder, tensor_place
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import GoldenError, RequestError, StoreError
 from pytest_npudump.golden.census import (

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import ConfigError, in_one_line
 from pytest_npudump.storage.regular_file import read_regular, with_argument_files
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _OWN_FILES = ("pytest.ini", ".pytest.ini")
-_TABLES_OF_TOML = {"pytest.toml": (("pytest",),), ".pytest.toml": (("pytest",),)}
+_OWN_TOML = ("pytest.toml", ".pytest.toml")
 _FIRST_WITH_TOML = 9
 _DISTRIBUTION = "pytest-npudump"
 _NO_AUTOLOAD = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
@@ -32,29 +32,25 @@ _NO_AUTOLOAD_OPTION = "--disable-plugin-autoload"
 _GOLDENS = "golden"
 
 
-def locate(folder: Path, major: int | None = None) -> tuple[Path | None, Mapping[str, Any]]:
+def locate(folder: Path) -> tuple[Path | None, Mapping[str, Any]]:
     """Return the configuration file of a pytest started in ``folder``, and pytest's part of it.
 
     Args:
         folder: absolute; the file is the first that pytest finds in it and above it.
-        major: version of pytest, which reads TOML files of its own since 9; the installed one's by default.
 
     Raises:
         ConfigError: the file cannot be read.
     """
-    if major is None:
-        major = int(metadata.version("pytest").split(".")[0])
-    toml = _TABLES_OF_TOML if major >= _FIRST_WITH_TOML else {}
-    for directory in (folder, *folder.parents):
-        for name in (*toml, *_OWN_FILES, "pyproject.toml", "tox.ini", "setup.cfg"):
-            file = directory / name
-            section = _section(file, major) if file.is_file() else None
-            if section is not None:
-                return file, section
+    has_toml = int(metadata.version("pytest").split(".")[0]) >= _FIRST_WITH_TOML
+    names = (*(_OWN_TOML if has_toml else ()), *_OWN_FILES, "pyproject.toml", "tox.ini", "setup.cfg")
+    for file in (directory / name for directory in (folder, *folder.parents) for name in names):
+        section = _section(file, has_toml=has_toml) if file.is_file() else None
+        if section is not None:
+            return file, section
     return None, {}
 
 
-def _section(file: Path, major: int) -> Mapping[str, Any] | None:
+def _section(file: Path, *, has_toml: bool) -> Mapping[str, Any] | None:
     """Return pytest's part of a file; None where it has none, so that pytest goes on to the next."""
     import iniconfig  # noqa: PLC0415 - pytest's own reader, only where there is such a file
 
@@ -67,21 +63,16 @@ def _section(file: Path, major: int) -> Mapping[str, Any] | None:
             return {} if found is None and file.name in _OWN_FILES else found
         # Both have the same functions; before Python 3.11 pytest itself needs tomli.
         root = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli").loads(text)
-    except (OSError, ValueError, iniconfig.ParseError) as error:
+        if file.name in _OWN_TOML:
+            return dict(root.get("pytest", {}))
+        tool = root.get("tool", {}).get("pytest", {})
+        found = tool.get("ini_options", (tool or None) if has_toml else None)
+        return None if found is None else dict(found)
+    except (OSError, ValueError, TypeError, AttributeError, iniconfig.ParseError) as error:
         raise ConfigError(
             f"{file}: pytest's configuration cannot be read: {in_one_line(error)}; mend it, or name "
             f"--dump-dir outside"
         ) from error
-    tables = _TABLES_OF_TOML.get(file.name, (("tool", "pytest", "ini_options"),))
-    if file.name == "pyproject.toml" and major >= _FIRST_WITH_TOML:
-        tables = (*tables, ("tool", "pytest"))
-    for keys in tables:
-        table: Any = root
-        for key in keys:
-            table = table.get(key) if isinstance(table, dict) else None
-        if isinstance(table, dict):
-            return table
-    return {} if file.name in _TABLES_OF_TOML else None
 
 
 class PytestConfig:
@@ -94,23 +85,21 @@ class PytestConfig:
         ini: pytest's part of the file.
     """
 
-    def __init__(self, folder: Path, environ: Mapping[str, str], major: int | None = None) -> None:
-        """Read the configuration.
+    def __init__(self, folder: Path) -> None:
+        """Read the configuration, of which ``PYTEST_ADDOPTS`` counts before ``addopts``.
 
         Args:
-            folder: absolute; the file is the first that pytest finds in it and above it.
-            environ: the environment, whose ``PYTEST_ADDOPTS`` counts before ``addopts``.
-            major: version of pytest, as for :func:`locate`.
+            folder: the file is the first that pytest finds in it and above it.
 
         Raises:
             ConfigError: the file, or a line of options, cannot be read.
         """
-        self.folder = folder
-        self.file, self.ini = locate(folder, major)
-        self.root = self.file.parent if self.file is not None else folder
+        self.folder = folder.absolute()
+        self.file, self.ini = locate(self.folder)
+        self.root = self.file.parent if self.file is not None else self.folder
         given = (
             (self.ini.get("addopts", ""), f"addopts of {self.file}"),
-            (environ.get("PYTEST_ADDOPTS", ""), "PYTEST_ADDOPTS"),
+            (os.environ.get("PYTEST_ADDOPTS", ""), "PYTEST_ADDOPTS"),
         )
         self._given = [(_words(options, origin), origin) for options, origin in given]
 
@@ -163,7 +152,7 @@ def golden_folder(folder: Path) -> Path:
     Raises:
         ConfigError: pytest's configuration cannot be read.
     """
-    config = PytestConfig(folder.absolute(), os.environ)
+    config = PytestConfig(folder)
     found = config.root / (config.setting("npudump_golden_dir")[0] or _GOLDENS)
     return found.relative_to(config.folder) if found.is_relative_to(config.folder) else found
 
@@ -174,7 +163,7 @@ def output_folder(folder: Path) -> Path | None:
     Raises:
         ConfigError: pytest's configuration cannot be read.
     """
-    config = PytestConfig(folder.absolute(), os.environ)
+    config = PytestConfig(folder)
     named = config.setting("npudump_output")[0]
     return config.root / named if named else None
 
@@ -192,15 +181,15 @@ def tensor_place(folder: Path, url: str = "", cache: str = "") -> TensorStore:
     """
     from pytest_npudump.golden.stored_tensors import TensorStore  # noqa: PLC0415 - only where there is one
 
-    config = PytestConfig(folder.absolute(), os.environ)
+    config = PytestConfig(folder)
     told = config.setting("npudump_tensor_cache")[0]
     own = cache or (str(config.root / Path(told).expanduser()) if told else "")
     return TensorStore(url or config.setting("npudump_tensor_store")[0], own)
 
 
-def default_place(environ: Mapping[str, str] | None = None) -> Path:
+def default_place() -> Path:
     """Return the folder where pytest makes the temporary folders of this user's runs."""
-    root = (os.environ if environ is None else environ).get("PYTEST_DEBUG_TEMPROOT")
+    root = os.environ.get("PYTEST_DEBUG_TEMPROOT")
     try:
         user = getpass.getuser()
     except (KeyError, OSError, ImportError):
@@ -208,51 +197,31 @@ def default_place(environ: Mapping[str, str] | None = None) -> Path:
     return Path(root or tempfile.gettempdir()).resolve() / f"pytest-of-{user}"
 
 
-class DumpPlace(NamedTuple):
-    """Folder of the dumps, and where it was set.
+def dump_place(folder: Path) -> tuple[Path, str]:
+    """Return the dump folder of tests that are started in ``folder`` without options, and what says so.
 
-    Attributes:
-        path: the folder.
-        origin: what says so: an option or key and its file; ``""`` for pytest's default.
-    """
-
-    path: Path
-    origin: str = ""
-
-
-def dump_place(folder: Path, environ: Mapping[str, str], *, pytest_major: int | None = None) -> DumpPlace:
-    """Return the dump folder of tests that are started in ``folder`` without options.
-
-    In pytest's order: ``--npudump-output`` before the key ``npudump_output``, then ``--basetemp``.
-
-    Args:
-        folder: absolute.
-        environ: the environment.
-        pytest_major: version of pytest, as for :func:`locate`.
+    In pytest's order: ``--npudump-output`` before the key ``npudump_output``, then ``--basetemp``; "" for
+    pytest's default.
 
     Raises:
         ConfigError: the configuration file, or ``PYTEST_ADDOPTS``, cannot be read.
     """
-    config = PytestConfig(folder, environ, pytest_major)
+    config = PytestConfig(folder)
     value, origin = config.setting("npudump_output")
     if value:
-        return DumpPlace(config.root / value / "dumps", origin)
+        return config.root / value / "dumps", origin
     value, origin = config.option("--basetemp") or ("", "")
-    return DumpPlace(folder / value / "npudump", origin) if value else DumpPlace(default_place(environ))
+    return (config.folder / value / "npudump", origin) if value else (default_place(), "")
 
 
-def loading(folder: Path, environ: Mapping[str, str]) -> tuple[Path | None, str, str]:
+def loading(folder: Path) -> tuple[Path | None, str, str]:
     """Return pytest's configuration file, its requirement of this plugin, and what switches the plugin off.
 
     The file is None where there is none; "" where nothing requires the plugin, or switches it off. pytest
     looks for ``-p`` before it opens the files of ``@FILE``, and heeds none that stands there.
-
-    Args:
-        folder: absolute; the file is the first that is found in it and above it.
-        environ: the environment.
     """
-    config = PytestConfig(folder, environ)
-    unloaded = f"{_NO_AUTOLOAD} is set" if environ.get(_NO_AUTOLOAD) else ""
+    config = PytestConfig(folder)
+    unloaded = f"{_NO_AUTOLOAD} is set" if os.environ.get(_NO_AUTOLOAD) else ""
     for is_off, origin in config.values(_NO_AUTOLOAD_OPTION, action="store_true"):
         unloaded = f"{_NO_AUTOLOAD_OPTION} in {origin}" if is_off else unloaded
     wanted: set[str] = set()
