@@ -276,7 +276,7 @@ class Readers:
 def test_a_wrong_reader_is_caught(
     reader: str, caught_by: str, others: Any, file_arguments: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_npudump.testing.file_formats._HANG", 0.5)
+    monkeypatch.setattr("pytest_npudump.testing._HANG", 0.5)
     damaged: Any = FormatConformance.test_a_damaged_file_is_read_as_far_as_it_goes_or_refused
     unshrunk = settings(damaged._hypothesis_internal_use_settings, phases=[Phase.generate])
     monkeypatch.setattr(damaged, "_hypothesis_internal_use_settings", unshrunk)
