@@ -178,9 +178,8 @@ _ALLOWED = {"--allow-update-in-ci": "--allow-in-ci"}
 _GOLDEN_VERBS = {
     "review": Verb(
         "Review pending runs one by one, the largest change first: a accept, r reject, s skip; A, R, S all "
-        "remaining; l accept some layers; w show the cause and all mismatches; q quit. Terminals take "
-        "one key, other inputs one line. Exit codes: 0 nothing is pending any more; 1 some runs are; 2 a "
-        "run cannot be accepted, or results cannot be read.",
+        "remaining; l accept some layers; w show the cause and all mismatches; q quit. Exit codes: 0 nothing "
+        "is pending any more; 1 some runs are; 2 a run cannot be accepted, or results cannot be read.",
         (*_TESTS, *_APPROVAL),
         summary="review pending runs one by one",
         work="golden.pending:review",

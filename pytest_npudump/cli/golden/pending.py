@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import termios
-import tty
 from collections import Counter
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -266,11 +264,10 @@ def accept_all(arguments: argparse.Namespace) -> int:
     waiting = read_waiting(arguments)
     refuse_idle(waiting.chosen, arguments.layers)
     count = len(waiting.chosen)
-    if count > 1 and not arguments.tests and _has_keys():
-        question = _("accept {count} runs? y: ").format(count=count)
-        if not _agrees(question):
-            emit([_("{accepted} of {count} accepted").format(accepted=0, count=count)])
-            return 1
+    asks = count > 1 and not arguments.tests and _is_terminal()
+    if asks and not _agrees(_("accept {count} runs? y: ").format(count=count)):
+        emit([_("{accepted} of {count} accepted").format(accepted=0, count=count)])
+        return 1
     good = [accept(waiting.folder, one, arguments.layers, arguments.reason) for one in waiting.chosen]
     emit(
         [
@@ -340,11 +337,7 @@ def reject_all(arguments: argparse.Namespace) -> int:
 _LINES = 15
 """Lines of what differs in a run, before the rest is asked for."""
 _QUESTION = mark("a accept, r reject, s skip, l layers, w why, q quit, A/R/S all left: ")
-_FOR_ALL = {
-    "A": mark("accept all {left}? y: "),
-    "R": mark("reject all {left}? y: "),
-    "S": mark("skip all {left}? y: "),
-}
+_FOR_ALL = ("A", "R", "S")
 """Those that hold for all that follow: to quit is to skip these."""
 _ACCEPTED, _REJECTED, _SKIPPED, _REFUSED, _INTERRUPTED = (
     mark("accepted"),
@@ -397,7 +390,7 @@ def _review(waiting: WaitingRuns, reason: str, decided: list[tuple[str, str, str
         decided: gets of each test what became of it, and of which of its layers where not of all.
     """
     standing = ""
-    asks = not reason and _has_keys()
+    asks = not reason and _is_terminal()
     for number, pending in enumerate(waiting.chosen, 1):
         asked = not standing
         if asked:
@@ -439,9 +432,8 @@ def _carry_out(
 
 def _answer(pending: Pending, left: int) -> tuple[str, tuple[str, ...]]:
     """Return the letter of a decision, and the layers it is about; the end of input skips the rest."""
-    keys = _has_keys()
     while True:
-        words = _words(_key(_(_QUESTION)) if keys else _line(_(_QUESTION)))
+        words = _words(_line(_(_QUESTION)))
         if words == ["w"]:
             emit(_why(pending))
         elif words[:1] == ["l"]:
@@ -449,11 +441,10 @@ def _answer(pending: Pending, left: int) -> tuple[str, tuple[str, ...]]:
             layers = words[1:] or _words(_line(asked, ""))
             if layers and _differ_in([pending], layers):
                 return "l", tuple(layers)
-        elif len(words) != 1 or words[0] not in ("a", "r", "s", "A", "R", "S", "q"):
-            told = _("unknown answer; enter a, r, s, l, w, q, A, R or S")
-            emit([told if keys else _("{words}; a reason is given by --reason").format(words=told)])
-        elif not (keys and left > 1 and words[0] in _FOR_ALL) or _agrees(
-            _(_FOR_ALL[words[0]]).format(left=left)
+        elif len(words) != 1 or words[0] not in ("a", "r", "s", *_FOR_ALL, "q"):
+            emit([_("unknown answer; enter a, r, s, l, w, q, A, R or S")])
+        elif not (left > 1 and words[0] in _FOR_ALL and _is_terminal()) or _agrees(
+            _("{answer} for all {left}? y: ").format(answer=words[0], left=left)
         ):
             return words[0], ()
 
@@ -472,7 +463,7 @@ def _differ_in(runs: Sequence[Pending], layers: Sequence[str]) -> bool:
     return True
 
 
-def _has_keys() -> bool:
+def _is_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
@@ -497,35 +488,19 @@ def _causes(pending: Pending) -> list[str]:
 
 
 def _agrees(question: str) -> bool:
-    return _key(question) == "y"
+    return _line(question, "").strip() == "y"
 
 
 def _line(question: str, at_end: str = "q") -> str:
+    """Return the line that answers; what was typed before the question was there answers nothing."""
     end_output()
+    if _is_terminal():
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
     try:
         return input(question)
     except EOFError:
+        emit([""])
         return at_end
-
-
-def _key(question: str) -> str:
-    """Return the key that answers; what was typed before the question was there answers nothing.
-
-    Keys that send several octets, as arrows do with an ``A`` among them, are no answer.
-    """
-    end_output()
-    sys.stdout.write(question)
-    sys.stdout.flush()
-    terminal = sys.stdin.fileno()
-    before = termios.tcgetattr(terminal)
-    try:
-        tty.setcbreak(terminal)
-        typed = os.read(terminal, 64)
-    finally:
-        termios.tcsetattr(terminal, termios.TCSAFLUSH, before)
-    key = "q" if typed in {b"", b"\x04"} else typed.decode(errors="replace")
-    emit([key if key.isprintable() else ""])
-    return key if len(key) == 1 else "?"
 
 
 def _shown(pending: Pending, number: int, count: int) -> Iterator[str]:
