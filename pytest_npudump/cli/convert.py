@@ -18,7 +18,7 @@ import numpy as np
 
 from pytest_npudump.cli.common.output import emit, to_stderr
 from pytest_npudump.cli.common.source import read_source, report_problems
-from pytest_npudump.cli.common.work import Tally, Workers, open_workers, progress, run_tasks
+from pytest_npudump.cli.common.work import open_workers, progress, run_tasks
 from pytest_npudump.dump.arrays.decode import VIEWED, coded_tensor, load, packed_tensor
 from pytest_npudump.dump.arrays.layouts import JoinedTensor, LayoutError, host_array, host_values
 from pytest_npudump.dump.dtypes import is_of_numpy
@@ -27,14 +27,12 @@ from pytest_npudump.dump.names import MAPPING, read_mapping
 from pytest_npudump.dump.records import Dump, TensorRecord, sanitise
 from pytest_npudump.errors import DumpError, FormatError, NpudumpError
 from pytest_npudump.language.text import byte_size, number_of
-from pytest_npudump.storage.atomic import write_whole
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     Array = np.ndarray[Any, np.dtype[Any]]
-    Reached = Callable[[Path, int], None]
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -44,11 +42,11 @@ def run(arguments: argparse.Namespace) -> int:
     with _leaving_nothing_behind(files), open_workers(arguments.executor) as workers:
         dump = read_source(arguments.dump, workers, stats=False, latest=arguments.latest, raw=arguments.bin)
         layout = "" if arguments.raw else arguments.layout
-        planned, refused, shortened = plan_files(dump, output, arguments.to, layout)
+        planned, refused = plan_files(dump, output, arguments.to, layout)
         files += planned
         with progress("converting") as report:
-            results = [*refused, *_converted(files, workers, report)]
-        unmapped = write_mappings({path: name for path, name in shortened.items() if path.exists()})
+            work = run_tasks(convert, files, workers, weight=lambda file: file.nbytes, progress=report)
+            results = [*refused, *work]
     if dump.records and not results:
         to_stderr(f"npudump: {_nothing(dump)}")
         report_problems(dump.problems)
@@ -58,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     bare = sum(record.payload is None for record in dump.records)
     rest = f"; {bare} of the dump without data" if bare else ""
     emit([f"{number_of(written, 'tensor')} ({byte_size(nbytes)}) written to {output}{rest}"])
-    failures = [*(text for result in results for text in result.failures), *unmapped]
+    failures = [text for result in results for text in result.failures]
     for text in failures:
         to_stderr(f"npudump: not converted: {text}")
     report_problems(dump.problems)
@@ -75,19 +73,6 @@ def _leaving_nothing_behind(files: Sequence[OutputFile]) -> Iterator[None]:
             with suppress(OSError):
                 file.temporary.unlink(missing_ok=True)
         raise
-
-
-def _converted(
-    files: Sequence[OutputFile], workers: Workers, report: Callable[[int, int], None]
-) -> Iterator[Converted]:
-    """Yield the result of each file, reporting bytes; files where the work is done elsewhere."""
-    if not workers.here:
-        return run_tasks(convert, files, workers, weight=lambda file: file.nbytes, progress=report)
-    tally = Tally(report, sum(file.nbytes for file in files))
-    work = partial(convert, reached=tally.reached)
-    return run_tasks(
-        work, files, workers, weight=lambda file: file.nbytes, progress=lambda _done, _total: None
-    )
 
 
 def _nothing(dump: Dump) -> str:
@@ -109,15 +94,13 @@ _LONGEST = 255
 """Bytes of a file name on Linux."""
 
 
-def plan_files(
-    dump: Dump, output: Path, kind: str, layout: str
-) -> tuple[list[OutputFile], list[Converted], dict[Path, str]]:
-    """Return the files to write, no two alike, what is refused, and by path names that no file system takes.
+def plan_files(dump: Dump, output: Path, kind: str, layout: str) -> tuple[list[OutputFile], list[Converted]]:
+    """Return the files to write, no two alike, and what is refused.
 
     The directories are the dump's. An npy file is called after the dump file, direction and slot, as
     CANN's own converter calls it, with the layer before the direction where a file has several layers; the
-    npy file of a dump keeps its name. A safetensors file is called after the dump file and holds its tensors
-    by key.
+    npy file of a dump keeps its name. A safetensors file is called after the dump file, with a hash where
+    that is too long, and holds its tensors by key.
 
     Args:
         dump: what is converted.
@@ -136,24 +119,19 @@ def plan_files(
     sources = {os.path.realpath(record.path) for record in dump.records}
     files: list[OutputFile] = []
     refused: list[Converted] = []
-    shortened: dict[Path, str] = {}
     real = {folder: Path(os.path.realpath(folder)) for folder in {output, *(at.parent for at in groups)}}
     taken: set[Path] = set()
     for target, records in groups.items():
         parts = [records] if kind == "safetensors" else [[record] for record in records]
         for number, part in enumerate(parts):
-            whole = target if number == 0 else target.with_name(f"{target.stem}.{number}.npy")
-            path = _fitting(whole)
-            refusal = _refusal(path, real[path.parent], real[output], sources, taken)
-            if refusal := refusal or (_untellable(path, whole) if path != whole else ""):
+            path = target if number == 0 else target.with_name(f"{target.stem}.{number}.npy")
+            if refusal := _refusal(path, real[path.parent], real[output], sources, taken):
                 refused.append(Converted(failures=(f"{part[0].path}: {refusal}",)))
                 continue
             taken.add(path)
-            if path != whole:
-                shortened[path] = whole.name
             temporary = path.with_name(f".npudump-{secrets.token_hex(8)}.tmp")
             files.append(OutputFile(path, temporary, tuple(part), kind, layout))
-    return files, refused, shortened
+    return files, refused
 
 
 def _refusal(
@@ -174,15 +152,8 @@ def _refusal(
         return f"{path} is in {directory}, by a symbolic link, which is not in {output}: remove the link"
     if path in taken:
         return f"{path} is what another tensor of the dump becomes: convert the two files one by one"
-    return ""
-
-
-def _untellable(path: Path, whole: Path) -> str:
-    """Return why the whole name of a shortened file cannot be written beside it; "" if it can be."""
-    try:
-        _earlier_names(path.with_name(MAPPING))
-    except FormatError as error:
-        return f"{whole.name} is too long for a file's name, and {MAPPING} cannot tell it: {error}"
+    if len(os.fsencode(path.name)) > _LONGEST:
+        return f"{path.name} is too long for a file's name: --to safetensors keeps names inside of the file"
     return ""
 
 
@@ -191,7 +162,7 @@ def _target(record: TensorRecord, layer: str, root: Path, output: Path, kind: st
     directory = output.joinpath(*map(_printable, record.path.parent.relative_to(base).parts))
     name = _printable(_whole_name(record.path))
     if kind == "safetensors":
-        return directory / f"{name.removesuffix('.npy')}.safetensors"
+        return directory / _fitting(name.removesuffix(".npy"), ".safetensors")
     if record.payload is not None and record.payload.kind == "npy":
         return directory / name
     inner = f"{sanitise(layer)}." if layer else ""
@@ -218,43 +189,13 @@ def _mapping(path: Path) -> dict[str, str]:
     return read_mapping(path) if path.is_file() else {}
 
 
-def write_mappings(shortened: Mapping[Path, str]) -> list[str]:
-    """Write the whole names of files to ``mapping.csv`` beside them, those of earlier conversions included.
-
-    Returns:
-        Which files cannot be written, and why; the names that each would have told included.
-    """
-    failures: list[str] = []
-    for directory in sorted({path.parent for path in shortened}):
-        path = directory / MAPPING
-        own = {short.name: long for short, long in shortened.items() if short.parent == directory}
-        try:
-            names = _earlier_names(path) | own
-            write_whole(path, [_line(short, long) for short, long in names.items()])
-        except (OSError, FormatError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
-            told = "; ".join(f"{short} is {long}" for short, long in own.items())
-            failures.append(f"{path}: cannot be written: {reason}: {told}")
-    return failures
-
-
-def _earlier_names(path: Path) -> dict[str, str]:
-    return read_mapping(path) if os.path.exists(path) else {}  # noqa: PTH110 - Path.exists raises before 3.12
-
-
-def _line(short: str, long: str) -> bytes:
-    quoted = '"' + long.replace('"', '""') + '"' if long.startswith('"') else long
-    return f"{short},{quoted}\n".encode("utf-8", "surrogateescape")
-
-
-def _fitting(path: Path) -> Path:
-    """Shorten a name that no file system takes; a hash keeps it apart from others."""
-    name = os.fsencode(path.name)
-    if len(name) <= _LONGEST:
-        return path
-    tail = f"~{blake2b(name, digest_size=8).hexdigest()}{path.suffix}"
-    head = name[: _LONGEST - len(tail) - 20].decode("utf-8", "ignore").replace(",", "_")
-    return path.with_name(f"{head}{tail}")
+def _fitting(stem: str, suffix: str) -> str:
+    """Return the name of a file, of which a hash stands in the place of what no file system takes."""
+    name = os.fsencode(stem)
+    if len(name) + len(suffix) <= _LONGEST:
+        return f"{stem}{suffix}"
+    tail = f"~{blake2b(name, digest_size=8).hexdigest()}{suffix}"
+    return name[: _LONGEST - len(tail)].decode("utf-8", "ignore") + tail
 
 
 Result = TypeVar("Result")
@@ -307,57 +248,43 @@ class Converted:
     note: str = ""
 
 
-def convert(file: OutputFile, reached: Reached | None = None) -> Converted:
-    """Write one file; what cannot be converted comes back as failures.
-
-    Args:
-        file: what to write.
-        reached: called with the file's path and how many of its ``nbytes`` are dealt with, as they are.
-    """
-    reached = reached or (lambda _path, _nbytes: None)
+def convert(file: OutputFile) -> Converted:
+    """Write one file; what cannot be converted comes back as failures."""
     try:
         file.path.parent.mkdir(parents=True, exist_ok=True)
-        return _safetensors(file, reached) if file.kind == "safetensors" else _npy(file, reached)
+        return _safetensors(file) if file.kind == "safetensors" else _npy(file)
     except OSError as error:
         return Converted(failures=(f"{file.path}: cannot be written: {error.strerror or error}",))
-    finally:
-        reached(file.path, file.nbytes)
 
 
-def _npy(file: OutputFile, reached: Reached) -> Converted:
+def _npy(file: OutputFile) -> Converted:
     (record,) = file.records
     try:
         dtype, shape, chunks = values(record, file.layout)
     except NpudumpError as error:
         return Converted(failures=(_failure(record, error),))
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    count, done = math.prod(shape), 0
     try:
         with file.temporary.open("xb") as out:
             np.lib.format.write_array_header_1_0(out, header)
             for chunk in chunks:
                 out.write(np.ascontiguousarray(chunk, dtype).view(np.uint8).data)
-                done += chunk.size
-                reached(file.path, file.nbytes * done // max(count, 1))
         file.temporary.replace(file.path)
     except NpudumpError as error:
         return Converted(failures=(_failure(record, error),))
     finally:
         file.temporary.unlink(missing_ok=True)
-    return Converted(1, count * dtype.itemsize)
+    return Converted(1, math.prod(shape) * dtype.itemsize)
 
 
-def _safetensors(file: OutputFile, reached: Reached) -> Converted:
+def _safetensors(file: OutputFile) -> Converted:
     """Write the tensors of one dump file under their keys, in the types of the device where it has them."""
     from pytest_npudump.golden.tensors import save_tensors  # noqa: PLC0415 - safetensors only where asked for
 
     arrays: dict[str, tuple[Array, str]] = {}
     failures = []
-    done = 0
     for record in file.records:
         array, failure = _try_array(record, file.layout)
-        done += record.payload.nbytes if record.payload is not None else 0
-        reached(file.path, done)
         failures += [failure] if failure else []
         if array is not None:
             arrays[str(record.key)] = (array, record.dtype)

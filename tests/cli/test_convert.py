@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import subprocess
@@ -16,7 +15,6 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from pytest_npudump.cli import convert as command, main
-from pytest_npudump.dump.names import read_mapping
 from tests.cli.conftest import dump_file
 
 Run = Callable[..., Any]
@@ -190,18 +188,13 @@ def test_unreadable_files_are_named_and_the_rest_is_converted(run: Run, tmp_path
     assert not list((tmp_path / "out").rglob("*.tmp"))
 
 
-def test_executions_of_one_file_and_names_that_are_shortened_get_files_of_their_own(
-    run: Run, tmp_path: Path
-) -> None:
+def test_executions_of_one_file_get_files_of_their_own(run: Run, tmp_path: Path) -> None:
     one, other = np.arange(4, dtype=np.float32), np.arange(4, 8, dtype=np.float32)
     path = dump_file(tmp_path / "dump", "a", one)
     path.write_bytes(path.read_bytes() + dump_file(tmp_path / "more", "a", other).read_bytes())
-    for end in "ab":
-        dump_file(tmp_path / "long", "n" * 213 + end, one)
-    for folder, arrays in (("dump", [one, other]), ("long", [one, one])):
-        assert run("convert", tmp_path / folder, "-o", tmp_path / f"{folder}-out").code == 0
-        found = sorted(array.tolist() for array in _written(tmp_path / f"{folder}-out").values())
-        assert found == [array.tolist() for array in arrays]
+    assert run("convert", tmp_path / "dump", "-o", tmp_path / "out").code == 0
+    found = sorted(array.tolist() for array in _written(tmp_path / "out").values())
+    assert found == [array.tolist() for array in (one, other)]
 
 
 def test_real_files_of_every_type_convert_or_say_why(run: Run, tmp_path: Path) -> None:
@@ -243,77 +236,52 @@ def test_a_file_that_becomes_shorter_is_named_and_leaves_nothing_behind(
     assert list((tmp_path / "out").rglob("*.tmp")) == []
 
 
-@pytest.mark.parametrize(("options", "within"), [((), 4), (("--to", "safetensors"), 1)])
-def test_progress_is_told_in_bytes_and_within_files(
-    run: Run, steps: list[tuple[int, int]], options: tuple[str, ...], within: int
+@pytest.mark.each("executor", ["serial", "threads:2", "processes:1"])
+def test_progress_is_told_in_files(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executor: str
 ) -> None:
-    values = np.arange(1 << 22, dtype=np.uint8)
-    root = dump_file(Path("dump"), "a", values, values, dtype="hifloat8").parent
-    dump_file(root, "b", np.zeros(5, np.uint8), number=2)
-    for executor in ("serial", "threads:2"):
-        steps.clear()
-        assert run("convert", root, "-o", "out", *options, "--executor", executor).code == 0
-        told = [count for count, _ in steps]
-        assert {whole for _, whole in steps} == {2 * values.nbytes + 5}
-        assert told == sorted(told)
-        assert told[-1] == 2 * values.nbytes + 5
-        assert len({count for count in told if 5 < count < 2 * values.nbytes}) >= within
-
-
-def test_progress_reaches_its_end_where_tensors_cannot_be_converted_and_is_in_files_of_other_processes(
-    run: Run, steps: list[tuple[int, int]]
-) -> None:
-    root = dump_file(Path("dump"), "a", np.zeros(64, np.uint8), dtype="resource", shape=(8,)).parent
-    assert run("convert", root, "-o", "out").code == 2
-    assert steps[-1] == (64, 64)
-    steps.clear()
-    root = dump_file(Path("other"), "a", np.zeros(64, np.uint8), np.zeros(64, np.uint8)).parent
-    assert run("convert", root, "-o", "out", "--executor", "processes:1").code == 0
-    assert steps == [(2, 2)]
-
-
-@pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[int, int]]:
-    """What a progress bar of a conversion in an empty directory would be told."""
-    monkeypatch.chdir(tmp_path)
-    told: list[tuple[int, int]] = []
+    steps: list[tuple[int, int]] = []
 
     @contextmanager
     def progress(_: str) -> Iterator[Callable[[int, int], None]]:
-        yield lambda done, total: told.append((done, total))
+        yield lambda done, total: steps.append((done, total))
 
     monkeypatch.setattr(command, "progress", progress)
-    return told
+    root = dump_file(tmp_path / "dump", "a", np.zeros(64, np.uint8), np.zeros(64, np.uint8)).parent
+    dump_file(root, "b", np.zeros(64, np.uint8), dtype="resource", shape=(8,), number=2)
+    assert run("convert", root, "-o", tmp_path / "out", "--executor", executor).code == 2
+    assert steps == sorted(steps)
+    assert steps[-1] == (3, 3)
 
 
-@pytest.mark.each("kind", ["long-name", "mindspore-long"])
-def test_names_too_long_for_a_file_are_told_in_a_mapping_and_read_back(
+@pytest.mark.each("kind", ["long", "hashed", "mindspore"])
+def test_names_too_long_for_a_file_are_refused_and_kept_inside_of_safetensors(
     run: Run, tmp_path: Path, kind: str
 ) -> None:
     values = np.arange(6, dtype=np.float32)
-    layer = "net/" + "n" * 260
-    whole = f"Add.{layer.replace('/', '_')}.1.3.1795228705872229"
+    layers = {"long": "n" * 225, "hashed": "n" * 260, "mindspore": "n" * 260}
+    whole = f"Add.{layers[kind]}.1.3.1795228705872229"
     folder = tmp_path / "dump"
-    folder.mkdir()
-    if kind == "long-name":
-        short = "17930809586720357421"
-        dump_file(tmp_path / "x", "", values).rename(folder / short)
-        (folder / "mapping.csv").write_text(f"{short},{whole}\n")
-    else:
+    dump_file(folder, "short", values)
+    if kind == "mindspore":
         whole += ".output.0.DefaultFormat.Float32.npy"
         np.save(folder / "454306933.npy", values)
         (folder / "mapping.csv").write_text(f"454306933.npy,{whole}\n")
-    assert run("ls", folder).code == 0
-    assert run("convert", folder, "-o", tmp_path / "out").code == 0
-    (written,) = (tmp_path / "out").rglob("*.npy")
-    assert len(written.name.encode()) <= 255
-    mapping = (tmp_path / "out" / "mapping.csv").read_bytes()
-    assert mapping.startswith(f"{written.name},Add.net_nnn".encode())
-    assert mapping.endswith(b".npy\n")
-    assert run("ls", tmp_path / "out").code == 0
-    assert run("convert", folder, "-o", tmp_path / "out").code == 0
-    assert (tmp_path / "out" / "mapping.csv").read_bytes() == mapping
-    assert run("compare", folder, tmp_path / "out").code == 0
+    elif kind == "hashed":
+        dump_file(tmp_path / "x", "", values).rename(folder / "17930809586720357421")
+        (folder / "mapping.csv").write_text(f"17930809586720357421,{whole}\n")
+    else:
+        dump_file(tmp_path / "x", "", values).rename(folder / whole)
+    done = run("convert", folder, "-o", tmp_path / "out")
+    assert done.code == 2
+    assert "is too long for a file's name: --to safetensors keeps names inside of the file" in done.err
+    assert [name[:10] for name in _written(tmp_path / "out")] == ["Type.short"]
+    assert run("convert", folder, "-o", tmp_path / "safe", "--to", "safetensors").code == 0
+    names = [path.name for path in (tmp_path / "safe").iterdir()]
+    assert max(len(name.encode()) for name in names) <= 255
+    assert len(names) == 2
+    told = run("ls", tmp_path / "safe", "--json", "-").json["tensors"]
+    assert {one["layer"] for one in told} == {layers[kind], "short"}
 
 
 OUTSIDE = ["/{root}/outside", "../outside", "../../outside", "a/../../outside", "sub/outside", "a\0b", ".."]
@@ -385,51 +353,13 @@ def test_two_tensors_never_become_one_file(run: Run, tmp_path: Path) -> None:
     assert len(values) == len(set(values)) == 2
 
 
-def test_control_characters_in_names_are_encoded_and_a_mapping_has_commas_and_quotes(
-    run: Run, tmp_path: Path
-) -> None:
+def test_control_characters_in_names_are_encoded(run: Run, tmp_path: Path) -> None:
     path = dump_file(tmp_path / "dump" / "a\x1b[31m", "a", np.arange(4.0))
     path.rename(path.with_name(path.name.replace("a", "a\n\x9b", 1)))
-    path = dump_file(tmp_path / "long", "a", np.arange(4.0))
-    head, _, tail = path.name.partition(".")
-    whole = path.rename(path.with_name(f'"{head}.{"," * (248 - len(path.name))}{tail}'))
-    for folder in ("dump", "long"):
-        assert run("convert", tmp_path / folder, "-o", tmp_path / f"{folder}-out").code == 0
-    (written,) = (tmp_path / "dump-out").rglob("*.npy")
+    assert run("convert", tmp_path / "dump", "-o", tmp_path / "out").code == 0
+    (written,) = (tmp_path / "out").rglob("*.npy")
     assert written.parent.name == "a%1b[31m"
     assert "a%0a%9b" in written.name
-    (written,) = (tmp_path / "long-out").glob("*.npy")
-    assert len(written.name) <= 255
-    told = read_mapping(tmp_path / "long-out" / "mapping.csv")
-    assert told == {written.name: f"{whole.name}.output.0.npy"}
-
-
-def test_a_name_that_the_mapping_cannot_tell_is_refused_and_the_rest_converted(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for layer in ("n" * 220, "short"):  # the first makes a name too long for a file
-        dump_file(tmp_path / "dump" / "d", layer, np.arange(4.0))
-    for kind in ("directory", "damaged"):
-        mapping = tmp_path / kind / "d" / "mapping.csv"
-        mapping.parent.mkdir(parents=True)
-        mapping.mkdir() if kind == "directory" else mapping.write_bytes(b"a line without a comma\n")
-        done = run("convert", tmp_path / "dump", "-o", tmp_path / kind)
-        assert done.code == 2
-        assert "1 tensor " in done.out
-        assert f"{'n' * 220}" in done.err
-        assert f"is too long for a file's name, and mapping.csv cannot tell it: {mapping}" in done.err
-        assert [name[:12] for name in _written(tmp_path / kind)] == ["d/Type.short"]
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(command, "write_whole", full)
-    done = run("convert", tmp_path / "dump", "-o", tmp_path / "out")
-    assert done.code == 2
-    assert "2 tensors" in done.out
-    mapping = tmp_path / "out" / "d" / "mapping.csv"
-    assert f"not converted: {mapping}: cannot be written: No space left on device: " in done.err
-    assert f"is Type.{'n' * 220}" in done.err
 
 
 @pytest.mark.e2e

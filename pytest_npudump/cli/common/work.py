@@ -15,8 +15,7 @@ from concurrent.futures import BrokenExecutor, CancelledError, Executor, ThreadP
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Event, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -305,22 +304,3 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     finally:
         ended.set()
         thread.join()
-
-
-class Tally:
-    """Adds up how far each of several pieces of work is, which threads may be doing at the same time."""
-
-    def __init__(self, report: Callable[[int, int], None], total: int) -> None:
-        """Report to ``report`` with the sum of all pieces and ``total``."""
-        self._report = report
-        self._total = total
-        self._lock = Lock()
-        self._done = 0
-        self._pieces: dict[Path, int] = {}
-
-    def reached(self, piece: Path, done: int) -> None:
-        """Count ``done`` steps of ``piece``, those reported before included."""
-        with self._lock:
-            self._done += done - self._pieces.get(piece, 0)
-            self._pieces[piece] = done
-            self._report(self._done, self._total)
