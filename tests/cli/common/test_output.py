@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -197,16 +196,10 @@ def test_columns_that_a_terminal_has_no_room_for_stand_below_the_others(
 
 @pytest.mark.e2e
 @pytest.mark.skipif(os.name != "posix", reason="no pseudo terminals here")
-@pytest.mark.parametrize("command", ["ls", "convert"])
-def test_one_long_tensor_has_a_bar_on_a_terminal(tmp_path: Path, command: str) -> None:
+def test_one_long_tensor_has_a_bar_on_a_terminal(tmp_path: Path) -> None:
     path = long_file(tmp_path / "dump", "a", 1 << 26, "hifloat8")
-    words = [command, str(path), *(["-o", str(tmp_path / "out")] if command == "convert" else ["--stats"])]
-    shown = _on_a_terminal(
-        "from pytest_npudump.cli.common import work; work.PATIENCE = 0.0; " + START, *words
-    )
-    assert ("converting" if command == "convert" else "reading") in shown
-    if command == "convert":
-        assert {int(share) for share in re.findall(r"(\d+)%", shown)} - {0, 100}
+    program = f"from pytest_npudump.cli.common import work; work.PATIENCE = 0.0; {START}"
+    assert "reading" in _on_a_terminal(program, "ls", str(path), "--stats")
 
 
 def _on_a_terminal(program: str, *words: str) -> str:
