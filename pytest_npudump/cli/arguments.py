@@ -33,7 +33,6 @@ class Verb(NamedTuple):
         summary: its line in the help of the command it is a verb of.
         work: module and function; "" for ``run`` of the command's module.
         dest: what the verbs below it are called.
-        plumbing: whether git and scripts call it, so that a help lists it apart.
         renamed: names of an earlier release, by what they are called now; "" for nothing.
     """
 
@@ -43,7 +42,6 @@ class Verb(NamedTuple):
     summary: str = ""
     work: str = ""
     dest: str = "action"
-    plumbing: bool = False
     renamed: Mapping[str, str] = {}
 
 
@@ -59,16 +57,8 @@ def configure(parser: SpokenParser, verb: Verb) -> None:
     if not verb.verbs:
         return
     below = parser.add_subparsers(dest=verb.dest, required=True, metavar=verb.dest.upper())
-    apart = []
     for name, one in verb.verbs.items():
-        if one.plumbing:
-            configure(below.add_parser(name), one)
-            apart.append(argparse.Action([], name, metavar=name, help=one.summary))
-        else:
-            configure(below.add_parser(name, help=one.summary), one)
-    if apart:
-        group = parser.add_argument_group("for git and scripts")
-        group._group_actions += apart  # noqa: SLF001 - argparse itself lists verbs in one group only
+        configure(below.add_parser(name, help=one.summary), one)
 
 
 def _of(names: str, words: str, **options: Any) -> Argument:
@@ -290,7 +280,6 @@ _GOLDEN_VERBS = {
             _path("name", "NAME", "path for messages (%%P)", nargs="?"),
         ),
         summary="merge two versions of a golden (git's merge driver)",
-        plumbing=True,
         work="golden.plumbing:merge_files",
     ),
     "split": Verb(
@@ -308,7 +297,6 @@ _GOLDEN_VERBS = {
             ),
         ),
         summary="store a variant as differences from the common golden",
-        plumbing=True,
         work="golden.plumbing:split_all",
     ),
     "fold": Verb(
@@ -320,7 +308,6 @@ _GOLDEN_VERBS = {
             _flag("--yes", "also remove variants that differ from the common golden"),
         ),
         summary="remove a variant",
-        plumbing=True,
         work="golden.plumbing:fold_all",
     ),
     "remote": Verb(
@@ -342,7 +329,6 @@ _GOLDEN_VERBS = {
             _JSON,
         ),
         summary="manage golden tensors in a store",
-        plumbing=True,
         work="golden.plumbing:remote",
     ),
     "init": Verb(
@@ -357,7 +343,6 @@ _GOLDEN_VERBS = {
             ),
         ),
         summary="add the lines for goldens to .gitattributes",
-        plumbing=True,
         work="golden.plumbing:init",
     ),
 }

@@ -51,10 +51,6 @@ _INI_FILES = (
     "setup.cfg",
     "tox.ini",
 )
-_GOLDEN_DIR = re.compile(
-    r"""^[^#;\n]*\bnpudump[_-]golden[_-]dir["']?\s*[=,\s]\s*["']?([^\s"',]+)""", re.MULTILINE
-)
-"""The folder of goldens that a configuration names, by its key or among its ``addopts``."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +85,9 @@ class Collection:
             rootdir = found.parents[len(parts) - 1]
             if found.parts[-len(parts) :] != parts or rootdir == self.rootdir.resolve():
                 continue
-            if ".." in named or self._is_shared_by(rootdir):
+            # Tests below this rootdir are run with its configuration where none of their own is there.
+            own = any((rootdir / name).is_file() for name in _INI_FILES)
+            if ".." in named or own or not rootdir.is_relative_to(self.rootdir.resolve()):
                 return f"{found} may be its test file, from another rootdir"
         return ""
 
@@ -107,20 +105,6 @@ class Collection:
             for name in names:
                 found.setdefault(name, []).append(Path(folder, name))
         return found
-
-    def _is_shared_by(self, rootdir: Path) -> bool:
-        """Return whether tests of another rootdir may have their goldens here."""
-        texts = [
-            path.read_text("utf-8", errors="replace")
-            for path in (rootdir / name for name in _INI_FILES)
-            if path.is_file()
-        ]
-        if not texts and rootdir.is_relative_to(self.rootdir.resolve()):
-            return False  # its tests are run with the configuration of this one
-        named = [rootdir / folder for text in texts for folder in _GOLDEN_DIR.findall(text)]
-        # Without a name an option may have one; a folder of goldens of its own speaks against it.
-        own = named or [path for path in [rootdir / "golden"] if path.is_dir()]
-        return not own or self.root.resolve() in {path.resolve() for path in own}
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from pytest_npudump.record.rows import same_lines
 from pytest_npudump.record.text import unwritable
 from pytest_npudump.scene import SCENES
 from pytest_npudump.storage.atomic import locked
-from pytest_npudump.storage.regular_file import open_regular
+from pytest_npudump.storage.regular_file import open_regular, read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,7 +48,6 @@ VARIANTS = "variants"
 FACTS = ("soc", "cann", "runtime")
 """Facts of a producer by which variants are chosen."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-_CHUNK = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +72,12 @@ def variant_path(common: Path, name: str) -> Path:
 
 
 def names_variants(common: Path) -> bool:
-    """Return whether a golden file has the key, by its head: most have none, and tables are long."""
-    seen = b"\n"
+    """Return whether a golden file has the key, by its head: most have none, and tables take time."""
     try:
-        with common.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                head, table, _ = (seen + chunk).partition(b"\ntensors:")
-                if f"\n{VARIANTS}:".encode() in head:
-                    return True
-                if table:
-                    return False
-                seen = (seen + chunk)[-len(VARIANTS) - 16 :]
+        head = read_regular(common).partition(b"\ntensors:")[0]
     except OSError:
         return False  # who reads it tells what is wrong
-    return False
+    return f"\n{VARIANTS}:".encode() in head
 
 
 def variants_of(common: Record) -> dict[str, dict[str, str]]:

@@ -84,9 +84,7 @@ def test_only_what_is_known_to_be_of_no_test_is_stale(tmp_path: Path, test: str,
     ("configuration", "file", "kind"),
     [
         (None, "test_far.py", "stale"),  # below this rootdir, by whose configuration it is run
-        ("[pytest]\nnpudump_golden_dir = ../golden\n", "test_far.py", "unjudged"),
-        ("[pytest]\nnpudump_golden_dir = own\n", "test_far.py", "stale"),
-        ("[pytest]\n", "test_far.py", "unjudged"),  # an option may name the folder
+        ("[pytest]\n", "test_far.py", "unjudged"),  # it or an option may name the folder
         ("[pytest]\n", "deeper/test_far.py", "stale"),
         (None, "../far/test_far.py", "unjudged"),
         (None, "../deeper/test_far.py", "stale"),

@@ -18,7 +18,6 @@ from pytest_npudump.language.translation import gettext as _, spoken
 from pytest_npudump.report.verdicts import plain
 
 STANDARD_OUTPUT = "-"
-_MOST_LINKS = 40
 
 
 def output_name(text: str) -> str:
@@ -36,7 +35,7 @@ def write_output(option: str, target: str, content: bytes) -> None:
     """
     path = Path(target)
     try:
-        if (path.exists() and not path.is_file()) or _is_descriptor(path):
+        if (path.exists() and not path.is_file()) or target.startswith(("/dev/", "/proc/")):
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC), "wb") as stream:
                 stream.write(content)
         else:
@@ -50,17 +49,6 @@ def write_output(option: str, target: str, content: bytes) -> None:
                 "was: free space, or name a file in a folder that is writable"
             ).format(option=option, target=target, error=error.strerror or error)
         ) from error
-
-
-def _is_descriptor(path: Path) -> bool:
-    """Return whether ``path`` names an open file of a process, such as ``/dev/stderr``."""
-    for _link in range(_MOST_LINKS):
-        if os.path.realpath(path.parent).startswith("/proc/"):
-            return True
-        if not path.is_symlink():
-            return False
-        path = path.parent / path.readlink()
-    return False
 
 
 _GAP = "  "
