@@ -1,8 +1,8 @@
 """The command ``npudump``: what the plugin does, for dumps collected elsewhere, without CANN or pytest.
 
 A module is a verb, imported when it is to work: ``arguments`` has the words of all of them, ``common/`` what
-they share. ``compare`` is told by ``compare_report``; ``compare_results`` has kept results, ``compare_onnx``
-a model; ``init`` writes a ``first_test``. The table below is the index.
+they share. ``compare`` is told by ``compare_report``; ``compare_results`` has kept results;
+``init`` writes a ``first_test``. The table below is the index.
 """
 
 from __future__ import annotations

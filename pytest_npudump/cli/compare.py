@@ -8,16 +8,28 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
+
+import numpy as np
 
 from pytest_npudump.cli.common.output import complain, emit, present
 from pytest_npudump.cli.common.source import problem_lines, read_source, report_problems
-from pytest_npudump.cli.common.tolerance_options import chosen_tolerances, typed_rules
+from pytest_npudump.cli.common.tolerance_options import (
+    chosen_tolerances,
+    for_told_run,
+    told_facts,
+    tolerances_of_file,
+    typed_rules,
+)
 from pytest_npudump.cli.common.work import Workers, open_workers, progress, run_together
 from pytest_npudump.cli.compare_report import SidesComparison, as_json, lines
 from pytest_npudump.compare.judge import AS_GIVEN, GOLDEN, RUN, Terms, judge
 from pytest_npudump.compare.stats.alignment import ABSENT
 from pytest_npudump.compare.stats.allowances import told_by_both
 from pytest_npudump.compare.stats.verdict import EXTRA, MISSING, Comparison
+from pytest_npudump.compare.tolerances.presets import HF32
+from pytest_npudump.compare.tolerances.rules import REFERENCE_PRESET, ReferenceTolerances
+from pytest_npudump.compare.tolerances.tolerance import REFERENCE, Tolerances
 from pytest_npudump.dump.arrays.layouts import has_axes
 from pytest_npudump.dump.columns import TensorTable
 from pytest_npudump.dump.files.operator_csv import NOT_READ
@@ -26,10 +38,11 @@ from pytest_npudump.dump.records import TensorRecord
 from pytest_npudump.dump.table import StatsTable, sanitised_key
 from pytest_npudump.errors import DumpError, FormatError, GoldenError, RequestError, said
 from pytest_npudump.language.text import typed
-from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import gettext as _, spoken
 from pytest_npudump.record.record import Record
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.results.folder import LINES, results_in
+from pytest_npudump.settings import BOUNDS
 from pytest_npudump.storage.archive import unpacked
 from pytest_npudump.storage.regular_file import open_regular
 
@@ -42,7 +55,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.patterns.pattern_search import Pattern
     from pytest_npudump.compare.tensors.picture import Picture
     from pytest_npudump.compare.tensors.tensor_pair import Pair, PairElements
-    from pytest_npudump.compare.tolerances.tolerance import Tolerances
+    from pytest_npudump.explain.reference import ReferenceResult
 
 
 _DRAWN = 6
@@ -55,9 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         for flag in ("--plots", "--suggest"):
             if getattr(arguments, flag.removeprefix("--").replace("-", "_")):
                 raise RequestError(_("{flag}: not with an ONNX model in place of GOLDEN").format(flag=flag))
-        from pytest_npudump.cli import compare_onnx  # noqa: PLC0415 - only for ONNX models
-
-        return compare_onnx.run(arguments)
+        return _against_model(arguments)
     if are_kept_results(arguments.golden, arguments.actual):
         from pytest_npudump.cli import compare_results  # noqa: PLC0415 - only for kept results
 
@@ -105,6 +116,61 @@ def run(arguments: argparse.Namespace) -> int:
     if result.problems or result.comparison.nothing_judged:
         return 2
     return 1 if result.comparison.failing else 0
+
+
+_ROWS = 20
+
+
+def _against_model(arguments: argparse.Namespace) -> int:
+    """Compare the layers of a dump with those that onnxruntime computes of a model."""
+    from pytest_npudump.explain.reference import Reference  # noqa: PLC0415 - only for ONNX models
+    from pytest_npudump.request import DumpRequest  # noqa: PLC0415 - the same
+
+    of_file = tolerances_of_file(arguments, REFERENCE)
+    rules = (*(of_file.rules if of_file else ()), *typed_rules(arguments, REFERENCE))
+    named = "" if arguments.preset in BOUNDS else arguments.preset  # the three ways of judging stay
+    preset = Tolerances(named or REFERENCE_PRESET).preset
+    suiting = for_told_run(Tolerances(preset, rules), told_facts(arguments)).rules
+    hf32 = arguments.preset == HF32
+    tolerances = ReferenceTolerances(preset, suiting, three_way=not named, hf32=hf32)
+    reference = Reference(arguments.golden, arguments.map, tolerances)
+    reference.inputs.advice = "give them with --inputs FILE.npz, once for each execution"
+    for path in arguments.inputs or ():
+        reference.inputs.give(_arrays(path), "")
+    with open_workers(arguments.executor) as workers:
+        dump = read_source(arguments.actual, workers, stats=True, latest=arguments.latest, raw=arguments.bin)
+    result = reference.judge(dump.records, DumpRequest())
+    present(arguments, result.to_json, _model_lines(result, None if arguments.verbose else _ROWS))
+    report_problems(dump.problems)
+    if dump.problems or result.problems:
+        return 2
+    return 0 if result.good else 1
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with open_regular(path) as file:
+            found = np.load(file, allow_pickle=False)
+            if not isinstance(found, np.ndarray):
+                return {name: found[name] for name in found.files}
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        raise RequestError(f"--inputs {path}: cannot be read: {error}") from error
+    raise RequestError(f"--inputs {path}: expected an npz file, an array for each input by its name")
+
+
+def _model_lines(result: ReferenceResult, rows: int | None) -> Iterator[str]:
+    from pytest_npudump.report.explanations import reference_lines, reference_sentence  # noqa: PLC0415 - the same
+
+    yield from (_("note: {note}").format(note=spoken(note)) for note in result.notes)
+    yield from (_("problem: {problem}").format(problem=spoken(problem)) for problem in result.problems)
+    if result.good and result.comparison is not None:
+        counted = _("tensors compared: {compared}, of {layers} of {all} layers").format(
+            compared=result.comparison.compared, layers=result.compared, all=result.layers
+        )
+        yield _("{counted}, all within tolerance").format(counted=counted)
+    if result.failing:
+        yield reference_sentence(result)
+    yield from reference_lines(result, rows)
 
 
 def _under_one_name(golden: Record, actual: Record) -> Record:

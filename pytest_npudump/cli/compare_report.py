@@ -257,31 +257,13 @@ def _words(reason: Reason, difference: TensorDifference | None) -> str:
         return ""
     if reason.statistic == SPECIAL:
         d = difference
-        first = _("first at {index}").format(index=list(d.first_special_different or ()))
-        golden, actual = specials(d.nan_golden, d.inf_golden), specials(d.nan_actual, d.inf_actual)
-        if golden == "none":
-            names = _(" and ").join(
-                name for name, count in (("NaN", d.nan_actual), ("Inf", d.inf_actual)) if count
-            )
-            return counted(
-                d.special_different,
-                "{names} in {count} place where the golden has none, {first}",
-                "{names} in {count} places where the golden has none, {first}",
-                names=names,
-                first=first,
-            )
-        if actual == "none":
-            return _("no NaN or Inf where the golden has {golden}, {first}").format(
-                golden=golden, first=first
-            )
-        places = counted(
+        return counted(
             d.special_different,
-            "NaN or Inf differ in {count} place, {first}",
-            "NaN or Inf differ in {count} places, {first}",
-            first=first,
-        )
-        return _("{places} (golden: {golden}; actual: {actual})").format(
-            places=places, golden=golden, actual=actual
+            "NaN or Inf differ in {count} place, first at {index} (golden: {golden}; actual: {actual})",
+            "NaN or Inf differ in {count} places, first at {index} (golden: {golden}; actual: {actual})",
+            index=list(d.first_special_different or ()),
+            golden=specials(d.nan_golden, d.inf_golden),
+            actual=specials(d.nan_actual, d.inf_actual),
         )
     if reason.statistic == ELEMENTS:
         return _("elements must be equal, {actual}").format(actual=reason.actual)

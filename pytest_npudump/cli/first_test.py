@@ -336,23 +336,11 @@ def _of_model(found: Survey, model: Path) -> tuple[str, tuple[str, ...]]:
             f"{model}: inputs with which it runs: none of those that were tried: {reason}",
             f"# first write inputs with which {model} runs into the test",
         )
-    values = dict[str, list[str]]()
-    for one in inputs:
-        values.setdefault(_values(one), []).append(repr(one.name))
-    taken = "; ".join(f"{of} for {', '.join(names)}" for of, names in values.items())
-    unknown += (f"{model}: the values of its inputs: the test takes {cut(taken, _REASON)}",) if taken else ()
+    names = cut(", ".join(repr(one.name) for one in inputs), _REASON)
+    unknown += (f"{model}: the values of its inputs: the test makes those of {names}",) if inputs else ()
     if others:
         unknown += (f"which of {others + 1} models matter: the test runs the smallest ONNX model, {model}",)
     return text, unknown
-
-
-def _values(one: ModelInput) -> str:
-    """Describe the values that a test feeds an input."""
-    if one.value is not None:
-        return str(one.value)
-    if one.dtype.startswith(("float", "complex")):
-        return f"random numbers from 0 to {one.high}"
-    return f"random integers from 0 to {one.high - 1}"
 
 
 def _array(one: ModelInput) -> str:

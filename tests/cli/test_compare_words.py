@@ -63,15 +63,23 @@ NAN, INF = math.nan, math.inf
         (
             GOLDEN,
             _changed(at_76=NAN, at_100=NAN),
-            "NaN in 2 places where the golden has none, first at [1, 12]",
+            "NaN or Inf differ in 2 places, first at [1, 12] (golden: none; actual: 2 NaN)",
         ),
-        (GOLDEN, _changed(at_0=-INF), "Inf in 1 place where the golden has none, first at [0, 0]"),
+        (
+            GOLDEN,
+            _changed(at_0=-INF),
+            "NaN or Inf differ in 1 place, first at [0, 0] (golden: none; actual: 1 Inf)",
+        ),
         (
             GOLDEN,
             _changed(at_1=NAN, at_0=INF),
-            "NaN and Inf in 2 places where the golden has none, first at [0, 0]",
+            "NaN or Inf differ in 2 places, first at [0, 0] (golden: none; actual: 1 NaN, 1 Inf)",
         ),
-        (_changed(at_64=NAN), GOLDEN, "no NaN or Inf where the golden has 1 NaN, first at [1, 0]"),
+        (
+            _changed(at_64=NAN),
+            GOLDEN,
+            "NaN or Inf differ in 1 place, first at [1, 0] (golden: 1 NaN; actual: none)",
+        ),
         (
             _changed(at_3=NAN, at_4=INF),
             _changed(at_3=NAN, at_4=-INF),
