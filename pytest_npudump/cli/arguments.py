@@ -311,22 +311,20 @@ _GOLDEN_VERBS = {
         work="golden.plumbing:fold_all",
     ),
     "remote": Verb(
-        "Manage golden tensors in a store (npudump_tensor_store). status: show which are stored and cached. "
-        "push: upload cached tensors that are missing. pull: cache all tensors. Exit codes: 0; 1 a tensor is "
-        "missing or could not be transferred; 2 a golden cannot be read, or no store is configured.",
+        "Manage golden tensors in a store (npudump_tensor_store). push: upload cached tensors that are "
+        "missing. pull: cache all tensors. Exit codes: 0; 1 a tensor could not be transferred; 2 a golden "
+        "cannot be read, or no store is configured.",
         (
             _of(
                 "action",
-                "status, push or pull",
+                "push or pull",
                 metavar="ACTION",
-                choices=("status", "push", "pull"),
+                choices=("push", "pull"),
             ),
             _GOLDENS,
             _text("--store", "URL", "store; default: npudump_tensor_store"),
             _text("--cache", "DIR", "folder of the cache; default: npudump_tensor_cache"),
-            _flag("--verify", "status: read every tensor, and check its hash"),
             _flag("--replace", "push: also tensors that are stored, such as damaged ones"),
-            _JSON,
         ),
         summary="manage golden tensors in a store",
         work="golden.plumbing:remote",

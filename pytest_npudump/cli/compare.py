@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.compare.name_suggestions import Suggestion, Tensors
+    from pytest_npudump.compare.name_suggestions import Suggestion
     from pytest_npudump.compare.patterns.pattern_search import Pattern
     from pytest_npudump.compare.tensors.picture import Picture
     from pytest_npudump.compare.tensors.tensor_pair import Pair, PairElements
@@ -79,8 +79,10 @@ def run(arguments: argparse.Namespace) -> int:
     with open_workers(arguments.executor) as workers:
         golden = read_golden_side(arguments.golden, workers, latest=arguments.latest, raw=arguments.bin)
         actual = read_dump_side(arguments.actual, workers, latest=arguments.latest, raw=arguments.bin)
-        if arguments.golden.is_file() and arguments.actual.is_file():
-            actual = _under_one_name(golden, actual)
+        alone = all(len(side.table) == 1 and side.table.op_types == ("",) for side in (golden, actual))
+        files = arguments.golden.is_file() and arguments.actual.is_file()
+        if files and alone and golden.tensors and not golden.digest:  # a tensor each, under one name
+            actual = replace(actual, table=replace(actual.table, keys=golden.table.keys))
         if arguments.map:
             from pytest_npudump.compare.correspondence import Correspondence  # noqa: PLC0415 - only where asked for
 
@@ -136,7 +138,15 @@ def _against_model(arguments: argparse.Namespace) -> int:
     reference = Reference(arguments.golden, arguments.map, tolerances)
     reference.inputs.advice = "give them with --inputs FILE.npz, once for each execution"
     for path in arguments.inputs or ():
-        reference.inputs.give(_arrays(path), "")
+        try:
+            with open_regular(path) as file:
+                found = np.load(file, allow_pickle=False)
+                arrays = {} if isinstance(found, np.ndarray) else dict(found)
+        except (OSError, ValueError, EOFError, BadZipFile) as error:
+            raise RequestError(f"--inputs {path}: cannot be read: {error}") from error
+        if isinstance(found, np.ndarray):
+            raise RequestError(f"--inputs {path}: expected an npz file, an array for each input by its name")
+        reference.inputs.give(arrays, "")
     with open_workers(arguments.executor) as workers:
         dump = read_source(arguments.actual, workers, stats=True, latest=arguments.latest, raw=arguments.bin)
     result = reference.judge(dump.records, DumpRequest())
@@ -145,17 +155,6 @@ def _against_model(arguments: argparse.Namespace) -> int:
     if dump.problems or result.problems:
         return 2
     return 0 if result.good else 1
-
-
-def _arrays(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with open_regular(path) as file:
-            found = np.load(file, allow_pickle=False)
-            if not isinstance(found, np.ndarray):
-                return {name: found[name] for name in found.files}
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
-        raise RequestError(f"--inputs {path}: cannot be read: {error}") from error
-    raise RequestError(f"--inputs {path}: expected an npz file, an array for each input by its name")
 
 
 def _model_lines(result: ReferenceResult, rows: int | None) -> Iterator[str]:
@@ -171,14 +170,6 @@ def _model_lines(result: ReferenceResult, rows: int | None) -> Iterator[str]:
     if result.failing:
         yield reference_sentence(result)
     yield from reference_lines(result, rows)
-
-
-def _under_one_name(golden: Record, actual: Record) -> Record:
-    """Return the tensor of a file under the name of another's, where both are alone and without a type."""
-    alone = all(len(side.table) == 1 and side.table.op_types == ("",) for side in (golden, actual))
-    if not alone or golden.digest or not golden.tensors:
-        return actual
-    return replace(actual, table=replace(actual.table, keys=golden.table.keys))
 
 
 def _draw(arguments: argparse.Namespace, result: SidesComparison) -> list[str]:
@@ -241,20 +232,17 @@ def read_dump_side(path: Path, workers: Workers, *, latest: bool, raw: str = "")
         DumpError: it is no dump, or holds no tensor.
     """
     dump = read_source(path, workers, stats=False, latest=latest, raw=raw)
-    notes = (*dump.notes, *_unread(path, dump.records))
-    if not dump.records:
+    records = dump.records
+    if not records:
         raise DumpError("\n".join(problem_lines(dump.problems)))
-    record = Record.of(StatsTable.from_records(dump.records))
-    return replace(record, tensors=dump.records, problems=dump.problems, notes=notes)
-
-
-def _unread(path: Path, records: Sequence[TensorRecord]) -> Iterator[str]:
-    """Name the columns of statistics that a record has no place for, once for all tensors."""
+    # columns of statistics that a record has no place for, once for all tensors
     notes = records.columns.note if isinstance(records, TensorTable) else [one.note for one in records]
-    for note, count in Counter(note for note in notes if NOT_READ in note).items():
-        yield said(
-            "{path}: {note} ({count} of {all} tensors)", path=path, note=note, count=count, all=len(records)
-        )
+    unread = (
+        said("{path}: {note} ({count} of {all} tensors)", path=path, note=note, count=count, all=len(records))
+        for note, count in Counter(note for note in notes if NOT_READ in note).items()
+    )
+    record = Record.of(StatsTable.from_records(records))
+    return replace(record, tensors=records, problems=dump.problems, notes=(*dump.notes, *unread))
 
 
 def read_golden_side(path: Path, workers: Workers, *, latest: bool, raw: str = "") -> Record:
@@ -317,30 +305,34 @@ def compare_sides(
         *_other_layouts(comparison, golden.tensors, actual.tensors),
     )
     unreadable = chain(*comparison.unreadable.values())
-    rows = _failing_rows(comparison)
+    failing = {verdict.key for verdict in comparison.failing} if comparison.elements else set()
+    rows = [at for at in sorted(comparison.elements) if comparison.key(at) in failing]
     patterns: Mapping[int, Pattern] = {}
     limits: tuple[str, ...] = ()
+    pictures: Mapping[int, Picture] = {}
     if rows:
         from pytest_npudump.compare.patterns.pattern_search import find_patterns  # noqa: PLC0415 - as elements fail
 
         patterns, limits = find_patterns((at, comparison.pairs[at], comparison.elements[at]) for at in rows)
+    if rows and drawn:
+        from pytest_npudump.compare.tensors.picture import draw_pair  # noqa: PLC0415 - only where asked for
+
+        found = ((at, picture) for at in rows if (picture := draw_pair(comparison.pairs[at])) is not None)
+        pictures = dict(islice(found, drawn))
+    suggestions: tuple[Suggestion, ...] = ()
+    if comparison.count(MISSING) and comparison.count(EXTRA):
+        from pytest_npudump.compare.name_suggestions import suggested_names  # noqa: PLC0415 - where names differ
+
+        sides = golden.tensors, actual.tensors
+        suggestions = tuple(suggested_names(comparison.golden, comparison.actual, sides))
     return SidesComparison(
         comparison,
         (*golden.problems, *actual.problems, *unreadable),
         (*golden.notes, *actual.notes, *layouts, *limits),
         patterns,
-        _pictures(comparison, rows, drawn),
-        _suggestions(comparison, (golden.tensors, actual.tensors)),
+        pictures,
+        suggestions,
     )
-
-
-def _suggestions(comparison: Comparison, tensors: Tensors) -> tuple[Suggestion, ...]:
-    """Return names that may be the other side's; none unless both have layers of their own."""
-    if not (comparison.count(MISSING) and comparison.count(EXTRA)):
-        return ()
-    from pytest_npudump.compare.name_suggestions import suggested_names  # noqa: PLC0415 - where names differ
-
-    return tuple(suggested_names(comparison.golden, comparison.actual, tensors))
 
 
 def terms_of(golden: Record, tolerances: Tolerances, layout: str) -> Terms:
@@ -354,24 +346,6 @@ def _compute(workers: Workers, pairs: Sequence[Pair]) -> list[PairElements]:
     with progress(_("comparing tensors")) as report:
         work = run_together(compare_pairs, pairs, workers, weight=lambda pair: pair.nbytes, progress=report)
         return [*work]
-
-
-def _failing_rows(comparison: Comparison) -> list[int]:
-    """Return the positions of failing tensors whose elements were compared."""
-    if not comparison.elements or not comparison.failing:
-        return []
-    failing = {verdict.key for verdict in comparison.failing}
-    return [at for at in sorted(comparison.elements) if comparison.key(at) in failing]
-
-
-def _pictures(comparison: Comparison, rows: Sequence[int], most: int) -> Mapping[int, Picture]:
-    """Draw the first failing tensors whose elements differ."""
-    if not most or not rows:
-        return {}
-    from pytest_npudump.compare.tensors.picture import draw_pair  # noqa: PLC0415 - only where asked for
-
-    drawn = ((at, picture) for at in rows if (picture := draw_pair(comparison.pairs[at])) is not None)
-    return dict(islice(drawn, most))
 
 
 def _other_layouts(comparison: Comparison, ours: Sequence[Any], theirs: Sequence[Any]) -> Iterator[str]:

@@ -84,18 +84,14 @@ def as_json(result: SidesComparison) -> dict[str, Any]:
     data["summary"]["problems"] = [str(problem) for problem in result.problems]
     for position, verdict in enumerate(data["verdicts"]):
         if (found := result.comparison.elements.get(position)) is not None:
-            verdict["elements"] = _elements_json(found)
+            measures = found.difference.to_json() if found.difference is not None else {}
+            if found.difference is not None and not comparable(found.difference):
+                measures |= dict.fromkeys(("max_abs", "max_rel", "mean_rel", "cosine", "relative_l2"))
+            unequal = {} if found.unequal_bytes is None else {"unequal_bytes": found.unequal_bytes}
+            verdict["elements"] = {**measures, "layout": found.layout, "note": found.note, **unequal}
         if position in result.patterns:
             verdict["pattern"] = result.patterns[position].to_json()
     return data
-
-
-def _elements_json(found: PairElements) -> dict[str, Any]:
-    measures = found.difference.to_json() if found.difference is not None else {}
-    if found.difference is not None and not comparable(found.difference):
-        measures |= dict.fromkeys(("max_abs", "max_rel", "mean_rel", "cosine", "relative_l2"))
-    data = {**measures, "layout": found.layout, "note": found.note}
-    return data if found.unequal_bytes is None else data | {"unequal_bytes": found.unequal_bytes}
 
 
 def lines(result: SidesComparison, *, verbose: bool) -> Iterator[str]:
@@ -128,7 +124,11 @@ def lines(result: SidesComparison, *, verbose: bool) -> Iterator[str]:
     patterns = result.by_key(result.patterns)
     first = comparison.first.key if comparison.first is not None else None
     names, shown = LayerNames.of(comparison, screen()), failing if verbose else failing[:_SHOWN]
-    rows = _table(shown, elements, names)
+    if elements:
+        cell_rows = [(*cells(verdict), *_measures(elements.get(verdict.key))) for verdict in shown]
+        rows = columns(cell_rows, (*COLUMNS, *_MEASURES))
+    else:
+        rows = verdict_table(shown, names, margin="")
     if comparison.first is not None:
         words = _("first mismatch: {sentence}")
         words = words.format(sentence=sentence(comparison.first, elements.get(comparison.first.key)))
@@ -181,15 +181,6 @@ def verdict_table(failing: Sequence[Verdict], names: LayerNames, *, margin: str 
     return [f"{margin}{line}" for line in columns(rows, COLUMNS)]
 
 
-def _table(
-    failing: tuple[Verdict, ...], elements: Mapping[TensorKey, PairElements], names: LayerNames
-) -> list[str]:
-    if not elements:
-        return verdict_table(failing, names, margin="")
-    rows = [(*cells(verdict), *_measures(elements.get(verdict.key))) for verdict in failing]
-    return columns(rows, (*COLUMNS, *_MEASURES))
-
-
 def _measures(found: PairElements | None) -> tuple[str, ...]:
     if found is None or found.difference is None:
         return ("-",) * (len(_MEASURES) - 1) + ("-" if found is None else found.layout,)
@@ -214,7 +205,7 @@ def _element_notes(result: SidesComparison, limit: int | None) -> Iterator[str]:
 
 
 _STATISTIC, _GOLDEN = COLUMNS.index("statistic"), COLUMNS.index("golden")
-_DISTANCES_of_words = {MAX_ABS: mark("elements: max abs"), RELATIVE_L2: mark("elements: relative_l2")}
+_DISTANCES = {MAX_ABS: mark("elements: max abs"), RELATIVE_L2: mark("elements: relative_l2")}
 
 
 def comparable(difference: TensorDifference) -> bool:
@@ -225,10 +216,8 @@ def comparable(difference: TensorDifference) -> bool:
 def cells(verdict: Verdict) -> tuple[str, ...]:
     """Return a failing verdict as cells of a table; a distance between elements has no golden value."""
     row = list(verdicts.row(verdict))
-    if (reason := worst(verdict)) is not None and reason.statistic in _DISTANCES_of_words:
-        row[_STATISTIC] = row[_STATISTIC].replace(
-            reason.statistic, _(_DISTANCES_of_words[reason.statistic]), 1
-        )
+    if (reason := worst(verdict)) is not None and reason.statistic in _DISTANCES:
+        row[_STATISTIC] = row[_STATISTIC].replace(reason.statistic, _(_DISTANCES[reason.statistic]), 1)
         row[_GOLDEN] = "-"
     return tuple(row)
 
@@ -267,18 +256,16 @@ def _words(reason: Reason, difference: TensorDifference | None) -> str:
         )
     if reason.statistic == ELEMENTS:
         return _("elements must be equal, {actual}").format(actual=reason.actual)
-    return _distance(reason, difference) if reason.statistic in _DISTANCES_of_words else ""
-
-
-def _distance(reason: Reason, difference: TensorDifference) -> str:
     if reason.statistic == MAX_ABS:
         return _("elements: max abs {actual}{far}, {outside}").format(
             actual=number(reason.actual), far=_times(reason), outside=_outside(difference)
         )
-    length = _("the length of the difference by that of the golden")
-    return _("elements: relative_l2, {length}, is {actual}{far}").format(
-        length=length, actual=number(reason.actual), far=_times(reason)
-    )
+    if reason.statistic == RELATIVE_L2:
+        length = _("the length of the difference by that of the golden")
+        return _("elements: relative_l2, {length}, is {actual}{far}").format(
+            length=length, actual=number(reason.actual), far=_times(reason)
+        )
+    return ""
 
 
 def _outside(difference: TensorDifference) -> str:

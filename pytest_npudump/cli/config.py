@@ -84,7 +84,11 @@ def show(arguments: argparse.Namespace) -> int:
         refusal = "this project's runtime is mindspore, which has no acl.json to hand on"
         to_stderr(f"error: npu_dump.torchair_config() refuses: {refusal}")
         return 1
-    emit([json.dumps(_shown(test, arguments.target), indent=2)], whole=True)
+    shown = test["data_dump"] if "data_dump" in test else {"dump": test["dump"]}
+    if arguments.target == "torchair":
+        acl_json = Path(_path(test)).with_name("acl.json")
+        shown = {"enable_dump": False, "dump_config_path": str(acl_json)}
+    emit([json.dumps(shown, indent=2)], whole=True)
     if "data_dump" in test:
         from pytest_npudump.config.data_dump import rules_version  # noqa: PLC0415 - only for this runtime
         from pytest_npudump.config.mindspore import validate  # noqa: PLC0415 - the same
@@ -111,12 +115,6 @@ def _path(test: Mapping[str, Any]) -> str:
     section = test["data_dump"]["common_dump_settings"] if "data_dump" in test else test["dump"]
     path: str = section["path" if "data_dump" in test else "dump_path"]
     return path
-
-
-def _shown(test: Mapping[str, Any], target: str | None) -> Any:
-    if target == "torchair":
-        return {"enable_dump": False, "dump_config_path": str(Path(_path(test)).with_name("acl.json"))}
-    return test["data_dump"] if "data_dump" in test else {"dump": test["dump"]}
 
 
 def _only_test(found: Mapping[str, Any], test: str | None) -> dict[str, Any]:

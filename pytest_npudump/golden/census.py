@@ -11,7 +11,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from hashlib import sha256
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, TypeVar
@@ -346,14 +345,13 @@ def named_objects(goldens: Iterable[Path]) -> tuple[list[Named], list[str]]:
     return [*found.values()], problems
 
 
-def look(named: list[Named], store: TensorStore, steps: Steps, *, verify: bool = False) -> list[State]:
+def look(named: list[Named], store: TensorStore, steps: Steps) -> list[State]:
     """Return the places of objects.
 
     Args:
         named: the objects.
         store: where they may be.
         steps: called with (how many are known, of how many).
-        verify: read all of each, here and there, and look at its hash.
 
     Raises:
         StoreError: the store cannot be asked.
@@ -361,12 +359,9 @@ def look(named: list[Named], store: TensorStore, steps: Steps, *, verify: bool =
 
     def state(one: Named) -> State:
         digest, size = one.pointer.digest, one.pointer.size
-        cached = (store.cache.read(digest, size) is not None) if verify else store.cache.has(digest, size)
-        if (there := store.objects.size(digest)) != size:
-            return State(one, cached, stored=False, problem="" if there is None else f"only {there} bytes")
-        if verify and _hash(store, digest) != digest:
-            return State(one, cached, stored=False, problem="damaged")
-        return State(one, cached, stored=True)
+        there = store.objects.size(digest)
+        problem = "" if there in {None, size} else f"only {there} bytes"
+        return State(one, store.cache.has(digest, size), stored=there == size, problem=problem)
 
     return _each(state, named, steps)
 
@@ -400,13 +395,6 @@ def pull(named: list[Named], store: TensorStore, steps: Steps) -> list[bool | st
         return True
 
     return _each(fetch, named, steps)
-
-
-def _hash(store: TensorStore, digest: str) -> str:
-    found = sha256()
-    for piece in store.objects.read(digest):
-        found.update(piece)
-    return found.hexdigest()
 
 
 def _each(work: Callable[[Named], Result], named: list[Named], steps: Steps) -> list[Result]:

@@ -49,7 +49,11 @@ def collect(option: str, words: Sequence[str], test: str | None = None) -> dict[
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     if problems := found.get("problems"):
         where, text = problems[0]
-        raise RequestError(f"{test or where or 'the tests'} cannot be collected: {_cause(text, test or '')}")
+        lines = [line for line in text.splitlines() if line.strip()]
+        raised = [line[1:].strip() for line in lines if line.startswith("E ")]
+        named = [line for line in lines if f"{test or ''}:" in line]
+        cause = (raised or named or lines or ["no reason given"])[0]
+        raise RequestError(f"{test or where or 'the tests'} cannot be collected: {cause}")
     if usage := [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]:
         raise RequestError(f"pytest collects nothing: {usage[0].removeprefix('ERROR: ')}")
     if not found:
@@ -58,14 +62,6 @@ def collect(option: str, words: Sequence[str], test: str | None = None) -> dict[
         last = (internal or lines or ["no output"])[-1]
         raise RequestError(f"pytest ended with {done.returncode} before it collected anything: {last}")
     return found
-
-
-def _cause(text: str, test: str) -> str:
-    """Return the line of a failed collection that has the reason: the exception's, or the one on ``test``."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    raised = [line[1:].strip() for line in lines if line.startswith("E ")]
-    named = [line for line in lines if f"{test}:" in line]
-    return (raised or named or lines or ["no reason given"])[0]
 
 
 _CACHED = Path(".pytest_cache/d/npudump/results")

@@ -58,7 +58,7 @@ def read_source(
     """
     given = path.absolute() if workers.remote else path
     path = with_runs_unpacked(given)
-    bins = _bins(path) if raw else []
+    bins = [] if not raw else [path] if path.suffix == ".bin" else sorted(path.rglob("*.bin"))
     try:
         if bins:
             dump = _read_bins(path, bins, raw, stats=stats, acl=acl, projections=projections)
@@ -89,11 +89,6 @@ def _place(error: DumpError, path: Path, given: Path) -> None:
         error.args = (
             *(mapped(text, lambda told: told.replace(str(path), str(given))) for text in error.args),
         )
-
-
-def _bins(path: Path) -> list[Path]:
-    """Return the files without a header that a path is or has below it."""
-    return ([path] if path.suffix == ".bin" else []) if path.is_file() else sorted(path.rglob("*.bin"))
 
 
 def _read_bins(root: Path, paths: list[Path], raw: str, *, stats: bool, acl: bool, projections: bool) -> Dump:

@@ -5,28 +5,24 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pytest_npudump.cli.common.output import complain, emit, present, to_stderr
+from pytest_npudump.cli.common.output import complain, emit, to_stderr
 from pytest_npudump.cli.common.project import golden_files
 from pytest_npudump.cli.common.pytest_config import golden_folder, tensor_place
 from pytest_npudump.cli.common.work import progress
 from pytest_npudump.cli.init import DRIVER, git_attributes
 from pytest_npudump.errors import GoldenError, RequestError
 from pytest_npudump.golden.approval_merge import merge
-from pytest_npudump.golden.census import SUFFIX, Named, State, look, named_objects, pull, push
-from pytest_npudump.golden.objects import cached_objects
+from pytest_npudump.golden.census import SUFFIX, named_objects, pull, push
 from pytest_npudump.golden.variants import Part, fold, split
-from pytest_npudump.language.text import byte_size, first_of, number_of
+from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.storage.atomic import refuse_link, write_whole
 from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from pytest_npudump.golden.stored_tensors import TensorStore
 
 
 def init(arguments: argparse.Namespace) -> int:
@@ -164,84 +160,21 @@ def remote(arguments: argparse.Namespace) -> int:
     files = [path for path in golden_files(paths) if path.suffix == SUFFIX]
     named, unread = named_objects(files)
     complain(unread)
-    code = _ACTIONS[arguments.action](named, store, arguments)
-    return 2 if unread else code
-
-
-def _status(named: list[Named], store: TensorStore, arguments: argparse.Namespace) -> int:
-    with progress("looking at the store") as steps:
-        states = look(named, store, steps, verify=arguments.verify)
-    held = cached_objects(store.cache)
-    cached_bytes = sum(one.size for one in held)
-    size = byte_size(sum(one.pointer.size for one in named))
-    told = f"{number_of(sum(one.tensors for one in named), 'tensor')}, {len(named)} of them different, {size}"
-    stored, cached = sum(state.stored for state in states), sum(state.cached for state in states)
-    lines = [
-        f"store: {store.url}",
-        f"cache: {store.cache.folder}, {number_of(len(held), 'tensor')}, {byte_size(cached_bytes)}",
-        *lacking(states),
-        f"{told}: {stored} in the store, {cached} cached",
-    ]
-    present(arguments, lambda: store_json(states, store, cached_bytes), lines)
-    return 0 if all(state.stored for state in states) else 1
-
-
-def lacking(states: Iterable[State]) -> Iterator[str]:
-    """Yield a line for each tensor that the store lacks, with the way out."""
-    for state in states:
-        if state.stored:
-            continue
-        push_here = f"npudump golden remote push{' --replace' if state.problem else ''}"
-        way_out = push_here if state.cached else "not cached here: push it where it is, or record it anew"
-        yield f"{state.problem or 'not'} in the store: {state.named.words}: {way_out}"
-
-
-def store_json(states: Sequence[State], store: TensorStore, cached_bytes: int) -> dict[str, Any]:
-    """Return a store and where the tensors are that goldens name in it, as plain JSON data."""
-    return {
-        "store": store.url,
-        "cache": str(store.cache.folder),
-        "cache_bytes": cached_bytes,
-        "objects": [
-            {
-                "sha256": state.named.pointer.digest,
-                "bytes": state.named.pointer.size,
-                "golden": str(state.named.golden),
-                "tensor": state.named.pointer.key,
-                "tensors": state.named.tensors,
-                "stored": state.stored,
-                "cached": state.cached,
-                "problem": state.problem or None,
-            }
-            for state in states
-        ],
-    }
-
-
-def _push(named: list[Named], store: TensorStore, arguments: argparse.Namespace) -> int:
-    store.objects.look()
-    with progress("putting tensors into the store") as steps:
-        results = push(named, store, steps, anew=arguments.replace)
-    return _told(results, "{count} put into the store, {before} there before")
-
-
-def _pull(named: list[Named], store: TensorStore, _arguments: argparse.Namespace) -> int:
     if store.url:
         store.objects.look()
-    with progress("fetching tensors") as steps:
-        results = pull(named, store, steps)
-    return _told(results, "{count} fetched, {before} cached before")
-
-
-def _told(results: Sequence[bool | str], words: str) -> int:
+    if arguments.action == "push":
+        with progress("putting tensors into the store") as steps:
+            results = push(named, store, steps, anew=arguments.replace)
+        words = "{count} put into the store, {before} there before"
+    else:
+        with progress("fetching tensors") as steps:
+            results = pull(named, store, steps)
+        words = "{count} fetched, {before} cached before"
     failed = [result for result in results if isinstance(result, str)]
     complain(failed[:_SHOWN])
     if len(failed) > _SHOWN:
         to_stderr(f"npudump: ... and {len(failed) - _SHOWN} more")
     count = sum(result is True for result in results)
     rest = f", {len(failed)} failed" if failed else ""
-    emit([_(words).format(count=count, before=len(results) - count - len(failed)) + rest])
-    return 1 if failed else 0
-
-
-_ACTIONS = {"status": _status, "push": _push, "pull": _pull}
+    emit([words.format(count=count, before=len(results) - count - len(failed)) + rest])
+    return 2 if unread else 1 if failed else 0

@@ -13,7 +13,6 @@ from pytest_npudump.cli.common.project import collect, golden_files, last_if_any
 from pytest_npudump.cli.common.pytest_config import golden_folder, tensor_place
 from pytest_npudump.cli.common.work import progress
 from pytest_npudump.cli.golden.pending import as_json, waiting_lines
-from pytest_npudump.cli.golden.plumbing import lacking, store_json
 from pytest_npudump.compare.tolerances.rules import load_tolerances
 from pytest_npudump.compare.tolerances.tolerance import ANY, GOLDEN, Rule
 from pytest_npudump.dump.records import sanitise
@@ -212,8 +211,40 @@ def _as_json(found: _Status) -> dict[str, Any]:
         "unjudged_rules": found.unjudged_rules or None,
         "pending": found.waiting and [*map(as_json, found.waiting)],
         "store": store
-        and store_json(found.states, store, sum(one.size for one in cached_objects(store.cache))),
+        and _store_json(found.states, store, sum(one.size for one in cached_objects(store.cache))),
         "unknown": found.unknown,
+    }
+
+
+def _lacking(states: Sequence[State]) -> Iterator[str]:
+    """Yield a line for each tensor that the store lacks, with the way out."""
+    for state in states:
+        if state.stored:
+            continue
+        push_here = f"npudump golden remote push{' --replace' if state.problem else ''}"
+        way_out = push_here if state.cached else "not cached here: push it where it is, or record it anew"
+        yield f"{state.problem or 'not'} in the store: {state.named.words}: {way_out}"
+
+
+def _store_json(states: Sequence[State], store: TensorStore, cached_bytes: int) -> dict[str, Any]:
+    """Return a store and where the tensors are that goldens name in it, as plain JSON data."""
+    return {
+        "store": store.url,
+        "cache": str(store.cache.folder),
+        "cache_bytes": cached_bytes,
+        "objects": [
+            {
+                "sha256": state.named.pointer.digest,
+                "bytes": state.named.pointer.size,
+                "golden": str(state.named.golden),
+                "tensor": state.named.pointer.key,
+                "tensors": state.named.tensors,
+                "stored": state.stored,
+                "cached": state.cached,
+                "problem": state.problem or None,
+            }
+            for state in states
+        ],
     }
 
 
@@ -237,7 +268,7 @@ def _lines(found: _Status, *, verbose: bool) -> Iterator[str]:
     if found.waiting:
         yield from waiting_lines(found.waiting)
         yield from _gone_lines(found.gone, _("of these, the test is gone (--prune --yes rejects the run):"))
-    yield from lacking(found.states)
+    yield from _lacking(found.states)
     yield _summary(found)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from pytest_npudump.cli.common.pytest_config import tensor_place
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.golden.stored_tensors import TensorStore, read_tensors, stage_stored
 
@@ -49,40 +50,37 @@ def objects(folder: Path) -> dict[str, Path]:
     return {path.name: path for path in folder.rglob("*") if path.is_file()}
 
 
-def test_what_goldens_name_is_counted_and_what_is_lacking_or_damaged_is_named_and_pushed(
-    stored: Path, run: Run
-) -> None:
-    done = run("golden", "remote", "status")
-    assert (done.code, done.err) == (0, "")
-    assert done.out == (
-        f"store: file://{stored}/shared\ncache: {stored}/cache, 2 tensors, 16 B\n"
-        "3 tensors, 2 of them different, 16 B: 2 in the store, 2 cached\n"
-    )
+def test_what_is_lacking_is_named_and_pushed(stored: Path, run: Run) -> None:
     objects(stored / "shared")[DIGESTS["conv"]].unlink()
-    done = run("golden", "remote", "status")
-    assert done.code == 1
-    tensor = f"golden/test_a/test_one.yaml: conv:output.0 and 1 more (sha256 {DIGESTS['conv']}, 8 bytes)"
-    assert done.out.splitlines()[2:] == [
-        f"not in the store: {tensor}: npudump golden remote push",
-        "3 tensors, 2 of them different, 16 B: 1 in the store, 2 cached",
-    ]
-    assert run("golden", "remote", "push").out == "1 put into the store, 1 there before\n"
-    assert objects(stored / "shared")[DIGESTS["conv"]].read_bytes() == ARRAYS["conv"].tobytes()
-    objects(stored / "shared")[DIGESTS["fc"]].write_bytes(b"\0" * 8)
-    assert run("golden", "remote", "status").code == 0  # of that name and size
-    done = run("golden", "remote", "status", "--verify", "--json", "-")
-    found = {one["sha256"]: one for one in json.loads(done.out)["objects"]}
-    assert done.code == 1
-    assert (found[DIGESTS["fc"]]["stored"], found[DIGESTS["fc"]]["problem"]) == (False, "damaged")
-    assert (found[DIGESTS["conv"]]["stored"], found[DIGESTS["conv"]]["tensors"]) == (True, 2)
+    objects(stored / "shared")[DIGESTS["fc"]].write_bytes(b"\0" * 7)
+    code, out, _ = run("golden", "status", "--json", "-")
+    assert code != 0
+    told = json.loads(out)["store"]
+    found = {one["sha256"]: one for one in told.pop("objects")}
+    assert told == {"store": f"file://{stored}/shared", "cache": f"{stored}/cache", "cache_bytes": 16}
+    words = {name: [found[digest][key] for key in ("stored", "cached", "problem", "tensors")]
+             for name, digest in DIGESTS.items()}  # fmt: skip
+    assert words == {"conv": [False, True, None, 2], "fc": [False, True, "only 7 bytes", 1]}
+    tensor = f"test_one.yaml: conv:output.0 and 1 more (sha256 {DIGESTS['conv']}, 8 bytes)"
+    lines = run("golden", "status").out.splitlines()
+    (line,) = [line for line in lines if line.startswith("not in the store: ")]
+    assert line.endswith(f"{tensor}: npudump golden remote push")
+    (line,) = [line for line in lines if line.startswith("only 7 bytes in the store: ")]
+    assert line.endswith(": npudump golden remote push --replace")
+    assert run("golden", "remote", "push").out == "2 put into the store, 0 there before\n"
+    objects(stored / "shared")[DIGESTS["fc"]].write_bytes(b"\0" * 8)  # of that name and size
+    assert run("golden", "remote", "push").out == "0 put into the store, 2 there before\n"
     assert run("golden", "remote", "push", "--replace").out == "2 put into the store, 0 there before\n"
-    assert run("golden", "remote", "status", "--verify").code == 0
+    assert {name: objects(stored / "shared")[digest].read_bytes() for name, digest in DIGESTS.items()} == {
+        name: array.tobytes() for name, array in ARRAYS.items()
+    }
+    assert json.loads(run("golden", "status", "--json", "-").out)["store"]["objects"][0]["stored"]
 
 
 def test_what_is_neither_here_nor_there_is_said(stored: Path, run: Run) -> None:
     for folder in ("shared", "cache"):
         objects(stored / folder)[DIGESTS["fc"]].unlink()
-    assert "not cached here: push it where it is, or record it anew" in run("golden", "remote", "status").out
+    assert "not cached here: push it where it is, or record it anew" in run("golden", "status").out
     done = run("golden", "remote", "push")
     assert (done.code, done.out) == (1, "0 put into the store, 1 there before, 1 failed\n")
     assert "is not cached here, or damaged" in done.err
@@ -106,17 +104,16 @@ def test_a_damaged_cache_is_mended_by_pull_and_is_enough_without_the_store(store
         found = read_tensors(golden, TensorStore("", str(stored / "cache")))
         assert found["conv:output.0"].tolist() == [1, 2]
     told = f"file://{stored}/shared: there is no such folder: mount it, or make it first"
-    for action in ("status", "push", "pull"):
+    for action in ("push", "pull"):
         assert run("golden", "remote", action) == (2, "", f"npudump: {told}\n"), action
 
 
 def test_a_server_that_is_stopped_is_one_line(stored: Path, run: Run, s3: Any) -> None:
     assert run("golden", "remote", "push", "--store", s3.url).out == "2 put into the store, 0 there before\n"
     assert set(s3.objects().values()) == {array.tobytes() for array in ARRAYS.values()}
-    assert run("golden", "remote", "status", "--store", s3.url).code == 0
     shutil.rmtree(stored / "cache")
     s3.stop()
-    for action in ("status", "push", "pull"):
+    for action in ("push", "pull"):
         done = run("golden", "remote", action, "--store", s3.url)
         assert (done.code, done.out) == (2, ""), action
         assert done.err.startswith(f"npudump: {s3.url}: cannot be read or written now: ")
@@ -126,7 +123,7 @@ def test_the_store_is_the_one_that_pytest_would_take(
     repository: Repository, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository.approve("test_x", {"conv": 1.0})
-    done = run("golden", "remote", "status")
+    done = run("golden", "remote", "push")
     assert done.code == 2
     assert "no store of golden tensors is named: set npudump_tensor_store" in done.err
     (repository.path / "other").mkdir()
@@ -134,14 +131,13 @@ def test_the_store_is_the_one_that_pytest_would_take(
     for ini, options in ((setting, ""), (f"addopts = -o {setting}", ""), ("", f"-o{setting}")):
         (repository.path / "pytest.ini").write_text(f"[pytest]\n{ini}\n")
         monkeypatch.setenv("PYTEST_ADDOPTS", options)
-        told = run("golden", "remote", "status").out
-        assert told.startswith(f"store: file://{repository.path}/other\n"), (ini, options)
+        assert tensor_place(repository.path).url == f"file://{repository.path}/other", (ini, options)
 
 
 def test_a_golden_that_cannot_be_read_is_said_and_the_others_are_looked_at(stored: Path, run: Run) -> None:
     path = stored / "golden" / "test_a" / "test_one.yaml"
     path.write_text(path.read_text()[:-9])
-    done = run("golden", "remote", "status")
+    done = run("golden", "remote", "push")
     assert done.code == 2
-    assert "2 tensors, 2 of them different, 16 B: 2 in the store" in done.out
+    assert done.out == "0 put into the store, 2 there before\n"
     assert "test_one.yaml, line " in done.err
