@@ -16,7 +16,7 @@ import math
 import re
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from itertools import accumulate, chain, combinations, repeat
+from itertools import combinations, repeat
 from sys import intern
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +65,6 @@ _DTYPE = re.compile(r"[!-~]+")
 _SHAPE = re.compile(r"[?-]|-?[0-9]{1,19}(?:x-?[0-9]{1,19}){0,63}")
 _COUNT = re.compile(r"-|[0-9]{1,19}")
 _PRODUCT = re.compile(r"-|[0-9]{1,1280}")
-_TAIL = re.compile(r"[a-z_]+\.[0-9]{1,9}")
 _DIGEST = re.compile(r"-|[a-z0-9]+:[A-Za-z0-9]+(?:,[a-z0-9]+:[A-Za-z0-9]+)*")
 _INTEGER = re.compile(r"-?[0-9]+")
 _PEAKS = re.compile(rf"@([0-9a-fx]+(?:[~=]{compact.TEXT})?|[~=]{compact.TEXT})")
@@ -278,36 +277,19 @@ def _split(block: str, width: int) -> list[list[str]]:
 
 
 def _check_heads(keys: Sequence[str], dtypes: Sequence[str], shapes: Sequence[str]) -> None:
-    if not _plain_keys(keys):
-        _check(_KEY, keys, "tensor key, expected layer:io.slot")
+    _check(_KEY, keys, "tensor key, expected layer:io.slot")
     _check(_DTYPE, dtypes, "dtype")
     _check(_SHAPE, shapes, "shape, expected such as 1x8x24x96")
-    refuse_duplicates(keys)
-
-
-def _plain_keys(keys: Sequence[str]) -> bool:
-    """Return whether all are ``layer:io.slot`` without qualifiers: a pattern takes 10 times as long."""
-    joined = " ".join(keys)
-    if "#" in joined or not joined.isprintable() or len(joined.split()) != len(keys):
-        return False
-    tails = {key.rpartition(":")[2] for key in keys}
-    return all(map(_TAIL.fullmatch, tails)) and {f":{tail}" for tail in tails}.isdisjoint(keys)
+    first: dict[str, int] = {}
+    for row, key in enumerate(keys if len(set(keys)) < len(keys) else ()):
+        if first.setdefault(key, row) != row:
+            raise RowError(row, f"the tensor {key} stands here a second time, remove one of the two lines")
 
 
 def _check(pattern: re.Pattern[str], cells: Sequence[str], what: str) -> None:
     if bad := {cell for cell in set(cells) if not pattern.fullmatch(cell)}:
         row = next(index for index, cell in enumerate(cells) if cell in bad)
         raise RowError(row, f"{cells[row][:120]!r} is not a {what}")
-
-
-def refuse_duplicates(keys: Sequence[str]) -> None:
-    """Raise RowError for the first of ``keys`` that stands among them a second time."""
-    if len(set(keys)) == len(keys):
-        return
-    first: dict[str, int] = {}
-    for row, key in enumerate(keys):
-        if first.setdefault(key, row) != row:
-            raise RowError(row, f"the tensor {key} stands here a second time, remove one of the two lines")
 
 
 def _read_floats(cells: list[str], name: str) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
@@ -382,67 +364,6 @@ def _wide(
         if is_integral(dtypes[row], column) and _INTEGER.fullmatch(columns[column][row]):
             wide[row, column] = int(columns[column][row])
     return wide
-
-
-_BATCH = 1 << 21
-"""Characters that are read at once, some 15,000 lines."""
-
-
-def parse_table(block: str, columns: Sequence[str], digits: int) -> StatsTable:
-    """Read a table of any size, as :func:`~pytest_npudump.record.rows.parse_rows` reads a small one.
-
-    Raises:
-        RowError: as there.
-    """
-    parts: list[StatsTable] = []
-    first = 0
-    for lines in _batches(block):
-        try:
-            parts.append(parse_rows(lines, columns, digits))
-        except RowError as error:
-            raise RowError(first + error.row, error.reason) from None
-        first += len(parts[-1])
-    return parts[0] if len(parts) == 1 else _joined(parts)
-
-
-def _batches(block: str) -> Iterator[str]:
-    end = -1
-    while end < len(block):
-        start = max(end, 0)
-        end = block.find("\n", start + _BATCH) + 1 or len(block)
-        yield block[start:end]
-
-
-def _joined(parts: Sequence[StatsTable]) -> StatsTable:
-    def column(name: str) -> Any:
-        return chain.from_iterable(getattr(part, name) for part in parts)
-
-    keys = tuple(column("keys"))
-    refuse_duplicates(keys)
-    firsts = accumulate(map(len, parts), initial=0)
-    return StatsTable(
-        keys=keys,
-        op_types=tuple(column("op_types")),
-        dtypes=tuple(column("dtypes")),
-        shapes=tuple(column("shapes")),
-        counts=tuple(column("counts")),
-        values=np.concatenate([part.values for part in parts]),
-        known=np.concatenate([part.known for part in parts]),
-        digits=np.concatenate([part.digits for part in parts]),
-        wide={
-            (first + row, at): exact
-            for first, part in zip(firsts, parts, strict=False)
-            for (row, at), exact in part.wide.items()
-        },
-        digests=tuple(column("digests")),
-        noise=tuple(column("noise")),
-        **{
-            name: np.concatenate([getattr(part, name) for part in parts])
-            for name in ("projections", "projected")
-            if parts[0].summed
-        },
-        summed=parts[0].summed,
-    )
 
 
 def common_columns(tables: Collection[StatsTable]) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from pytest_npudump.record.record import BLOCKS, EDGES, MODELS, OUTPUTS, POINTER
 from pytest_npudump.record.rows import (
     RowError,
     by_name,
-    parse_table,
+    parse_rows,
     read_pointers,
     render_projections,
     stamped_lines,
@@ -84,32 +84,8 @@ def _rendered_block(golden: Record, name: str, text: str) -> str:
     return "".join((f"{name}: |\n", *[f"  {line}\n" for line in lines]))
 
 
-_WRITTEN: dict[str, tuple[str, str]] = {}
-"""What was last written under a key of a head, as ``repr`` has it, and its text: most tests differ in one."""
-_NAME = re.compile(r"[A-Za-z][\w./-]*::[\w./:\[\]-]*[\w\]]", re.ASCII)
-"""A test's name that YAML writes as it is."""
-_NO_KEY = "'': []\n"
-_SHORT = 1 << 14
-
-
 def _safe_head(head: Mapping[str, Any], path: Path) -> str:
     """YAML of ``head``, after a look at how it is read back: what is written must be readable."""
-    whole, parts = repr(head), []
-    if len(whole) > _SHORT or not whole.isascii() or "" in head:
-        return _safe_text(head, path)
-    for key, value in head.items():
-        told = repr(value)
-        known, text = _WRITTEN.get(key, ("", ""))
-        if key == "test" and isinstance(value, str) and _NAME.fullmatch(value):
-            text = f"test: {value}\n"
-        elif known != told:  # with another key, as a scalar alone would be in braces
-            text = _safe_text({key: value, "": []}, path).removesuffix(_NO_KEY)
-            _WRITTEN[key] = told, text
-        parts.append(text)
-    return "".join(parts)
-
-
-def _safe_text(head: Mapping[str, Any], path: Path) -> str:
     expected = "expected text, finite numbers, lists and mappings with text as keys"
     try:
         text = safeyaml.dump_mapping(head)
@@ -146,14 +122,10 @@ def parse(text: str, path: Path) -> Record:
         GoldenError: not a golden file, another version of the format, or a damaged one; names the line.
     """
     try:
-        head, blocks = _parted(text)
-        document = safeyaml.load_mapping(
-            head if (not any(f"\n{head}".count(f"\n{name}:") > 1 for name in blocks)) else text
-        )
+        document = safeyaml.load_mapping(text)
     except safeyaml.YamlError as error:
         raise _bad_golden(path, error.line, error.reason) from error
-    data = {**document.data, **{name: lines for name, (lines, _) in blocks.items()}}
-    places = {**document.lines, **{name: line for name, (_, line) in blocks.items()}}
+    data, places = document.data, document.lines
     version = data.get("npudump-golden")
     if version is None:
         raise GoldenError(f"{path}: not a golden file, expected the key 'npudump-golden: {VERSION}'")
@@ -169,38 +141,6 @@ def parse(text: str, path: Path) -> Record:
             found = f"{key!r} is missing" if key not in data else f"{key!r} holds {type(data[key]).__name__}"
             raise _bad_golden(path, line, f"{found}, expected {'a mapping' if expected is dict else 'text'}")
     return _golden(data, places, path)
-
-
-def _parted(text: str) -> tuple[str, dict[str, tuple[str, int]]]:
-    """The text without the lines of its blocks, and these, where they stand as :func:`render` writes them.
-
-    Of each block without their indentation, with the 1-based line of its ``|``.
-
-    PyYAML needs four times their size in memory to hand them over. No blocks: they are still in the text, as
-    somebody laid it out otherwise.
-    """
-    before = text.find(f"\n{_TABLE}: |", 0, safeyaml.SIZE)
-    if before < 0 and len(text) > safeyaml.SIZE:
-        raise safeyaml.too_large(1)
-    if before < 0 or not text.endswith("\n") or "\r" in text:
-        return text, {}
-    starts = {_TABLE: before + 1}
-    for name in BLOCKS:
-        last = max(starts.values())
-        if text.find("|", text.index("|", last) + 1) < 0:  # one byte is found 20 times as fast as a line
-            break
-        found = text.find(f"\n{name}: |\n", last)
-        starts |= {name: found + 1} if found >= 0 else {}
-    blocks = {}
-    for (name, start), end in zip(starts.items(), (*list(starts.values())[1:], len(text)), strict=True):
-        first = start + len(f"{name}: |")
-        lines = text[first:end].replace("\n  ", "\n")
-        indented = end - first - len(lines) == 2 * (lines.count("\n") - 1)
-        indented = indented and text.find("\n   ", first, end) < 0
-        if text[first : first + 1] != "\n" or not indented:
-            return text, {}
-        blocks[name] = lines[1:], text.count("\n", 0, start) + 1
-    return text[: before + 1] + "".join(f"{name}: |\n" for name in blocks), blocks
 
 
 def _golden(data: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> Record:
@@ -223,7 +163,7 @@ def _golden(data: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> Re
     name = _TABLE
     try:
         cells, changed = without_stamps(data[name])
-        table = parse_table(cells, columns, digits)
+        table = parse_rows(cells, columns, digits)
         name = PROJECTIONS
         table = with_projections(table, data.get(name, ""))
         edges, models = (blocks.get(name, "") for name in (EDGES, MODELS))

@@ -150,7 +150,7 @@ def read_mapping(path: Path, called: str) -> Document:
         with open_regular(path) as file:
             content = file.read(SIZE + 1)
         if len(content) > SIZE:
-            raise too_large(1)
+            raise _too_large(1)
         return load_mapping(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
@@ -297,7 +297,7 @@ def _within_limits(events: Iterable[Any]) -> Iterator[Any]:
         if getattr(event, "style", None) == "|":
             literal += event.end_mark.index - event.start_mark.index
         if event.end_mark.index - literal > SIZE:
-            raise too_large(_line(event))
+            raise _too_large(_line(event))
         yield event
 
 
@@ -311,7 +311,7 @@ def _refuse_large(text: str) -> None:
         deque(_within_limits(yaml.parse(text, Loader=_LOADER)), maxlen=0)
 
 
-def too_large(line: int) -> YamlError:
+def _too_large(line: int) -> YamlError:
     """The error for a document of more than :data:`SIZE` characters."""
     return YamlError(line, f"more than {SIZE:,} characters, which no file that is read here has")
 
