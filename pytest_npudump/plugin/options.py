@@ -10,7 +10,6 @@ import os
 import shlex
 from argparse import SUPPRESS
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,36 +19,30 @@ from pytest_npudump.errors import RequestError, hint, nearest, said
 from pytest_npudump.language import AUTO, LANGUAGES
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.features import feature_options
-from pytest_npudump.settings import BOUNDS, CALIBRATE, OPTIONS, Option, Settings, settings_from
+from pytest_npudump.settings import CALIBRATE, OPTIONS, Option, Settings, settings_from
 
 _CALIBRATE = "npudump_calibrate"
 _OURS = "--npudump-"
-_REPORT = f"{_OURS}report"
-_MISSPELT = "npudump_misspelt"
-_ALLOWED = "--npudump-allow-update-in-ci"
+_REFUSED = "npudump_refused"
 _HELP = "pytest --help -v"
 _ALIKE = 0.75
 """How alike a word is at least to the option that it is likely meant for, from 0 to 1."""
 _GONE = {
-    "calibrate": "--npudump-update-golden=calibrate -o npudump_calibration_runs={value}",
+    "calibrate": "--npudump-update-golden=calibrate -o npudump_calibration_runs=N",
     "require-npu": "--npudump-runtime=npu",
     "skip-without-npu": "--npudump-runtime=npu-or-skip",
-    "device": "-o npudump_devices={value}",
-    "numerics": "-o npudump_preset={value}",
-    "recompute": "-o npudump_escalate=on,{value}",
-    "isolation-timeout": "-o npudump_isolation={value}",
-    "dump-dir": "--npudump-output={value}",
-    "results": "--npudump-output={value}",
-    "artifacts": "--npudump-output={value}",
+    "device": "-o npudump_devices=IDS",
+    "numerics": "-o npudump_preset=NAME",
+    "recompute": "-o npudump_escalate=on,float64 or =on,no-recompute",
+    "isolation-timeout": "-o npudump_isolation=SECONDS",
+    "dump-dir": "--npudump-output=DIR",
+    "results": "--npudump-output=DIR",
+    "artifacts": "--npudump-output=DIR",
     "summary": "--npudump-output=DIR",
-    "artifacts-limit": "-o npudump_output_limit={value}",
+    "artifacts-limit": "-o npudump_output_limit=SIZE",
     "allow-update-in-ci": "-o npudump_allow_in_ci=true",
 }
 """Replacements of former options, by name; their ini keys have gone, too."""
-_SWITCHES = {"require-npu", "skip-without-npu", "allow-update-in-ci", "allow-in-ci"}
-_OFF = {"false", "0", "no", "off"}
-_KNOWN = {"numerics": BOUNDS.__contains__, "device": str.isdecimal, "calibrate": lambda runs: runs != "0"}
-"""Options that have gone, and their values that are given in another place: without others the same holds."""
 
 
 class _Runtimes(tuple[str, ...]):
@@ -108,10 +101,8 @@ def add_options(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager
             words = said("refused: {flag} is for the command line only", flag=option.flag)
             parser.addini(option.dest, words, type=kind, default=None)
     for word in _given(pluginmanager.get_plugin("pytestconfig")):
-        if word.startswith(f"{_REPORT}="):  # else pytest's own words would not say where the page is written
-            group.addoption(word, dest=_gone_dest("report"), action="store_const", const=word, help=SUPPRESS)
-        elif told := _misspelt(word):
-            group.addoption(word, dest=_MISSPELT, action="store_const", const=told, help=SUPPRESS)
+        if told := _refusal(word):
+            group.addoption(word, dest=_REFUSED, action="store_const", const=told, help=SUPPRESS)
     group.addoption(
         f"--npudump-update-golden={CALIBRATE}",
         dest=_CALIBRATE,
@@ -119,45 +110,31 @@ def add_options(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager
         default=None,
         help=SUPPRESS,
     )
-    for name in _gone():
-        group.addoption(
-            f"--npudump-{name}", dest=_gone_dest(name), nargs="?", const="", default=None, help=SUPPRESS
-        )
-    for name in _GONE:
-        parser.addini(_key(name), said("refused: the name has gone"), default=None)
 
 
-def _misspelt(word: str) -> str:
-    """Describe a word that is nearly an option, or one with a wrong mode; "" for any other."""
+def _refusal(word: str) -> str:
+    """Describe a word that is a former option, nearly one, or one with a wrong mode; "" for any other."""
     name, _, value = word.partition("=")
-    names = [*(option.name for option in all_options() if option.typed), *_gone()]
     for option in OPTIONS:
         if name == option.flag and option.modes and value and value not in {*option.modes, CALIBRATE}:
             modes = hint(value, [*option.modes, CALIBRATE])
             return said("{name} takes no {value!r}{hint}", name=name, value=value, hint=modes)
     dashed = name.replace("_", "-")
-    own = dashed.removeprefix(_OURS)
-    if own == dashed or (name == f"{_OURS}{own}" and own in names):
+    own, now = dashed.removeprefix(_OURS), _now()
+    if own == dashed or now.get(own) == name:
         return ""
-    begun = next((one for one in names if own.startswith(one)), "")
-    near, gone = nearest(own, names, _ALIKE) or begun, _gone()
-    now = _filled(gone[near], value) if near in gone else f"{_OURS}{near}"
-    return said("there is no {given}: did you mean {near}?", given=name, near=now) if near else ""
+    near = nearest(own, now, _ALIKE) or next((one for one in now if own.startswith(one)), "")
+    return said("there is no {given}: did you mean {near}?", given=name, near=now[near]) if near else ""
 
 
-def _gone() -> dict[str, str]:
-    """Return the replacements of options that have gone, by name: most are keys now."""
-    keys = (option for option in all_options() if not option.typed and option.standing)
-    switch = {"allow-in-ci": _GONE["allow-update-in-ci"]}  # whose ini key has not gone
-    return {option.name: f"{option.flag}={{value}}" for option in keys} | switch | _GONE
-
-
-def _key(name: str) -> str:
-    return f"npudump_{name}".replace("-", "_")
-
-
-def _gone_dest(name: str) -> str:
-    return _key(f"gone-{name}")
+def _now() -> dict[str, str]:
+    """Return what is typed for an option, by its name; for one that has gone, what has taken its place."""
+    options = [option for option in all_options() if option.typed or option.standing]
+    typed = {
+        one.name: one.flag if one.typed else f"{one.flag}={one.metavar or '|'.join(one.choices)}"
+        for one in options
+    }
+    return typed | {"allow-in-ci": _GONE["allow-update-in-ci"]} | _GONE
 
 
 def shorten_help(config: pytest.Config) -> None:
@@ -170,7 +147,7 @@ def shorten_help(config: pytest.Config) -> None:
         count=len(keys),
         page=_HELP,
     )
-    _compat.show_ini_keys_as_one(config, {*hidden, *map(_key, _GONE)}, "npudump_*", words)
+    _compat.show_ini_keys_as_one(config, hidden, "npudump_*", words)
 
 
 def settings_of(config: pytest.Config) -> Settings:
@@ -191,7 +168,6 @@ def settings_of(config: pytest.Config) -> Settings:
                 flag=flag,
             )
         )
-    _refuse_gone(config)
     _refuse_unknown(config)
     given = {option.dest: _resolve(option, config) for option in OPTIONS}
     settings = settings_from(given | {_CALIBRATE: config.getoption(_CALIBRATE)})
@@ -218,7 +194,6 @@ def _standing(config: pytest.Config) -> Iterator[tuple[str, str]]:
     }
     typed = {option.flag: option.flag for option in OPTIONS if option.typed and not option.standing}
     key, now = "npudump_allow_in_ci", "-o npudump_allow_in_ci=true"
-    typed |= {"--npudump-calibrate": f"--npudump-update-golden={CALIBRATE}", _ALLOWED: now}
     keys = {flag.removeprefix("--").replace("-", "_"): flag for flag in typed}
     for place, given in everywhere.items():
         words = _all(given)
@@ -243,105 +218,22 @@ def _text(config: pytest.Config, key: str) -> str:
         return str(error)
 
 
-def _refuse_gone(config: pytest.Config) -> None:
-    """Refuse former options and ini keys, and those that are options only; name the present ones."""
-    for option in OPTIONS:
-        if option.typed and not option.standing and option.dest in (keys := _compat.overrides(config)):
-            value = keys[option.dest]
-            takes = value in {*option.modes[1:], CALIBRATE} if option.modes else value
-            typed = f"{option.flag}={shlex.quote(value)}" if takes else option.flag
-            raise RequestError(
-                said(
-                    "{key} is no key for -o: give the option by its own name, {typed}",
-                    key=option.dest,
-                    typed=typed,
-                )
-            )
-    if told := config.getoption(_MISSPELT, None):
-        raise RequestError(told)
-    if folder := _folder_of_report(config):
-        raise RequestError(
-            said(
-                "--npudump-report takes no folder: give {typed}",
-                typed=f"--npudump-output={shlex.quote(folder)} --npudump-report",
-            )
-        )
-    for name, now in _gone().items():
-        flag, value = f"--npudump-{name}", config.getoption(_gone_dest(name), None)
-        if value is not None:
-            given = f"{flag}={value}" if value and name not in _SWITCHES else flag
-            raise RequestError(_told_gone(name, given, now, "" if name in _SWITCHES else value))
-        if name in _GONE and (value := _text(config, key := _key(name))):
-            once = key in _compat.overrides(config)
-            given = f"-o {key}" if once else said("ini key {key}", key=key)
-            raise RequestError(_told_gone(name, given, now if once else " = ".join(_as_key(now)), value))
-
-
-def _as_key(typed: str) -> tuple[str, str]:
-    """Return the key and the value of what is typed."""
-    new, _, held = typed.rsplit(" ", maxsplit=1)[-1].removeprefix("--").partition("=")
-    return new.replace("-", "_"), held
-
-
-def _told_gone(name: str, given: str, now: str, value: str) -> str:
-    """Name what is given in the place of a name that has gone."""
-    known = (lambda given: given.lower() not in _OFF) if name in _SWITCHES else _KNOWN.get(name)
-    if known is not None and not known(value):
-        return said("there is no {given} any more: leave it out", given=given)
-    return said("there is no {given}: give {typed} instead", given=given, typed=_filled(now, value))
-
-
-def _filled(now: str, value: str) -> str:
-    """Return the option to give now, with a value that it takes: the given one, a near one or the default."""
-    key, held = _as_key(now.replace(" = ", "="))
-    option = next(option for option in all_options() if option.dest == key)
-    if held == "on,{value}":
-        value = "no-recompute" if value == "off" else value
-    if "{value}" not in held:
-        return now
-    text, choices = held.format(value=value), _choices(option)
-    if option.name == "preset":
-        from pytest_npudump.compare.tolerances.presets import PRESETS  # noqa: PLC0415 - for a refusal
-
-        choices = (*PRESETS,)
-    try:
-        option.value(text)
-        takes = bool(value) and (not choices or text in choices)
-    except RequestError:
-        takes = False
-    if not takes:
-        default = "true" if option.default is False else str(option.default)
-        text = nearest(value, choices) or default or option.metavar
-    return now.replace(held, shlex.quote(text) if now.startswith("-") else text)
-
-
 def _refuse_unknown(config: pytest.Config) -> None:
-    """Refuse a key that is nobody's: what it was to check would go unchecked."""
-    for key in _compat.unknown_keys(config, "npudump_"):
-        names = [option.field for option in all_options() if option.standing or not option.typed]
-        names += [name.replace("-", "_") for name in _GONE]
-        if near := nearest(key[len(_key("")) :].replace("-", "_").strip().lower(), names):
+    """Refuse what is no option or key of ours, and keys of what is an option only."""
+    for option in OPTIONS:
+        if option.typed and not option.standing and option.dest in _compat.overrides(config):
             raise RequestError(
-                said(
-                    "there is no {given}: did you mean {near}?",
-                    given=said("ini key {key}", key=key),
-                    near=_as_key(_GONE[name])[0] if (name := near.replace("_", "-")) in _GONE else _key(near),
-                )
+                said("{key} is no key for -o: give the option, {typed}", key=option.dest, typed=option.flag)
             )
-        raise RequestError(said("there is no ini key {key}: see {page}", key=key, page=_HELP))
-
-
-def _folder_of_report(config: pytest.Config) -> str:
-    """Return the page's folder where one was typed, with ``=`` or as a path that does not exist; else ""."""
-    if word := config.getoption(_gone_dest("report"), None):
-        return str(word).partition("=")[2]
-    if not config.getoption("npudump_report", None) or config.option.pyargs:
-        return ""
-    for word, behind in pairwise(map(str, config.invocation_params.args)):
-        path = config.invocation_params.dir / behind.partition("::")[0]
-        if word == _REPORT and not behind.startswith(("-", "@")) and not path.exists():
-            return behind
-    return ""
+    if told := config.getoption(_REFUSED, None):
+        raise RequestError(told)
+    # What a key that is nobody's was to check would go unchecked.
+    for key in _compat.unknown_keys(config, "npudump_"):
+        given, now = said("ini key {key}", key=key), _now()
+        if near := nearest(key[len("npudump_") :].replace("_", "-").strip().lower(), now):
+            instead = now[near] if near in _GONE else f"npudump_{near}".replace("-", "_")
+            raise RequestError(said("there is no {given}: did you mean {near}?", given=given, near=instead))
+        raise RequestError(said("there is no {given}: see {page}", given=given, page=_HELP))
 
 
 def _all(words: Sequence[str]) -> Sequence[str]:
@@ -375,7 +267,6 @@ def _switch(option: Option, config: pytest.Config) -> bool:
     try:
         return bool(config.getini(option.dest))
     except (TypeError, ValueError, pytest.UsageError) as error:  # the last of pytest 9.2
-        words = said("ini key {key}: {error}, expected true or false", key=option.dest, error=str(error))
-        if option.flag == _REPORT:
-            words += said(": --npudump-output names the folder")
-        raise RequestError(words) from error
+        raise RequestError(
+            said("ini key {key}: {error}, expected true or false", key=option.dest, error=str(error))
+        ) from error
