@@ -1,9 +1,8 @@
 """Translation of texts for people: English is in the code, a catalogue has the other language.
 
-``translation`` marks and translates what a report says, in the language that is spoken around it, and
-takes the templates of errors, notes and reasons through JSON; ``catalogue`` reads the files of
-``catalogues/``, only once another language than English is spoken; ``text`` lays text out for a terminal,
-cuts it, and keeps names in it from being taken for commands.
+``translation`` marks and translates what a report says, in the language that is spoken around it, by the
+files of ``catalogues/``, and takes the templates of errors, notes and reasons through JSON; ``text`` lays
+text out for a terminal, cuts it, and keeps names in it from being taken for commands.
 """
 
 from __future__ import annotations

@@ -5,9 +5,12 @@ Nothing is translated unless :func:`speaking` says so: data, and whatever a prog
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import lru_cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -19,21 +22,36 @@ _CATALOGUE: ContextVar[Mapping[str, str] | None] = ContextVar("catalogue", defau
 
 @contextmanager
 def speaking(language: str) -> Iterator[None]:
-    """Make the block's texts in a language, one of :data:`LANGUAGES`.
-
-    Raises:
-        CatalogueError: the file of its words is not what it has to be.
-    """
-    words = None
-    if (language := chosen(language)) != ENGLISH:
-        from pytest_npudump.language.catalogue import catalogue  # noqa: PLC0415 - only for another language
-
-        words = catalogue(language)
-    before = _CATALOGUE.set(words)
+    """Make the block's texts in a language, one of :data:`LANGUAGES`."""
+    before = _CATALOGUE.set(None if (language := chosen(language)) == ENGLISH else catalogue(language))
     try:
         yield
     finally:
         _CATALOGUE.reset(before)
+
+
+@lru_cache(maxsize=1)
+def catalogue(language: str) -> Mapping[str, str]:
+    """Return the translations of a language by their English, and by what :class:`Said` carries of it.
+
+    The file is read as it is, so that no compiled one can be outdated.
+    """
+    from ast import literal_eval  # noqa: PLC0415 - only for another language
+
+    file = Path(__file__).parent / "catalogues" / f"{language}.po"
+    strings = re.findall(r'^([a-z_]+)(?:\[0\])? (".*"(?:\n".*")*)$', file.read_text("utf-8"), re.MULTILINE)
+    formats = re.compile(r"\{(\w+)[:!][^{}]*\}")
+    words: dict[str, str] = {}
+    carried: dict[str, str] = {}
+    english: list[str] = []
+    for keyword, quoted in strings:
+        text = literal_eval(f"({quoted})")
+        if keyword != "msgstr":
+            english = [text] if keyword == "msgid" else [*english, text]
+        elif english[0]:
+            words[english[0]] = text
+            carried |= {formats.sub(r"{\1}", form): formats.sub(r"{\1}", text) for form in english}
+    return MappingProxyType(carried | words)
 
 
 class _Message(Said):

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import pytest_npudump
-from pytest_npudump.language.catalogue import catalogue
-from pytest_npudump.language.translation import speaking
+from pytest_npudump.language.translation import catalogue, speaking
 from pytest_npudump.report.summary import PAGE, summary_line
 from tests.cli.conftest import dump_file
 

@@ -66,7 +66,9 @@ try:
     main(["compare", "--help"])
 except SystemExit:
     pass
-assert not {"pytest_npudump.language.catalogue", "rich"} & sys.modules.keys()
+from pytest_npudump.language.translation import catalogue
+assert "rich" not in sys.modules
+assert not catalogue.cache_info().currsize
 """
     english = {**os.environ, "LC_ALL": "C.UTF-8"}
     subprocess.run([sys.executable, "-c", code], check=True, env=english, stdout=subprocess.DEVNULL)
