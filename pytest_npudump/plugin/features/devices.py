@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import getpass
-import json
 import os
 import stat
 import sys
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.errors import DeviceError, NpudumpError, joined
+from pytest_npudump.errors import DeviceError, NpudumpError
 from pytest_npudump.language.text import cut, inert, number_of
 from pytest_npudump.plugin.features import DEVICES
 from pytest_npudump.plugin.item_case import HELD_DEVICES, number_of_devices, only_setup
@@ -30,7 +29,7 @@ from pytest_npudump.ranks.rank import current_rank, own_device
 from pytest_npudump.runtime.inventory import Inventory, take_inventory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping
 
     from pytest_npudump.settings import Settings
 
@@ -230,11 +229,6 @@ class DeviceLock:
         self._path = path
         self._descriptor: int | None = None
 
-    @property
-    def is_ours(self) -> bool:
-        """Return whether this process holds the lock."""
-        return self._descriptor is not None
-
     def take(self, owner: str) -> bool:
         """Take the lock if it is free; return whether it is ours.
 
@@ -271,12 +265,12 @@ class DeviceLock:
 
     def holder(self) -> str:
         """Return the last known holder of the lock, in words; it may not be true."""
-        with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
+        with suppress(OSError):
             descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
             with os.fdopen(descriptor, "rb") as file:
-                told = json.loads(file.read(_LARGEST))
-            words = f"process {int(told['pid'])} of {told['user']} since {told['since']} ({told['owner']})"
-            return cut("".join(filter(str.isprintable, words)), 200)
+                told = file.read(_LARGEST).decode("utf-8", "replace")
+            if words := "".join(filter(str.isprintable, told)):
+                return cut(words, 200)
         return "another process"
 
     def _unusable(self, error: OSError) -> DeviceError:
@@ -302,10 +296,10 @@ def _note(descriptor: int, owner: str) -> None:
     except (KeyError, OSError):  # a container's user without a name
         user = f"user {os.getuid()}"
     since = datetime.now().astimezone().isoformat(" ", "seconds")
-    content = {"pid": os.getpid(), "user": user, "since": since, "owner": owner[:200]}
+    words = f"process {os.getpid()} of {user} since {since} ({owner})"
     with suppress(OSError):
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(content).encode(), 0)
+        os.pwrite(descriptor, words.encode("utf-8", "replace"), 0)
 
 
 _PAUSE = 0.01
@@ -333,19 +327,18 @@ class DevicePool:
         ids = [*devices]
         at = first % len(ids)
         self._order = [*ids[at:], *ids[:at]]
+        self._numbers = devices
         self._turns = {i: DeviceLock(folder / f"npu{devices[i]}.lock") for i in ids}
         self._claims = {i: DeviceLock(folder / f"npu{devices[i]}.claim") for i in ids}
-        self._gate = DeviceLock(folder / "several.lock")
         self._say = say
         self.own: int | None = None
         self.waited = 0.0
 
-    def __len__(self) -> int:
-        """Count the devices."""
-        return len(self._order)
-
     def take(self, number: int, owner: str) -> tuple[int, ...]:
         """Wait for ``number`` devices and return their ids; the first is the same each time.
+
+        Of several the rest are those behind it. All are taken in the order of the machine, by every process,
+        so that none waits for one that waits for it.
 
         Args:
             number: of devices.
@@ -354,25 +347,21 @@ class DevicePool:
         Raises:
             DeviceError: the pool has fewer, or a lock cannot be taken.
         """
-        if number > len(self):
+        if number > len(self._order):
             needed = number_of(number, "device")
-            raise DeviceError(f"the test needs {needed}, and npudump_devices gives {len(self)}")
+            raise DeviceError(f"the test needs {needed}, and npudump_devices gives {len(self._order)}")
         started = time.monotonic()
         try:
-            own = self._choose(owner)
-            if number == 1:
-                self._wait(lambda: self._turns[own].take(owner), (own,))
-                return (own,)
-            self._wait(lambda: self._gate.take(owner), ())
-            try:
-                return self._several(own, number, owner)
-            finally:
-                self._gate.give_back()
+            at = self._order.index(self._choose(owner))
+            ids = (*self._order[at:], *self._order[:at])[:number]
+            for i in sorted(ids, key=self._numbers.__getitem__):
+                self._wait(i, owner)
         except BaseException:
             self.give_back()
             raise
         finally:
             self.waited += time.monotonic() - started
+        return ids
 
     def give_back(self) -> None:
         """End the turn on all devices; the claim on the own one stays."""
@@ -393,32 +382,10 @@ class DevicePool:
             self._claims[self.own].take(owner)  # whoever claimed it may have gone
         return self.own
 
-    def _several(self, own: int, number: int, owner: str) -> tuple[int, ...]:
-        self._wait(lambda: self._turns[own].take(owner), (own,))
-        held, others, free = [own], [i for i in self._order if i != own], set()
-        for i in others:
-            if self._claims[i].take(""):
-                self._claims[i].give_back()
-                free.add(i)
-        others.sort(key=lambda i: i not in free)  # those that nobody claims first
-
-        def more() -> bool:
-            for i in others:
-                if len(held) < number and i not in held and self._turns[i].take(owner):
-                    held.append(i)
-            return len(held) == number
-
-        self._wait(more, others)
-        return tuple(held)
-
-    def _wait(self, taken: Callable[[], bool], devices: Sequence[int]) -> None:
-        started, told = time.monotonic(), _PATIENCE
-        while not taken():
+    def _wait(self, device: int, owner: str) -> None:
+        turn, started, told = self._turns[device], time.monotonic(), _PATIENCE
+        while not turn.take(owner):
             if (waited := time.monotonic() - started) >= told:
                 told = waited + _AGAIN
-                turns = [(i, self._turns[i]) for i in devices]
-                held = [f"device {i}, held by {turn.holder()}" for i, turn in turns if not turn.is_ours]
-                whom = f"{self._gate.holder()}, whose test gathers several devices"
-                whom = joined("; ", held) if turns else whom
-                self._say(f"waiting for {whom}, {waited:.0f} s so far")
+                self._say(f"waiting for device {device}, held by {turn.holder()}, {waited:.0f} s so far")
             time.sleep(_PAUSE)

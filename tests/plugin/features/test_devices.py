@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import stat
@@ -122,15 +121,14 @@ def test_a_link_in_the_place_of_a_lock_is_not_followed_and_a_file_in_that_of_the
 
 def test_whatever_another_user_has_written_there_is_no_error(tmp_path: Path) -> None:
     """Nor can it move the cursor."""
-    texts = b'{"pid": "x", "user": "u", "since": "s", "owner": "o"}', b"[" * 5000
-    for content in (b"", b"{", b"[]", b"\xff\xfe", b"null", b'{"pid": 1}', *texts):
+    for content, words in (
+        (b"", "another process"),
+        (b"u\x1b[2J\n", "u[2J"),
+        (b"\xff", "\ufffd"),
+        (b"o" * 9000, "o" * 197 + "..."),
+    ):
         (tmp_path / "a").write_bytes(content)
-        assert DeviceLock(tmp_path / "a").holder() == "another process"
-    told = {"pid": 1, "user": "u\x1b[2J", "since": "now\n", "owner": "o" * 3000}
-    (tmp_path / "a").write_text(json.dumps(told), "utf-8")
-    words = DeviceLock(tmp_path / "a").holder()
-    assert words.isprintable()
-    assert len(words) <= 200
+        assert DeviceLock(tmp_path / "a").holder() == words
 
 
 def _pool(folder: Path, number: int, first: int = 0) -> DevicePool:
@@ -177,19 +175,13 @@ def test_more_processes_than_devices_wait_and_say_for_whom(
     other.close()
 
 
-def test_several_devices_are_gathered_with_the_own_one_first(tmp_path: Path) -> None:
+def test_several_devices_are_the_own_one_and_those_behind_it(tmp_path: Path) -> None:
     """More than there are is an error, and holds nothing."""
     pool = _pool(tmp_path, 4, 2)
     assert pool.take(1, "a test") == (2,)
     pool.give_back()
     assert pool.take(3, "a test") == (2, 3, 0)
-    pool.give_back()
-    other = _pool(tmp_path, 4)
-    other.take(1, "a test")
-    other.give_back()
-    assert set(pool.take(3, "a test")) == {2, 3, 1}  # 0 is another's, though it is free
     pool.close()
-    other.close()
     (tmp_path / "few").mkdir()
     with pytest.raises(DeviceError, match="needs 3 devices, and npudump_devices gives 2"):
         _pool(tmp_path / "few", 2).take(3, "a test")
@@ -208,8 +200,8 @@ def test_an_interrupted_wait_holds_nothing(tmp_path: Path) -> None:
             other.take(3, "another test")
     finally:
         signal.signal(signal.SIGALRM, alarm)
-    for name in ("npu1.lock", "npu2.lock", "several.lock"):
-        lock = DeviceLock(tmp_path / name)
+    for number in (1, 2):
+        lock = DeviceLock(tmp_path / f"npu{number}.lock")
         assert lock.take("other")
         lock.give_back()
     one.close()
