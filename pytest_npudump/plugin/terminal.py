@@ -245,21 +245,16 @@ def cause_in_summary(report: pytest.CollectReport | pytest.TestReport, reporter:
 
 
 def _shortened(cause: str, room: int, *, named: bool) -> str:
-    """Return a cause that takes no more than its room: the longest form of one that names a layer, or cut."""
-    forms, shortest = [cause], cause
+    """Return a cause in its room: one that names a layer without what fits not, any other cut."""
+    forms = [cause]
     if named:
-        forms.append(_CLAUSE.split(cause)[0])
-        name, *behind = _NAMED.split(forms[-1], maxsplit=1)
-        if _SENTENCE.search(_BESIDE.sub("", name)):
-            name, behind = forms[-1], []
-        what = _PHRASE.split(behind[-1])[0] if behind else ""
-        while True:
-            shortest = name + "".join(behind[:1]) + what
-            forms += [name + "".join(behind), shortest]
-            if (shorter := _UPSTREAM.sub("", name)) == name:
-                break
+        name, *behind = _NAMED.split(_CLAUSE.split(cause)[0], maxsplit=1)
+        what = "".join([*behind[:1], *(_PHRASE.split(words)[0] for words in behind[1:])])
+        forms += ["".join((name, *behind)), name + what]
+        while (shorter := _UPSTREAM.sub("", name)) != name:
             name = shorter
-        forms += [what] if what and room < width(name) + _WHAT else []
+            forms.append(name + what)
+    shortest = forms[-1]
     forms += [cut(shortest, most) for most in range(len(shortest), _LEAST - 1, -1)]  # some signs are two wide
     return next((one for one in forms if width(one) <= room), forms[-1])
 
@@ -268,11 +263,6 @@ _CLAUSE, _NAMED, _PHRASE = re.compile(r"; |；"), re.compile(r"(: |：)"), re.co
 """What separates sentences of a cause, its layer and what is wrong there, and what is said of that."""
 _UPSTREAM = re.compile(r"(?:^|(?<=, )|(?<=，))[^\s#/，]*/(?=[^\s/])")
 """The first part of a layer's name, where there are others."""
-_BESIDE = re.compile(r"[,，] ?| and \d.*| 等，.*| \([^)]*\)|（[^）]*）")
-_SENTENCE = re.compile(r"\s|[^\x00-\x7f]")
-"""What stands beside layers' names, and what their names lack."""
-_WHAT = 12
-"""Characters of what is wrong that are worth the name of the layer in front of them."""
 _WHOLE, _LEAST = 2, 4
 """The verbosity of whole lines in pytest's short summary, and the characters of a cause that is cut."""
 _JOINED = re.compile(r"[^\x00-\x7f]{2}|[^\x00-\x7f\w]")
