@@ -162,7 +162,6 @@ def run_in_group(
     files: tuple[IO[bytes], IO[bytes]],
     *,
     grace: float | None = None,
-    pass_fds: Sequence[int] = (),
 ) -> int:
     """Run a program in its own process group and wait for its end.
 
@@ -176,7 +175,6 @@ def run_in_group(
         timeout: seconds it may run.
         files: where its output and its errors go.
         grace: seconds between the two signals; None for 5.
-        pass_fds: open files it inherits.
 
     Returns:
         Its exit code; ``-N`` where signal ``N`` ended it.
@@ -194,7 +192,6 @@ def run_in_group(
         stdout=files[0],
         stderr=files[1],
         start_new_session=True,
-        pass_fds=pass_fds,
     )
     return supervised(start, timeout, _GRACE if grace is None else grace)
 
@@ -253,19 +250,10 @@ def interruptible() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def interrupt_on_termination(before: Callable[[], None]) -> None:
-    """Let SIGTERM and SIGHUP end this process as Ctrl-C does, for the rest of its life.
-
-    Args:
-        before: called first.
-    """
-
-    def interrupt(number: int, frame: object) -> None:
-        before()
-        _interrupt(number, frame)
-
+def interrupt_on_termination() -> None:
+    """Let SIGTERM and SIGHUP end this process as Ctrl-C does, for the rest of its life."""
     for number in _ENDINGS:
-        signal.signal(number, interrupt)
+        signal.signal(number, _interrupt)
 
 
 @dataclass(slots=True)
@@ -355,9 +343,9 @@ def how_it_ended(code: int) -> str:
 _C_STACK = re.compile(r"^Current thread's C stack trace .*\n(?:  .*\n)*", re.MULTILINE)
 
 
-def last_lines(path: Path | int, lines: int = _LINES) -> list[str]:
-    """Return the last lines of a file, or of a descriptor, with control characters made visible."""
-    with open(path, "rb") as file:  # noqa: PTH123 - a path or a descriptor
+def last_lines(path: Path, lines: int = _LINES) -> list[str]:
+    """Return the last lines of a file, with control characters made visible."""
+    with path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
         text = file.read().decode("utf-8", "replace")
     text = _C_STACK.sub("", text)  # of Python 3.14, in place of which the line of the test would be cut off

@@ -179,11 +179,11 @@ def test_death_in_the_body_fails_the_test_and_says_so(project: Project) -> None:
     several(project, DEATHS, "")
     shows = [
         "npudump: the test's process was ended by SIGSEGV, during the test's body; nothing was compared",
-        "*Captured stdout of the process*",
+        "*Captured stdout call*",
         "last words",
         "npudump: the test's process ended with exit code 7, during the test's body; *",
         "npudump: the test's process ended with exit code 0, during the test's body; *",
-        "*End of the process's stderr*",
+        "*Captured stderr call*",
         "Fatal Python error: Aborted",
         '  File "*", line * in test_crash',
         "npudump: 0 of 6 tests passed, 6 processes died (emulator); see npudump --explain",

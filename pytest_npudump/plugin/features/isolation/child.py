@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from dataclasses import replace
 from shutil import copyfile
 from typing import TYPE_CHECKING, Any
@@ -36,7 +35,6 @@ class Child:
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self._handed_over = False
         self._told: Mapping[str, Any] = {}
 
     def _post(self, kind: str, content: object) -> None:
@@ -72,15 +70,7 @@ class Child:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
-        """Report the phase under way, should it be the last one heard.
-
-        Behind descriptors 1 and 2 is now what pytest captures to, which nobody could read after a crash. They
-        are handed over once, however often a plugin sets the test up.
-        """
-        if not self._handed_over:
-            self._handed_over = True
-            with socket.socket(fileno=self.task.socket) as connection:
-                socket.send_fds(connection, [b"."], [1, 2])
+        """Report the phase under way, should it be the last one heard."""
         self._post("phase", "setup")
 
     @pytest.hookimpl(tryfirst=True)

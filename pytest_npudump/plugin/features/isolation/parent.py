@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import warnings
-from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +26,7 @@ from pytest_npudump.runtime.programs import how_it_ended, last_lines, run_in_gro
 from pytest_npudump.storage.atomic import load_bytes, messages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from pytest_npudump.golden.store import Recording
@@ -177,7 +175,7 @@ class ChildRun:
         producer: what its runtime says of itself; empty where it never came to one.
         complete: whether the test had ended, and everything of it was reported, before the process did.
         death: how the process ended, where it did not end as it should; else "".
-        output: its last lines, as sections of a report: what pytest had captured, and what went past it.
+        output: as sections of a report; of one that died the last lines.
     """
 
     task: Task
@@ -207,12 +205,8 @@ def run_child(item: pytest.Item, test: CaseSession, run: int, timeout: float) ->
     """
     timeout = test.case.request.timeout or timeout
     meeting_place = test.case.exchange.folder if test.case.exchange is not None else None
-    ours, theirs = socket.socketpair()
-    with closing(ours):
-        with closing(theirs):
-            task = Task.of(item, run, test.case.directory, theirs.fileno(), meeting_place)
-            good, end = _run(task, item.config, timeout)
-        last = [*_captured(ours)]
+    task = Task.of(item, run, test.case.directory, meeting_place)
+    good, end = _run(task, item.config, timeout)
     heard: dict[str, Any] = {}
     reports = []
     for kind, content in messages(task.mailbox):
@@ -239,6 +233,11 @@ def run_child(item: pytest.Item, test: CaseSession, run: int, timeout: float) ->
         raise pytest.exit.Exception(*heard["exit"])
     concluded = heard.get("concluded", {})
     complete = "end" in heard and bool(concluded) and bool(reports)
+    death = "" if good and complete else _words(end, heard)
+    output = _output(task, whole=not death)
+    if not death:
+        shown = next((report for report in reports if report.failed), reports[len(reports) // 2])
+        shown.sections += output
     return ChildRun(
         task=task,
         reports=tuple(reports),
@@ -249,8 +248,8 @@ def run_child(item: pytest.Item, test: CaseSession, run: int, timeout: float) ->
         kept=concluded.get("kept"),
         producer=heard.get("producer", {}),
         complete=complete,
-        death="" if good and complete else _words(end, heard),
-        output=_output(last, heard, task),
+        death=death,
+        output=output,
     )
 
 
@@ -266,13 +265,10 @@ def _run(task: Task, config: pytest.Config, timeout: float) -> tuple[bool, str]:
         file = task.write()
         with stdout.open("wb") as out, stderr.open("wb") as err:
             if server.is_ready(cwd):
-                code = server.run(file, cwd, timeout, (out, err), task.socket)
+                code = server.run(file, cwd, timeout, (out, err))
             else:
                 command = (sys.executable, "-c", _MAIN, str(file))
-                files = (out, err)
-                code = run_in_group(
-                    command, cwd, dict(os.environ), timeout, files, grace=GRACE, pass_fds=(task.socket,)
-                )
+                code = run_in_group(command, cwd, dict(os.environ), timeout, (out, err), grace=GRACE)
     except subprocess.TimeoutExpired:
         return False, said("did not end within {timeout:g} seconds and was ended", timeout=timeout)
     except OSError as error:
@@ -280,32 +276,14 @@ def _run(task: Task, config: pytest.Config, timeout: float) -> tuple[bool, str]:
     return code in _GOOD, how_it_ended(code)
 
 
-def _captured(connection: socket.socket) -> Iterator[list[str]]:
-    """Yield the last lines that pytest in the child had captured of each stream, and not reported yet."""
-    connection.setblocking(False)  # noqa: FBT003 - the standard library's own signature
-    try:
-        _, descriptors, _, _ = socket.recv_fds(connection, 1, len(_STREAMS))
-    except OSError:  # it never came to the test
-        return
-    yield from map(_lines_behind, descriptors)
-
-
-def _lines_behind(descriptor: int) -> list[str]:
-    try:
-        return last_lines(descriptor, LINES)
-    except OSError:  # nothing was captured: this is the child's own output, open for writing only
-        return []
-
-
-def _output(
-    captured: Sequence[list[str]], heard: Mapping[str, Any], task: Task
-) -> tuple[tuple[str, str], ...]:
-    """Return the last output of the child as sections of a report."""
-    streams: dict[str, Sequence[str]] = {f"Captured {name} of the process": () for name in _STREAMS}
-    streams.update(zip(streams, heard.get("output", captured), strict=False))
-    for name, path in zip(_STREAMS, _files(task), strict=True):
-        streams[f"End of the process's {name}"] = last_lines(path, LINES)
-    return tuple((title, "\n".join(lines)) for title, lines in streams.items() if lines)
+def _output(task: Task, *, whole: bool) -> tuple[tuple[str, str], ...]:
+    """Return the output of the child, or the last of it, as sections of a report."""
+    streams = zip(_STREAMS, _files(task), strict=True)
+    texts = (
+        (name, path.read_text("utf-8", "replace") if whole else "\n".join(last_lines(path, LINES)))
+        for name, path in streams
+    )
+    return tuple((f"Captured {name} call", text) for name, text in texts if text)
 
 
 def _words(end: str, heard: Mapping[str, Any]) -> str:

@@ -25,7 +25,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from io import TextIOWrapper
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import recv_handle, send_handle
@@ -35,10 +35,9 @@ from typing import IO, Any
 import pytest
 
 from pytest_npudump.plugin import import_plainly
-from pytest_npudump.plugin.features.isolation.task import GRACE, LINES, Task, needed
+from pytest_npudump.plugin.features.isolation.task import GRACE, Task, needed
 from pytest_npudump.plugin.reporter import CHILD
-from pytest_npudump.runtime.programs import interrupt_on_termination, last_lines, supervised
-from pytest_npudump.storage.atomic import post
+from pytest_npudump.runtime.programs import interrupt_on_termination, supervised
 
 _CLIENTS = frozenset({"acl", "torch", "torch_npu", "mindspore", "onnxruntime"})
 _MAIN = "from pytest_npudump.plugin.features.isolation.server import main; main()"
@@ -87,9 +86,7 @@ class ServerProcess:
             self._usable = self._prepare()
         return self._usable and _inherited() == self._inherited
 
-    def run(
-        self, task: Path, cwd: Path, timeout: float, files: tuple[IO[bytes], IO[bytes]], back: int
-    ) -> int:
+    def run(self, task: Path, cwd: Path, timeout: float, files: tuple[IO[bytes], IO[bytes]]) -> int:
         """Fork a child, wait for its end, and end all that it has started; :meth:`is_ready` comes before.
 
         Its group ends as :func:`~pytest_npudump.runtime.programs.run_in_group` says.
@@ -106,8 +103,8 @@ class ServerProcess:
 
         def start() -> _Forked:
             connection.send((task, cwd))
-            for descriptor in (*(file.fileno() for file in files), back):
-                send_handle(connection, descriptor, 0)
+            for file in files:
+                send_handle(connection, file.fileno(), 0)
             return _Forked(connection, _hear(connection, _START))
 
         try:
@@ -218,8 +215,7 @@ def main() -> None:
         parent = os.pidfd_open(os.getppid())
     found = _serve(connection, parent) if parent >= 0 else None
     if found is not None:
-        task, cwd, descriptors = found
-        run_task(task, _become(cwd, descriptors))
+        run_task(*found)
 
 
 def _prepare(modules: Sequence[str]) -> bool:
@@ -240,7 +236,7 @@ def _has_one_thread() -> bool:
     return sum(1 for _ in Path("/proc/self/task").iterdir()) == 1
 
 
-def _serve(connection: Connection, parent: int) -> tuple[Path, Path, list[int]] | None:
+def _serve(connection: Connection, parent: int) -> tuple[Path, tuple[Path, list[int]]] | None:
     """Import modules, and fork a child for each task; return what it was sent in the child.
 
     None once the parent is gone.
@@ -252,14 +248,14 @@ def _serve(connection: Connection, parent: int) -> tuple[Path, Path, list[int]] 
                 connection.send(_prepare(message))
                 continue
             task, cwd = message
-            descriptors = [recv_handle(connection) for _ in range(3)]
+            descriptors = [recv_handle(connection) for _ in range(2)]
             if not _has_one_thread():
                 break
             child = os.fork()
             if not child:
                 connection.close()
                 os.close(parent)
-                return task, cwd, descriptors
+                return task, (cwd, descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
             with suppress(OSError):  # the child does the same: whoever comes first
@@ -269,18 +265,17 @@ def _serve(connection: Connection, parent: int) -> tuple[Path, Path, list[int]] 
     return None
 
 
-def _become(cwd: Path, descriptors: list[int]) -> int:
-    """Make a new child what a program of its own would be; return the descriptor for its parent."""
+def _become(cwd: Path, descriptors: list[int]) -> None:
+    """Make a new child what a program of its own would be."""
     os.setpgid(0, 0)
     nothing = os.open(os.devnull, os.O_RDONLY)
-    for number, descriptor in enumerate((nothing, *descriptors[:2])):
+    for number, descriptor in enumerate((nothing, *descriptors)):
         os.dup2(descriptor, number)
         os.close(descriptor)
     os.chdir(cwd)
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:  # Python's own generator seeds itself anew in a child
         numpy_random.seed()
-    return descriptors[2]
 
 
 def run() -> None:
@@ -288,16 +283,20 @@ def run() -> None:
     run_task(Path(sys.argv[1]))
 
 
-def run_task(file: Path, descriptor: int | None = None) -> None:
+def run_task(file: Path, place: tuple[Path, list[int]] | None = None) -> None:
     """Run a task in this process, which is for nothing else, and exit as pytest does.
 
     Args:
         file: of the task.
-        descriptor: over which output is handed to the parent; None for the one that the task names.
+        place: folder, and descriptors of the output, of a forked child; None for a program of its own.
     """
+    if place is not None:
+        _become(*place)
     task = Task.read(file)
-    task = task if descriptor is None else replace(task, socket=descriptor)
-    interrupt_on_termination(lambda: _keep_output(task))
+    interrupt_on_termination()
+    for stream in (sys.stdout, sys.stderr):  # so that a crash loses no line
+        assert isinstance(stream, TextIOWrapper)  # noqa: S101 - nothing of a user ran yet
+        stream.reconfigure(encoding="utf-8", errors="replace", line_buffering=True)
     sys.path[:] = task.path
     # This package is imported before pytest could rewrite it, and filterwarnings may make that an error.
     filters = [*(task.options.get("pythonwarnings") or ()), "ignore:Module already imported"]
@@ -309,9 +308,3 @@ def run_task(file: Path, descriptor: int | None = None) -> None:
 
     config.pluginmanager.register(Child(task), CHILD)
     sys.exit(config.hook.pytest_cmdline_main(config=config))
-
-
-def _keep_output(task: Task) -> None:
-    """Pass on the captured output of the phase under way, before pytest ends and drops it."""
-    with suppress(OSError):  # nothing is captured
-        post(task.mailbox, "output", [last_lines(os.dup(descriptor), LINES) for descriptor in (1, 2)])

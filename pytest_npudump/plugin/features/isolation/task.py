@@ -25,6 +25,7 @@ _DEVICE = tuple(f"pytest_npudump.emulator.{name}" for name in ("acl", "install",
 """Modules that stand for a device, belong to one process, and read its environment."""
 
 _ONLY_IN_THE_PARENT: Mapping[str, Any] = {
+    "capture": "no",
     "numprocesses": None,
     "maxprocesses": None,
     "dist": "no",
@@ -51,7 +52,10 @@ _ONLY_IN_THE_PARENT: Mapping[str, Any] = {
     "json_report": None,
     "pastebin": None,
 }
-"""Options of pytest and widespread plugins that choose among tests, or write a file for a session."""
+"""Options of pytest and widespread plugins that choose among tests, or write a file for a session.
+
+What pytest captures could not be read after a crash: the child's output goes to files of its parent.
+"""
 
 
 def needed() -> list[str]:
@@ -72,7 +76,6 @@ class Task:
         indices: which case of the test, where several have one id.
         options: of pytest and its plugins, plain values only.
         path: Python's module search path.
-        socket: the descriptor over which the child hands its output's files to the parent.
         meeting_place: folder in which the ranks of a distributed run meet; None where it is no such run.
         worker: what pytest-xdist told the parent, where that is a worker; else None.
     """
@@ -84,7 +87,6 @@ class Task:
     indices: tuple[tuple[str, int], ...]
     options: Mapping[str, Any]
     path: tuple[str, ...]
-    socket: int
     meeting_place: Path | None = None
     worker: Mapping[str, Any] | None = None
 
@@ -94,7 +96,6 @@ class Task:
         item: pytest.Item,
         run: int,
         directory: Path,
-        socket: int,
         meeting_place: Path | None,
     ) -> Task:
         """Return the task of running ``item`` in a process of its own."""
@@ -114,7 +115,6 @@ class Task:
             indices=indices_of(item),
             options=options,
             path=tuple(sys.path),
-            socket=socket,
             meeting_place=meeting_place,
             worker={name: value for name, value in worker.items() if _is_plain(value)} if worker else None,
         )
