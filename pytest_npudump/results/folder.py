@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from math import isfinite
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +57,6 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
     "null": (type(None),),
 }
-_SHA = re.compile(r"[0-9a-f]{64}")
 
 
 def results_in(folder: Path) -> Path:
@@ -176,22 +175,6 @@ def parse_line(text: bytes, *, spoken: bool = True) -> Mapping[str, Any]:
     if data.get("version") != VERSION:
         raise ValueError(f"of version {data.get('version')!r}, this pytest-npudump reads version {VERSION}")
     _check(data, _schema()[data["kind"]], "the line")
-    if data["kind"] == TEST:
-        golden, record = data["golden"], data["record"] or {}
-        files = [("golden", golden.get("file"))] + ([("record", record.get("file"))] if record else [])
-        files += [("golden", golden["judged_with"])] if golden.get("judged_with") else []
-        for key, file in files:
-            if not is_inside(file):
-                raise ValueError(f"{key!r} names the file {file!r}, expected one inside its folder")
-            digest = data[key].get("sha256")
-            if digest is not None and not (isinstance(digest, str) and _SHA.fullmatch(digest)):
-                raise ValueError(f"{key!r} has no SHA-256")
-        for name in ("tensors", "inherited"):
-            listed = record.get(name, [])
-            if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
-                raise ValueError(f"{name!r} of 'record' is no list of names")
-        if not all(map(_SHA.fullmatch, record.get("tensors", []))):
-            raise ValueError("'tensors' of 'record' are no SHA-256")
     return restored(data) if spoken and MESSAGES in data else data
 
 
@@ -202,28 +185,23 @@ def _schema() -> Mapping[str, Any]:
     return schema
 
 
-def _check(data: Mapping[str, Any], schema: Mapping[str, Any], name: str) -> None:
-    """Raise ValueError where an object lacks a key that its schema requires, or has one of another type."""
-    for key in schema.get("required", ()):
-        if key not in data:
-            raise ValueError(f"{name} has no {key!r}")
-    for key, expected in schema.get("properties", {}).items():
-        if key not in data:
-            continue
-        kinds = expected.get("type", ())
-        allowed = [kind for word in ([kinds] if isinstance(kinds, str) else kinds) for kind in _TYPES[word]]
-        if allowed and type(data[key]) not in allowed:
-            raise ValueError(f"{key!r} of {name} is {str(data[key])[:80]!r}")
-        if isinstance(data[key], dict):
-            _check(data[key], expected, repr(key))
-
-
-def is_inside(name: object) -> bool:
-    """Return whether a path of a file is relative and stays inside: results may come from elsewhere."""
-    if not isinstance(name, str) or not name or "\\" in name or "\0" in name:
-        return False
-    path = PurePosixPath(name)
-    return not path.is_absolute() and ".." not in path.parts and path.suffix == ".yaml"
+def _check(value: Any, schema: Mapping[str, Any], name: str) -> None:
+    """Raise ValueError where a value is not as its schema says: its type, its keys, and texts in it."""
+    kinds = schema.get("type", ())
+    allowed = [kind for word in ([kinds] if isinstance(kinds, str) else kinds) for kind in _TYPES[word]]
+    spelt = not isinstance(value, str) or re.search(schema.get("pattern", ""), value)
+    if allowed and not (type(value) in allowed and spelt):
+        raise ValueError(f"{name} is {str(value)[:80]!r}")
+    if isinstance(value, list):
+        for item in value:
+            _check(item, schema.get("items", {}), f"a part of {name}")
+    if isinstance(value, dict):
+        for key in schema.get("required", ()):
+            if key not in value:
+                raise ValueError(f"{name} has no {key!r}")
+        for key, expected in schema.get("properties", {}).items():
+            if key in value:
+                _check(value[key], expected, f"{key!r} of {name}")
 
 
 @lru_cache(maxsize=1024)

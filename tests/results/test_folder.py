@@ -17,7 +17,6 @@ from pytest_npudump.results.folder import (
     VERSION,
     ResultsError,
     ResultsFolder,
-    is_inside,
     line_of,
     parse_line,
     record_name,
@@ -227,7 +226,18 @@ def test_a_line_is_read_back_and_values_that_json_lacks_are_text() -> None:
     assert parse_line(line_of(written))["reference"] == {"off": "nan", "by": ["inf"]}
 
 
-ODD = ["", "/etc/a.yaml", "../a.yaml", "a/../../b.yaml", "a\\b.yaml", "a.txt", "a\0.yaml", 3, None]
+ODD = [
+    "",
+    "/a.yaml",
+    "../a.yaml",
+    "a/../../b.yaml",
+    "a\\b.yaml",
+    "a.txt",
+    "a\0.yaml",
+    "a\n/../b.yaml",
+    3,
+    None,
+]
 
 
 def test_what_is_no_line_or_lacks_something_or_leads_elsewhere_is_refused() -> None:
@@ -242,7 +252,9 @@ def test_what_is_no_line_or_lacks_something_or_leads_elsewhere_is_refused() -> N
     for name in ("tensors", "counts", "problems", "isolated", "golden", "record"):
         refused(line_of(line() | {name: "text"}), f"'{name}' of the line is 'text'")
     for odd in ODD:
-        assert not is_inside(odd)
         refused(
-            line_of(line() | {"golden": line()["golden"] | {"file": odd}}), "expected one inside its folder"
+            line_of(line() | {"golden": line()["golden"] | {"file": odd}}), "'file' of 'golden' of the line"
         )
+    for key, wrong in {"file": "../a.yaml", "sha256": "0", "tensors": ["x"], "inherited": [1]}.items():
+        record = {"file": "a.yaml", "sha256": "0" * 64, key: wrong}
+        refused(line_of(line() | {"record": record}), f"'{key}' of 'record' of the line")

@@ -307,7 +307,7 @@ WORDS = {
     "record": "not the record that was kept of test_small.py::test_small[d]",
     "gone": "cannot be read: No such file or directory",
     "version": "of version 7, this pytest-npudump reads version 1",
-    "outside": "expected one inside its folder",
+    "outside": "'file' of 'golden' of the line is '../test_small",
 }
 
 
