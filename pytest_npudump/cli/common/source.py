@@ -75,8 +75,6 @@ def read_source(
     return dump
 
 
-
-
 def _read_bins(root: Path, paths: list[Path], raw: str, *, stats: bool, acl: bool, projections: bool) -> Dump:
     """Read files of nothing but elements, all of one type and shape; the rest as for :func:`read_source`.
 

@@ -117,7 +117,7 @@ def _is_rank(_config: pytest.Config, _settings: Settings) -> bool:
 FEATURES = {
     "devices": Feature((DEVICES,), lambda _, settings: DEVICES.of(settings), early=True),
     "isolation": Feature((ISOLATION,)),
-    "keeper": Feature(),
+    "keeper": Feature((TENSOR_CACHE_LIMIT,)),
     "expectation": Feature((EXPECT,), _is_expected, early=True),
     "session_media": Feature(
         OF_MEDIA, lambda _, settings: any(one.of(settings) for one in OF_MEDIA), early=True
@@ -125,7 +125,6 @@ FEATURES = {
     "artifacts": Feature((OUTPUT_LIMIT,), _is_shown, early=True),
     "stale_goldens": Feature(wanted=lambda _, settings: settings.fail_on == "stale", early=True),
     "idle_rules": Feature(wanted=lambda _, settings: settings.tolerances),
-    "tensor_cache": Feature((TENSOR_CACHE_LIMIT,), lambda _, settings: settings.tensor_store),
     "ranks": Feature(wanted=_is_rank),
     "memory_folder": Feature(wanted=lambda _, it: not it.output and it.keep_dumps != "all"),
     "repetitions": Feature(wanted=lambda _, settings: settings.approves),

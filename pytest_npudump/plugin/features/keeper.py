@@ -1,6 +1,7 @@
 """Saved results: a session's results of its marked tests for ``npudump check`` and ``npudump golden``.
 
-Each test's are kept as it ends; trouble is told once and fails nothing.
+Each test's are kept as it ends; trouble is told once and fails nothing. At the session's end earlier results
+go, and cached golden tensors beyond ``npudump_tensor_cache_limit``.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from uuid import uuid4
 
 from pytest_npudump.errors import NpudumpError, said
 from pytest_npudump.golden.origin import revision
+from pytest_npudump.golden.stored_tensors import store_of
 from pytest_npudump.language.text import typed
 from pytest_npudump.language.translation import ngettext
 from pytest_npudump.plugin.conclusion import why_incomplete
+from pytest_npudump.plugin.features import TENSOR_CACHE_LIMIT
 from pytest_npudump.plugin.item_case import ITEM, KEPT, RESULT, only_setup
 from pytest_npudump.plugin.marker import Identity, request_of
 from pytest_npudump.plugin.marks import is_marked
@@ -222,7 +225,12 @@ class Keeper:
         )
 
     def pytest_npudump_session_end(self, reporter: Reporter) -> None:
-        """Remove saved results of earlier runs of the tests that ran, and report those pending review."""
+        """Remove what is kept of earlier runs of the tests that ran, and report those pending review."""
+        if self._settings.tensor_store and reporter.tests:
+            from pytest_npudump.golden.objects import trim  # noqa: PLC0415 - where there is a store
+
+            store = store_of(self._settings, self._config.rootpath)
+            trim(store.cache, TENSOR_CACHE_LIMIT.of(self._settings))
         if line := self.unkept_line(reporter):
             reporter.say(line, _BEFORE)
         tests = self.kept_tests(reporter)
