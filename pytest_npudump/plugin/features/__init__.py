@@ -1,7 +1,7 @@
 """Features that only some sessions need, each a plugin object; one goes with its file and its rows below.
 
-A feature is a module of this folder with ``feature(config, settings)``, which returns its plugin object, or
-None where there is nothing for it to do. The object has hooks of pytest, and those of :class:`HookPoints`.
+A feature is a module of this folder with ``feature(config, settings)``, which returns its plugin object:
+its class, or a function. The object has hooks of pytest, and those of :class:`HookPoints`.
 Its options and its condition stand here, since every session has them and few import the feature: what an
 option is set to is ``OPTION.of(settings)``. Nothing else of the plugin knows a feature, but for
 ``plugin/collection.py``, which asks ``isolation``, and ``session_media``, which asks ``keeper``.
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from pytest_npudump.plugin import _compat
+from pytest_npudump.plugin.reporter import CHILD, reports_here
 from pytest_npudump.report.media import MEDIA
 from pytest_npudump.settings import Option, Settings, parse_seconds, parse_size
 
@@ -89,11 +90,13 @@ class Feature(NamedTuple):
         options: its options of pytest.
         wanted: whether it takes part in a session, by configuration and settings.
         early: from the start on; else once there is a marked test, or the first result of one.
+        reports: only in the process that reports.
     """
 
     options: tuple[Option, ...] = ()
     wanted: Callable[[pytest.Config, Settings], object] = lambda *_: True
     early: bool = False
+    reports: bool = False
 
 
 def _is_expected(config: pytest.Config, settings: Settings) -> bool:
@@ -101,10 +104,10 @@ def _is_expected(config: pytest.Config, settings: Settings) -> bool:
     return bool(EXPECT.of(settings)) or EXPECT.dest in _compat.overrides(config)
 
 
-def _is_shown(_config: pytest.Config, settings: Settings) -> bool:
-    """Return whether there is an output folder, or a service runs this session that shows its summary."""
+def _is_shown(config: pytest.Config, settings: Settings) -> bool:
+    """Return whether tests run, and there is an output folder, or a service that shows their summary."""
     service = "true" in {os.environ.get("GITHUB_ACTIONS"), os.environ.get("GITLAB_CI")}
-    return bool(service or settings.output)
+    return bool(service or settings.output) and not config.option.collectonly
 
 
 def _is_rank(_config: pytest.Config, _settings: Settings) -> bool:
@@ -116,14 +119,18 @@ def _is_rank(_config: pytest.Config, _settings: Settings) -> bool:
 
 FEATURES = {
     "devices": Feature((DEVICES,), lambda _, settings: DEVICES.of(settings), early=True),
-    "isolation": Feature((ISOLATION,)),
+    "isolation": Feature((ISOLATION,), lambda config, _: not config.pluginmanager.has_plugin(CHILD)),
     "keeper": Feature((TENSOR_CACHE_LIMIT,)),
-    "expectation": Feature((EXPECT,), _is_expected, early=True),
+    "expectation": Feature((EXPECT,), _is_expected, early=True, reports=True),
     "session_media": Feature(
-        OF_MEDIA, lambda _, settings: any(one.of(settings) for one in OF_MEDIA), early=True
+        OF_MEDIA, lambda _, settings: any(one.of(settings) for one in OF_MEDIA), early=True, reports=True
     ),
-    "artifacts": Feature((OUTPUT_LIMIT,), _is_shown, early=True),
-    "stale_goldens": Feature(wanted=lambda _, settings: settings.fail_on == "stale", early=True),
+    "artifacts": Feature((OUTPUT_LIMIT,), _is_shown, early=True, reports=True),
+    "stale_goldens": Feature(
+        wanted=lambda config, it: it.fail_on == "stale" and not config.option.collectonly,
+        early=True,
+        reports=True,
+    ),
     "idle_rules": Feature(wanted=lambda _, settings: settings.tolerances),
     "ranks": Feature(wanted=_is_rank),
     "memory_folder": Feature(wanted=lambda _, it: not it.output and it.keep_dumps != "all"),
@@ -149,10 +156,10 @@ def register_features(config: pytest.Config, settings: Settings, *, early: bool)
         NpudumpError: what an option asks for cannot be.
     """
     for name, row in reversed(FEATURES.items()):
-        if row.early is early and row.wanted(config, settings):
+        here = not row.reports or reports_here(config)
+        if row.early is early and here and row.wanted(config, settings):
             plugin = import_module(f"{__name__}.{name}").feature(config, settings)
-            if plugin is not None:
-                config.pluginmanager.register(plugin, name_of(name))
+            config.pluginmanager.register(plugin, name_of(name))
 
 
 class HookPoints:

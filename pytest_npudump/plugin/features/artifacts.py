@@ -21,7 +21,6 @@ from pytest_npudump.language.text import byte_size, first_of
 from pytest_npudump.language.translation import speaking
 from pytest_npudump.plugin.features import OUTPUT_LIMIT
 from pytest_npudump.plugin.paths import output_folder, results_path
-from pytest_npudump.plugin.reporter import Reporter, reports_here
 from pytest_npudump.report.ci import JudgedTest, code_quality, error_commands, markdown_summary
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.serialisation import given_options
@@ -32,13 +31,8 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_npudump.plugin.reporter import Reported
+    from pytest_npudump.plugin.reporter import Reported, Reporter
     from pytest_npudump.settings import Settings
-
-
-def feature(config: pytest.Config, settings: Settings) -> Output | None:
-    """Return the writer, where this process runs tests and reports."""
-    return Output(config, settings) if reports_here(config) and not config.option.collectonly else None
 
 
 class Output:
@@ -71,6 +65,8 @@ class Output:
         for line in self._annotations:
             terminalreporter.write_line(line)
 
+
+feature = Output
 
 _TEXT = frozenset({".txt", ".json", ".csv", ".md", ".html"})
 """Never removed: dumps are worth little without them, and they are small."""

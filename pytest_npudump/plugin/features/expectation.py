@@ -6,29 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.plugin.features import EXPECT
-from pytest_npudump.plugin.reporter import Reporter, reports_here
 from pytest_npudump.results.expected_tests import missing_tests, read_expected
 
 if TYPE_CHECKING:
     import pytest
 
+    from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.settings import Settings
 
 
-def feature(config: pytest.Config, settings: Settings) -> Expectation | None:
-    """Return the feature, where this process reports.
+class Expectation:
+    """A number of tests that are to be compared, or their names.
 
     Raises:
         RequestError: what is expected cannot be read.
     """
-    return Expectation(read_expected(EXPECT.of(settings), config.rootpath)) if reports_here(config) else None
 
-
-class Expectation:
-    """A number of tests that are to be compared, or their names."""
-
-    def __init__(self, expected: int | tuple[str, ...]) -> None:
-        self._expected = expected
+    def __init__(self, config: pytest.Config, settings: Settings) -> None:
+        self._expected = read_expected(EXPECT.of(settings), config.rootpath)
         self._lacking = False
 
     def pytest_npudump_wanted(self) -> bool:
@@ -47,7 +42,9 @@ class Expectation:
             reporter.write(terminalreporter, f"npudump: {self._gap(reporter)}", red=True)
 
     def _gap(self, reporter: Reporter) -> str:
-
         results = [(test.nodeid, test.result) for test in reporter.tests.values()]
         missing = missing_tests(self._expected, results)
         return _("{missing}: the run does not pass").format(missing=missing) if missing else ""
+
+
+feature = Expectation

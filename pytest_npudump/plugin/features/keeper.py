@@ -61,11 +61,6 @@ _BEFORE, _BEHIND = 1, 5
 """Places of lines."""
 
 
-def feature(config: pytest.Config, settings: Settings) -> Keeper:
-    """Return the keeper of results, which every session with marked tests has."""
-    return Keeper(config, settings)
-
-
 class Keeper:
     """Keeps the results of a session's marked tests.
 
@@ -263,6 +258,9 @@ class Keeper:
         return ngettext(
             "{count} run pending review: {command}", "{count} runs pending review: {command}", count
         ).format(count=count, command=command)
+
+
+feature = Keeper
 
 
 def _outcome(reports: Sequence[pytest.TestReport]) -> str:

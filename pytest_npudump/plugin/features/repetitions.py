@@ -20,15 +20,10 @@ _COMPARES = pytest.StashKey[bool]()
 """True if a repetition is compared with an earlier one's recording."""
 
 
-def feature(_config: pytest.Config, settings: Settings) -> Repetitions:
-    """Return the register of tests that have recorded."""
-    return Repetitions(settings)
-
-
 class Repetitions:
     """Recordings of this session: later items of the same test are compared with them."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, _config: pytest.Config, settings: Settings) -> None:
         self._settings = settings
         self._recorded: dict[Path, pytest.Item] = {}
 
@@ -61,3 +56,6 @@ class Repetitions:
 
     def _golden(self, runner: Runner, item: pytest.Item) -> Path:
         return runner.paths.golden(item, self._settings.golden_variant)
+
+
+feature = Repetitions

@@ -10,12 +10,12 @@ from pytest_npudump.errors import MissingExtraError, NpudumpError, RequestError,
 from pytest_npudump.language import ENGLISH
 from pytest_npudump.language.translation import gettext as _, speaking
 from pytest_npudump.plugin.paths import has_place, kept_folder, results_path
-from pytest_npudump.plugin.reporter import Reporter, reports_here
 from pytest_npudump.report.media import MEDIA, Medium
 
 if TYPE_CHECKING:
     import pytest
 
+    from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.report.view import SessionView
     from pytest_npudump.settings import Settings
 
@@ -23,35 +23,24 @@ if TYPE_CHECKING:
 _PLACE = 4
 
 
-def feature(config: pytest.Config, settings: Settings) -> SessionMedia | None:
-    """Return the writer of the media asked for; it needs a place for their results.
+class SessionMedia:
+    """Writer of media at the end of the session, which reports their paths or problems.
 
     Raises:
-        NpudumpError: one cannot be made.
+        NpudumpError: one cannot be made, or there is no place for results.
     """
-    asked: list[tuple[Medium, str]] = []
-    for medium in MEDIA:
-        if medium.option is None or not medium.option.of(settings):
-            continue
-        package, extra = medium.takes
-        if package and find_spec(package) is None:
-            raise MissingExtraError(medium.option.flag, package, extra)
-        if not settings.output and config.pluginmanager.is_blocked("cacheprovider"):
-            raise RequestError(
-                said(
-                    "{flag} needs pytest's cache or --npudump-output",
-                    flag=medium.option.flag,
-                )
-            )
-        asked.append((medium, medium.option.name))
-    return SessionMedia(asked) if reports_here(config) else None
 
-
-class SessionMedia:
-    """Writer of media at the end of the session, which reports their paths or problems."""
-
-    def __init__(self, asked: list[tuple[Medium, str]]) -> None:
-        self._asked = asked
+    def __init__(self, config: pytest.Config, settings: Settings) -> None:
+        self._asked: list[tuple[Medium, str]] = []
+        for medium in MEDIA:
+            if medium.option is None or not medium.option.of(settings):
+                continue
+            flag, (package, extra) = medium.option.flag, medium.takes
+            if package and find_spec(package) is None:
+                raise MissingExtraError(flag, package, extra)
+            if not settings.output and config.pluginmanager.is_blocked("cacheprovider"):
+                raise RequestError(said("{flag} needs pytest's cache or --npudump-output", flag=flag))
+            self._asked.append((medium, medium.option.name))
 
     def pytest_npudump_wanted(self) -> bool:
         """Ask for a look at the end of the session whatever ran."""
@@ -73,6 +62,9 @@ class SessionMedia:
             line = _("report: {path} has no tests: {unkept}") if why else _("report: {path}")
             for target in written:
                 reporter.say(line.format(path=target, unkept=why), _PLACE)
+
+
+feature = SessionMedia
 
 
 def _view(reporter: Reporter) -> tuple[SessionView, str]:

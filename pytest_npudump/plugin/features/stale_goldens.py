@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.plugin.reporter import Reporter, reports_here
-
 if TYPE_CHECKING:
+    from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.settings import Settings
 
 
@@ -21,9 +20,9 @@ _PLACE = 2
 _COMMAND = "import sys; from pytest_npudump.cli import main; sys.exit(main(['golden', 'status', '--prune']))"
 
 
-def feature(config: pytest.Config, _settings: Settings) -> StaleGoldens | None:
-    """Return the finder, where this process runs tests and reports."""
-    return StaleGoldens() if reports_here(config) and not config.option.collectonly else None
+def feature(_config: pytest.Config, _settings: Settings) -> StaleGoldens:
+    """Return the finder."""
+    return StaleGoldens()
 
 
 class StaleGoldens:

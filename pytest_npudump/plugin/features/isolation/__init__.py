@@ -12,7 +12,6 @@ from pytest_npudump.errors import NpudumpError
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.features import ISOLATION, ISOLATION_SECONDS
 from pytest_npudump.plugin.marker import request_of
-from pytest_npudump.plugin.reporter import CHILD
 from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
@@ -23,15 +22,10 @@ if TYPE_CHECKING:
     from pytest_npudump.settings import Settings
 
 
-def feature(config: pytest.Config, settings: Settings) -> Isolation | None:
-    """Return the isolation of tests; None in a child, which isolates none."""
-    return None if config.pluginmanager.has_plugin(CHILD) else Isolation(settings)
-
-
 class Isolation:
     """Isolation of tests in processes of their own: by the marker, else by scene or runtime."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, _config: pytest.Config, settings: Settings) -> None:
         chosen: str = ISOLATION.of(settings)
         self._always = chosen != "auto"
         self._timeout = ISOLATION_SECONDS if chosen in {"auto", "process"} else float(chosen)
@@ -64,3 +58,6 @@ class Isolation:
         if request.isolation is not None:
             return request.isolation == "process"
         return self._always or request.timeout is not None or SCENES[request.scene].own_process
+
+
+feature = Isolation
