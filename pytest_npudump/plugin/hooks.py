@@ -6,11 +6,12 @@ with the first marked test that is collected.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.errors import NpudumpError, joined, said
+from pytest_npudump.errors import NpudumpError, RequestError, joined, said
 from pytest_npudump.language import ENGLISH, chosen
 from pytest_npudump.plugin.features import FEATURES, HookPoints, name_of, register_features
 from pytest_npudump.plugin.marks import (
@@ -23,7 +24,7 @@ from pytest_npudump.plugin.marks import (
     unread_in_conftests,
     unread_marks,
 )
-from pytest_npudump.plugin.options import add_options, settings_of, shorten_help, usage_error
+from pytest_npudump.plugin.options import add_options, settings_of, shorten_help, usage_errors
 from pytest_npudump.plugin.reporter import REPORTER, Reporter, reports_here
 from pytest_npudump.settings import ALL, FAILED, NEW, NPU, Settings, ci_variable
 
@@ -64,18 +65,17 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and resolve the options; refuse what would undermine a gate."""
     for name in MARKERS:
         config.addinivalue_line("markers", marker_line(name))
-    for name in (_RUNNER, REPORTER, *map(name_of, FEATURES)):
-        if config.pluginmanager.is_blocked(name):
-            raise usage_error(
-                config,
-                said(
-                    "npudump: -p no:{name} blocks a part of the plugin without which marked tests are "
-                    "not compared, or not reported; leave it out. To do without the plugin use -p "
-                    "no:npudump",
-                    name=name,
-                ),
-            )
-    try:
+    with usage_errors(config):
+        for name in (_RUNNER, REPORTER, *map(name_of, FEATURES)):
+            if config.pluginmanager.is_blocked(name):
+                raise RequestError(
+                    said(
+                        "-p no:{name} blocks a part of the plugin without which marked tests are "
+                        "not compared, or not reported; leave it out. To do without the plugin use -p "
+                        "no:npudump",
+                        name=name,
+                    )
+                )
         config.stash[SETTINGS] = settings = settings_of(config)
         if settings.output:
             from pytest_npudump.plugin.paths import check_output  # noqa: PLC0415 - only where one is named
@@ -85,32 +85,25 @@ def pytest_configure(config: pytest.Config) -> None:
             reporter = Reporter(config, settings, lambda: _bring_in_features(config))
             config.pluginmanager.register(reporter, REPORTER)
         register_features(config, settings, early=True)
-    except NpudumpError as error:
-        raise usage_error(config, said("npudump: {error}", error=str(error))) from None
-    if settings.approves and not settings.allow_in_ci and (variable := ci_variable()):
-        raise usage_error(
-            config,
-            said(
-                "npudump: {flag} is refused because the variable {variable} is set: a gate "
-                "must not accept what it checks. Update on a developer's machine and commit the "
-                "diff; to update in CI on purpose add -o npudump_allow_in_ci=true",
-                flag=settings.approval_flag,
-                variable=variable,
-            ),
-        )
-    if settings.reason and not settings.update_golden:
-        raise usage_error(
-            config,
-            said("npudump: --npudump-reason needs --npudump-update-golden"),
-        )
-    if settings.approves and config.getoption("dist", "no") == "each":
-        raise usage_error(
-            config,
-            said(
-                "npudump: --dist=each runs a test in every worker, and an update writes one golden per "
-                "test: remove the update or --dist"
-            ),
-        )
+        if settings.approves and not settings.allow_in_ci and (variable := ci_variable()):
+            raise RequestError(
+                said(
+                    "{flag} is refused because the variable {variable} is set: a gate "
+                    "must not accept what it checks. Update on a developer's machine and commit the "
+                    "diff; to update in CI on purpose add -o npudump_allow_in_ci=true",
+                    flag=settings.approval_flag,
+                    variable=variable,
+                )
+            )
+        if settings.reason and not settings.update_golden:
+            raise RequestError(said("--npudump-reason needs --npudump-update-golden"))
+        if settings.approves and config.getoption("dist", "no") == "each":
+            raise RequestError(
+                said(
+                    "--dist=each runs a test in every worker, and an update writes one golden per "
+                    "test: remove the update or --dist"
+                )
+            )
     if chosen(settings.lang) != ENGLISH:
         from pytest_npudump.plugin.terminal import Speaker  # noqa: PLC0415 - for another language
 
@@ -151,10 +144,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         from pytest_npudump.plugin.item_case import runtime_as_given  # noqa: PLC0415 - only where asked for
         from pytest_npudump.runtime.registry import require  # noqa: PLC0415 - only where asked for
 
-        try:
+        with usage_errors(session.config):
             require(runtime_as_given(session.config, settings))
-        except NpudumpError as error:
-            raise usage_error(session.config, said("npudump: {error}", error=str(error))) from None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -206,9 +197,7 @@ def pytest_collection_modifyitems(config: pytest.Config) -> Generator[None]:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Check and bring in what other plugins and conftest files have marked since, whatever hook they use."""
     for problem in unread_in_conftests(session.config):
-        if not hasattr(session.config, "workerinput"):
-            raise usage_error(session.config, said("npudump: {problem}", problem=problem))
-        _refuse(session, problem, "conftest.py")
+        _end(session, problem, "conftest.py")
     for item, problem in _problems(take_marks(session.items), session.config):
         _refuse(item, problem, item.nodeid)
         session.items.remove(item)
@@ -219,9 +208,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
     number_items(session, marked)
     for item, problem in _bring_in_runner(session.config).shared_goldens(marked):
-        if not hasattr(session.config, "workerinput"):
-            raise usage_error(session.config, said("npudump: {problem}", problem=problem))
-        _refuse(item, problem, item.nodeid)
+        _end(item, problem, item.nodeid)
+
+
+def _end(node: pytest.Item | pytest.Session, problem: str, name: str) -> None:
+    """End the session for a problem; in a worker of xdist report an error of the collection."""
+    if not hasattr(node.config, "workerinput"):
+        with usage_errors(node.config):
+            raise RequestError(problem)
+    _refuse(node, problem, name)
 
 
 def _refuse(node: pytest.Item | pytest.Session, problem: str, name: str) -> None:
@@ -255,11 +250,10 @@ def _check_tolerances(config: pytest.Config) -> None:
     from pytest_npudump.compare.tolerances.rules import tolerances_for  # noqa: PLC0415 - where they are given
     from pytest_npudump.request import DumpRequest  # noqa: PLC0415 - the same
 
-    try:
+    with (
+        suppress(NpudumpError) if hasattr(config, "workerinput") else usage_errors(config)
+    ):  # each test says it
         tolerances_for(DumpRequest(), settings, config.rootpath)
-    except NpudumpError as error:
-        if not hasattr(config, "workerinput"):  # where each test says it
-            raise usage_error(config, said("npudump: {error}", error=str(error))) from None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -333,10 +327,8 @@ def _bring_in_runner(config: pytest.Config) -> Runner:
 def _bring_in_features(config: pytest.Config) -> None:
     if _WITH_TESTS not in config.stash:
         config.stash[_WITH_TESTS] = True
-        try:
+        with usage_errors(config):
             register_features(config, config.stash[SETTINGS], early=False)
-        except NpudumpError as error:
-            raise usage_error(config, said("npudump: {error}", error=str(error))) from None
 
 
 @pytest.fixture

@@ -10,12 +10,13 @@ import os
 import shlex
 from argparse import SUPPRESS
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_npudump.errors import RequestError, hint, nearest, said
+from pytest_npudump.errors import NpudumpError, RequestError, hint, nearest, said
 from pytest_npudump.language import AUTO, LANGUAGES
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.features import feature_options
@@ -176,14 +177,19 @@ def settings_of(config: pytest.Config) -> Settings:
     return settings._replace(features=unusual)
 
 
-def usage_error(config: pytest.Config, text: str) -> pytest.UsageError:
-    """Return the error that ends a run before its tests, in the language that is asked for."""
-    from pytest_npudump.language.text import inert  # noqa: PLC0415 - for errors
-    from pytest_npudump.language.translation import speaking, spoken  # noqa: PLC0415 - for errors
+@contextmanager
+def usage_errors(config: pytest.Config) -> Iterator[None]:
+    """End the run before its tests for an error of the block, in the language that is asked for."""
+    try:
+        yield
+    except NpudumpError as error:
+        from pytest_npudump.language.text import inert  # noqa: PLC0415 - for errors
+        from pytest_npudump.language.translation import speaking, spoken  # noqa: PLC0415 - for errors
 
-    language = config.getini("npudump_lang")
-    with speaking(language if language in LANGUAGES else AUTO):
-        return pytest.UsageError(inert(spoken(text)))
+        language = config.getini("npudump_lang")
+        with speaking(language if language in LANGUAGES else AUTO):
+            text = inert(spoken(said("npudump: {error}", error=str(error))))
+        raise pytest.UsageError(text) from None
 
 
 def _standing(config: pytest.Config) -> Iterator[tuple[str, str]]:
