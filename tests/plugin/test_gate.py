@@ -151,7 +151,7 @@ def test_nothing_heavy_is_imported_where_no_test_is_marked(project: Project) -> 
 def test_a_test_that_passes_imports_nothing_of_failures_and_no_module_by_pytest(project: Project) -> None:
     project.recorded()
     of_failures = ["second_run", "exception", "rounding", "sources", "difference", "origins"]
-    of_failures += ["agreement", "idle_rules", "model_files", "programs", "repetitions"]
+    of_failures += ["agreement", "model_files", "programs", "repetitions"]
     of_failures += ["torchair", "graphs"]
     project.path.joinpath("conftest.py").write_text(
         f"""

@@ -110,6 +110,11 @@ def _is_shown(config: pytest.Config, settings: Settings) -> bool:
     return bool(service or settings.output) and not config.option.collectonly
 
 
+def _is_checked(config: pytest.Config, settings: Settings) -> bool:
+    """Return whether tests run, and goldens or rules may be about none of them."""
+    return bool(settings.fail_on == "stale" or settings.tolerances) and not config.option.collectonly
+
+
 def _is_rank(_config: pytest.Config, _settings: Settings) -> bool:
     """Return whether this process is one of several ranks."""
     from pytest_npudump.ranks.rank import current_rank  # noqa: PLC0415 - behind the first marked test
@@ -126,12 +131,7 @@ FEATURES = {
         OF_MEDIA, lambda _, settings: any(one.of(settings) for one in OF_MEDIA), early=True, reports=True
     ),
     "artifacts": Feature((OUTPUT_LIMIT,), _is_shown, early=True, reports=True),
-    "stale_goldens": Feature(
-        wanted=lambda config, it: it.fail_on == "stale" and not config.option.collectonly,
-        early=True,
-        reports=True,
-    ),
-    "idle_rules": Feature(wanted=lambda _, settings: settings.tolerances),
+    "stale_goldens": Feature(wanted=_is_checked, early=True, reports=True),
     "ranks": Feature(wanted=_is_rank),
     "memory_folder": Feature(wanted=lambda _, it: not it.output and it.keep_dumps != "all"),
     "repetitions": Feature(wanted=lambda _, settings: settings.approves),

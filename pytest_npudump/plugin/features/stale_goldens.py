@@ -1,4 +1,7 @@
-"""``npudump_fail_on=stale``: goldens that no test has fail the session, by a collection of its own."""
+"""Goldens without a test, and tolerance rules without a tensor: a session does not pass with them.
+
+Goldens are looked for by a collection of its own, where ``npudump_fail_on=stale`` asks for it.
+"""
 
 from __future__ import annotations
 
@@ -11,32 +14,63 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_npudump.errors import said
+from pytest_npudump.plugin._compat import was_narrowed
+
 if TYPE_CHECKING:
     from pytest_npudump.plugin.reporter import Reporter
     from pytest_npudump.settings import Settings
 
 
-_PLACE = 2
+_PLACE, _PLACE_OF_RULES = 2, 3
+_SHOWN = 3
 _COMMAND = "import sys; from pytest_npudump.cli import main; sys.exit(main(['golden', 'status', '--prune']))"
 
 
-def feature(_config: pytest.Config, _settings: Settings) -> StaleGoldens:
-    """Return the finder."""
-    return StaleGoldens()
-
-
 class StaleGoldens:
-    """Search for stale goldens at the end of the session."""
+    """Search for stale goldens, and idle rules, at the end of the session."""
 
-    def pytest_npudump_wanted(self) -> bool:
-        """Ask for a look at the end of the session whatever ran."""
-        return True
+    def __init__(self, _config: pytest.Config, settings: Settings) -> None:
+        self._stale = settings.fail_on == "stale"
 
+    def pytest_npudump_wanted(self) -> bool | None:
+        """Ask for a look at the end of the session whatever ran, for stale goldens."""
+        return self._stale or None
+
+    @pytest.hookimpl(trylast=True)
     def pytest_npudump_check(self, reporter: Reporter) -> None:
-        """Fail a session that ended well where goldens are stale, or that is unknown."""
-        for line in _lines(reporter.config, reporter.settings):
+        """Fail a session that ended well where there are any, or that is unknown."""
+        for line in _lines(reporter.config, reporter.settings) if self._stale else ():
             reporter.say(line, _PLACE)
             reporter.fail(partial(str, line), pytest.ExitCode.NO_TESTS_COLLECTED)
+        rules = [result.get("idle_rules", ()) for result in reporter.results if "compared" in result]
+        narrowed = was_narrowed(reporter.config)
+        if words := _words(rules, narrowed=narrowed):
+            reporter.say(words, _PLACE_OF_RULES)
+            if not narrowed:
+                reporter.fail(lambda: _words(rules, narrowed=False))
+
+
+feature = StaleGoldens
+
+
+def _words(found: list[tuple[str, ...]], *, narrowed: bool) -> str:
+    """Describe the rules that no compared test has a tensor for; "" without any."""
+    from pytest_npudump.language.text import first_of  # noqa: PLC0415 - for marked tests
+    from pytest_npudump.language.translation import gettext as _, ngettext  # noqa: PLC0415 - the same
+    from pytest_npudump.regression.result import idle_everywhere  # noqa: PLC0415 - the same
+
+    if not (rules := idle_everywhere(found)):
+        return ""
+    words = ngettext(
+        "{count} tolerance rule matches no tensor of these tests: {rules}",
+        "{count} tolerance rules match no tensor of these tests: {rules}",
+        len(rules),
+    ).format(count=len(rules), rules=first_of(rules, _SHOWN))
+    if narrowed:
+        return words
+    advice = _("correct the layer, op_type, dtype or statistic, or remove it; the run does not pass")
+    return said("{words}; {advice}", words=words, advice=advice)
 
 
 def _lines(config: pytest.Config, settings: Settings) -> list[str]:
