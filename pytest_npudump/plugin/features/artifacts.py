@@ -20,6 +20,7 @@ from pytest_npudump.language import ENGLISH
 from pytest_npudump.language.text import byte_size, first_of
 from pytest_npudump.language.translation import speaking
 from pytest_npudump.plugin.features import OUTPUT_LIMIT
+from pytest_npudump.plugin.marks import MARKERS
 from pytest_npudump.plugin.paths import output_folder, results_path
 from pytest_npudump.report.ci import JudgedTest, code_quality, error_commands, markdown_summary
 from pytest_npudump.results.folder import ResultsFolder
@@ -192,6 +193,9 @@ def _versions() -> dict[str, str]:
 
 CODE_QUALITY = "npudump-code-quality.json"
 """The file for GitLab, in the folder of the project."""
+_DECORATORS = 200
+"""Lines between a test's first decorator and its body that are looked through for the marker."""
+_MOST = 1 << 26
 
 
 def on_github() -> bool:
@@ -200,15 +204,31 @@ def on_github() -> bool:
 
 
 def judged_tests(reported: Iterable[Reported], root: Path) -> tuple[JudgedTest, ...]:
-    """Return the tests of a session with their places in the repository."""
+    """Return the tests of a session with the places of their markers in the repository."""
     repository = Path(os.environ.get("GITHUB_WORKSPACE") or os.environ.get("CI_PROJECT_DIR") or root)
     tests = []
     for test in reported:
         path = Path(os.path.realpath(root / test.file))
         base = Path(os.path.realpath(repository))
         shown = path.relative_to(base).as_posix() if path.is_relative_to(base) else Path(test.file).as_posix()
-        tests.append(JudgedTest(test.result, test.failed, shown, test.line + 1))
+        tests.append(JudgedTest(test.result, test.failed, shown, _marker_line(path, test.line)))
     return tuple(tests)
+
+
+def _marker_line(path: Path, first: int) -> int:
+    """Return the line of the marker, from 1: that of the test where the marker stands elsewhere."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            lines = file.readlines(_MOST)[first : first + _DECORATORS]
+    except OSError:
+        return first + 1
+    for number, line in enumerate(lines, first + 1):
+        code = line.lstrip()
+        if code.startswith(("def ", "async def ", "class ")):
+            break
+        if code.startswith("@") and any(name in code for name in MARKERS):
+            return number
+    return first + 1
 
 
 def write_summaries(

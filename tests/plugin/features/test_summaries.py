@@ -16,8 +16,8 @@ SOURCE = """
 def test_small(npu_dump, unused):
     run(npu_dump)
 """
-LINE = 12
-"""Line of the test, with its decorators, in the file that the project makes of it."""
+MARKER = 13
+"""Line of the marker in the file that the project makes of it."""
 
 
 @pytest.fixture(autouse=True)
@@ -82,19 +82,19 @@ def test_summary_of_an_earlier_session_does_not_stand_where_no_marked_test_runs(
     assert summary.read_text("utf-8") == "### npudump&#58; no marked test has run\n"
 
 
-def test_github_gets_a_summary_and_an_annotation_at_the_test(regressed: Project) -> None:
+def test_github_gets_a_summary_and_an_annotation_at_the_marker(regressed: Project) -> None:
     """GitLab gets a report of the job, and no annotation."""
     step = regressed.path / "step.md"
     step.write_text("before\n")
-    place = f"{regressed.path.name}/test_small.py,line={LINE}"
+    place = f"{regressed.path.name}/test_small.py,line={MARKER}"
     words = f"::error file={place},title=npudump%3A failed::npudump: block/conv.2: weights changed *"
     with regressed.patch.context() as patch:
         patch.setenv("GITHUB_ACTIONS", "true")
         patch.setenv("GITHUB_STEP_SUMMARY", str(step))
         patch.setenv("GITHUB_WORKSPACE", str(regressed.path.parent))
         regressed.run(shows=words)
-    line = regressed.path.joinpath("test_small.py").read_text().splitlines()[LINE - 1]
-    assert line == '@pytest.mark.parametrize("unused", [1])'
+    marker = regressed.path.joinpath("test_small.py").read_text().splitlines()[MARKER - 1]
+    assert marker == "@pytest.mark.npu_dump"
     text = step.read_text("utf-8")
     assert text.startswith("before\n")
     assert text.count("### ❌") == 1
@@ -103,7 +103,7 @@ def test_github_gets_a_summary_and_an_annotation_at_the_test(regressed: Project)
     regressed.run(hides="::error*")
     report = regressed.path / "npudump-code-quality.json"
     (entry,) = json.loads(report.read_bytes())
-    assert entry["location"] == {"path": "test_small.py", "lines": {"begin": LINE}}
+    assert entry["location"] == {"path": "test_small.py", "lines": {"begin": MARKER}}
     regressed.model()
     regressed.run()
     assert json.loads(report.read_bytes()) == []
