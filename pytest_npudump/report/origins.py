@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_npudump.compare.stats.verdict import (
@@ -14,7 +15,6 @@ from pytest_npudump.compare.stats.verdict import (
     explain_first,
     inputs_match,
 )
-from pytest_npudump.dump.light_dataclass import replace
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.stats.signs import DIGITS

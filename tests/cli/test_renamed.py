@@ -33,8 +33,10 @@ MISSPELT = [
     ("golden accept --resaon=x", "accept: error: unrecognized arguments: --resaon=x: did you mean --reason?"),
     (
         "golden verdict",
-        "there is no verdict, expected one of review, accept, reject, diff, show, status, log, merge, split, "
-        "fold, remote, init",
+        (
+            "there is no verdict, expected one of review, accept, reject, diff, show, status, log, merge, split, "
+            "fold, remote, init"
+        ),
     ),
     ("reprot results", "there is no reprot: did you mean report?"),
     ("ls dump more", "ls: error: unrecognized arguments: more"),
