@@ -118,26 +118,6 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class ThirdRun:
-    """A run behind the second one, which looked farther.
-
-    Attributes:
-        layers: layers whose tensors were dumped; what the second run found of them is superseded.
-        directory: where the tensors lie; None where there are none.
-        problem: why it says nothing; "" if it does.
-    """
-
-    layers: tuple[str, ...] = ()
-    directory: Path | None = None
-    problem: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON data."""
-        directory = str(self.directory) if self.directory else None
-        return {"layers": list(self.layers), "directory": directory, "problem": self.problem or None}
-
-
-@dataclass(frozen=True, slots=True)
 class Escalation:
     """Findings of the second run.
 
@@ -153,7 +133,7 @@ class Escalation:
         isolated: what operators under suspicion gave, held against what their own inputs give.
         ended: where the search for an operator that explains the failure ended, and why; "" where all that
             could explain it was computed again, or nothing was.
-        third: what a third run added; None without one.
+        third: layers and directory of a third run, which looked farther, or its problem; None without one.
         alike: tensors that the golden is to keep and whose statistics are those of the first run, by
             sanitised key.
         fed: inputs of models that have other values in the second run, where it did not reproduce the first.
@@ -168,7 +148,7 @@ class Escalation:
     drawing: tuple[str, ...] = ()
     isolated: tuple[JudgedOperator, ...] = ()
     ended: str = ""
-    third: ThirdRun | None = None
+    third: Escalation | None = None
     alike: Mapping[str, TensorRecord] = field(default_factory=dict)
     fed: tuple[str, ...] = ()
 
@@ -180,6 +160,7 @@ class Escalation:
 
     def to_json(self) -> dict[str, Any]:
         """Return the escalation as plain JSON data."""
+        third = self.third.to_json() if self.third is not None else {}
         return {
             "reproduced": self.reproduced,
             "problem": self.problem or None,
@@ -209,7 +190,7 @@ class Escalation:
             ],
             "isolated": [isolated.to_json() for isolated in self.isolated],
             "ended": self.ended or None,
-            "third": self.third.to_json() if self.third is not None else None,
+            "third": {name: third[name] for name in ("layers", "directory", "problem")} if third else None,
         }
 
 

@@ -60,7 +60,7 @@ from pytest_npudump.regression.calibration import (
 from pytest_npudump.regression.case import Case, onnx_models
 from pytest_npudump.regression.dataflow import edges_of_device, named_layers
 from pytest_npudump.regression.judgement import left_out_notes, with_reference
-from pytest_npudump.regression.result import Escalation, Finding, KeptLayers, Result, ThirdRun
+from pytest_npudump.regression.result import Escalation, Finding, KeptLayers, Result
 from pytest_npudump.regression.run_plan import Plan, fed
 from pytest_npudump.regression.run_record import (
     Measured,
@@ -327,7 +327,7 @@ def explain(case: Case, first: Result, plan: Plan, attempt: Attempt) -> Escalati
 
 def _joined(second: Escalation, third: Escalation) -> Escalation:
     """Unite the findings of two runs; the third run's count where both have one."""
-    told = ThirdRun(third.layers, third.directory, third.problem)
+    told = Escalation(layers=third.layers, directory=third.directory, problem=third.problem)
     if third.problem:
         return replace(second, third=told)
     again = {str(finding.key.sanitised) for finding in third.findings}

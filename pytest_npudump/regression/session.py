@@ -32,7 +32,7 @@ from pytest_npudump.regression.case import Case, delete_dumps, origin_of
 from pytest_npudump.regression.dataflow import code_of_run
 from pytest_npudump.regression.diagnose import full_words
 from pytest_npudump.regression.first_run import Settled, judge, judge_settled
-from pytest_npudump.regression.result import DIED, PENDING, Escalation, Result, ThirdRun
+from pytest_npudump.regression.result import DIED, PENDING, Escalation, Result
 from pytest_npudump.regression.run_plan import (
     Plan,
     agreed_plan,
@@ -353,7 +353,7 @@ class CaseSession:
             return
         escalation = Escalation(problem=reason)
         if self.plan is not None and self.plan.earlier is not None:
-            escalation = replace(self.plan.earlier, third=ThirdRun(problem=reason))
+            escalation = replace(self.plan.earlier, third=escalation)
         self.judged = self.judged.explained(escalation)
 
     def commit(self) -> None:

@@ -44,7 +44,8 @@ def can_be_approved(finding: SceneFinding) -> bool:
 
 def _trampling(finding: Trampling) -> str:
     change = finding.change
-    output = f"{finding.node} (output.{finding.slot})" if finding.slot else finding.node
+    slot = finding.after.key.slot
+    output = f"{finding.node} (output.{slot})" if slot else finding.node
     place = _(" in {place}").format(place=finding.place) if finding.place else ""
     first = "" if change.first is None else _(", first at {first}").format(first=list(change.first))
     return _("{by} overwrites {output}{place}: {changed} of {count} elements changed{first}").format(
@@ -53,22 +54,22 @@ def _trampling(finding: Trampling) -> str:
 
 
 def _trampling_details(finding: Trampling) -> list[str]:
-    change = finding.change
-    shape = _("unknown shape") if finding.shape is None else str(list(finding.shape))
-    tensor = " ".join(filter(None, (finding.dtype, shape, finding.format)))
+    change, record = finding.change, finding.after
+    shape = _("unknown shape") if record.shape is None else str(list(record.shape))
+    tensor = " ".join(filter(None, (record.dtype, shape, record.format)))
     values = ""
     if change.before is not None:
         before, after = numbers(change.before, change.after)
         values = _(", the first from {before} to {after}").format(before=before, after=after)
     return [
         _("output:     {node} ({op_type} output.{slot}) {tensor}{values}").format(
-            node=finding.node, op_type=finding.op_type, slot=finding.slot, tensor=tensor, values=values
+            node=finding.node, op_type=record.op_type, slot=record.key.slot, tensor=tensor, values=values
         ),
         _("between:    {since} and {by}; an operator in between may have done it").format(
             since=finding.since, by=finding.by
         ),
-        _("snapshots:  {before}").format(before=finding.before),
-        f"            {finding.after}",
+        _("snapshots:  {before}").format(before=finding.before.path),
+        f"            {record.path}",
     ]
 
 

@@ -30,7 +30,6 @@ from pytest_npudump.regression.scenes.findings import place_of, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
@@ -46,45 +45,37 @@ class Trampling:
         since: the operator behind which the output was still as before: the watched one itself, or one
             behind it. Whatever ran in between may have done it.
         node: the watched operator.
-        op_type: its type.
-        slot: which of its outputs.
         place: what else tells this execution from others, as ``name=value``; "" if nothing.
-        dtype, shape, format: of the output on the device.
         change: which elements.
-        before, after: the files of the two snapshots.
+        before, after: the two snapshots of the output.
     """
 
     by: str
     since: str
     node: str
-    op_type: str
-    slot: int
     place: str
-    dtype: str
-    shape: tuple[int, ...] | None
-    format: str
     change: SnapshotChange
-    before: Path
-    after: Path
+    before: TensorRecord
+    after: TensorRecord
 
     def to_json(self) -> dict[str, Any]:
         """Return the finding as plain JSON data."""
-        change = self.change
+        change, output = self.change, self.after
         return {
             "kind": "trampling",
             "by": self.by,
             "since": self.since,
             "node": self.node,
-            "output": self.slot,
+            "output": output.key.slot,
             "place": self.place or None,
-            "dtype": self.dtype,
-            "shape": None if self.shape is None else list(self.shape),
-            "format": self.format or None,
+            "dtype": output.dtype,
+            "shape": None if output.shape is None else list(output.shape),
+            "format": output.format or None,
             "changed": change.changed,
             "count": change.count,
             "first": None if change.first is None else list(change.first),
             "values": [str(change.before), str(change.after)],
-            "files": [str(self.before), str(self.after)],
+            "files": [str(self.before.path), str(output.path)],
         }
 
 
@@ -141,21 +132,15 @@ def find_tramplings(dump: Dump, request: DumpRequest) -> tuple[tuple[Trampling, 
                 continue
             compared += 1
             if change.changed:
-                record = after.record
                 findings.append(
                     Trampling(
                         by=after.layer,
                         since=before.layer or before.node,
                         node=after.node,
-                        op_type=record.op_type,
-                        slot=record.key.slot,
-                        place=place_of(record.key),
-                        dtype=record.dtype,
-                        shape=record.shape,
-                        format=record.format,
+                        place=place_of(after.record.key),
                         change=change,
-                        before=before.record.path,
-                        after=record.path,
+                        before=before.record,
+                        after=after.record,
                     )
                 )
     findings.sort(key=lambda finding: finding.place)
