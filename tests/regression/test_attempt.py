@@ -67,20 +67,6 @@ def layers(run: Attempt) -> list[tuple[str, str]]:
     return list(dict.fromkeys((key.capture, key.layer) for key in keys))
 
 
-def test_start_writes_the_configuration_and_hands_it_over(tmp_path: Path, recorder: Any) -> None:
-    run = attempt(tmp_path)
-    config = run.start(recorder)
-    assert recorder.calls == [("acl.json", False)]
-    assert json.loads(config.read_text()) == {
-        "dump": {
-            "dump_path": str(tmp_path / "run1" / "dump"),
-            "dump_mode": "output",
-            "dump_data": "stats",
-            "dump_list": [{}],
-        }
-    }
-
-
 def test_everything_it_makes_is_private(run: Attempt, recorder: Any) -> None:
     with run.capture(recorder, "first"):
         pass

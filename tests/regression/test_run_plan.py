@@ -258,18 +258,3 @@ def test_a_third_run_sees_what_feeds_operators_that_were_acquitted(
     found: Any = Escalation(layers=tuple(dumped.split()), isolated=tuple(judged))  # type: ignore[arg-type]
     assert (plan_third_run(case, first, found) is not None) is bool(suspects)
     assert [key.layer for key in seen] == suspects
-
-
-@pytest.mark.each(
-    ("plan", "runs"),
-    [
-        (Plan(()), 1),
-        (Plan((), earlier=Escalation()), 2),
-        (Plan((), measures=3), 3),
-        (Plan((), tries=2), 2),
-        (Plan((), measures=3, tries=2, earlier=Escalation()), 5),
-        (Plan((), measures=3, skipped=Escalation()), 0),
-    ],
-)
-def test_a_test_runs_again_as_often_as_its_plan_says(plan: Plan, runs: int) -> None:
-    assert (plan.further, plan.runs) == (runs, runs > 0)
