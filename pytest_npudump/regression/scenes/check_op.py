@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 
 from pytest_npudump.compare.ulps import OutputFault, is_float, output_fault, same_bits, ulps_allowed
@@ -112,14 +111,10 @@ def arrays_of(found: Any, who: str) -> list[Array]:
 
 def _array(found: Any, who: str) -> Array:
     if hasattr(found, "detach"):  # a tensor of torch, which need not be imported to be known
-        found = found.detach().cpu()
-        if str(found.dtype) == "torch.bfloat16":
-            import torch  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - it is there
+        from pytest_npudump.runtime.modules.statistics import array_of  # noqa: PLC0415 - where there is one
 
-            return np.asarray(found.view(torch.int16).numpy()).view(ml_dtypes.bfloat16)
-    if hasattr(found, "numpy"):
-        found = found.numpy()
-    array: Array = np.asarray(found)
+        found = array_of(found.detach().cpu())
+    array: Array = np.asarray(found.numpy() if hasattr(found, "numpy") else found)
     if array.dtype.kind not in "biuf" and not is_float(array.dtype):
         raise RequestError(
             f"check_op: the {who} gave {type(found).__name__} ({array.dtype}), expected arrays of floats, "

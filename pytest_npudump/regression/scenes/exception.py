@@ -123,7 +123,7 @@ def _read_mindspore(found: Found) -> tuple[list[FailedOperator], list[str]]:
         if record.op_type == "Parameter" or record.payload is None:
             continue
         key, place = record.key, replace(record.key, io="", slot=0)
-        tensor = described((key.io, key.slot), record.payload, record.dtype, record.shape)
+        tensor = described(record, (key.io, key.slot), record.path)
         one = failed.get(place) or FailedOperator(
             key.layer, record.op_type, "", MINDSPORE, None, None, None, record.path, capture=found.capture
         )
@@ -243,11 +243,9 @@ def with_content(failed: FailedOperator, *, tensors: bool) -> FailedOperator:
 
 def _tensor(tensor: ContainerTensor, path: Path) -> OperatorTensor:
     slot = (tensor.io, tensor.slot)
-    if tensor.payload is None:
-        return OperatorTensor(*slot, None, tensor.note or "no data", path)
-    if tensor.dtype == "undefined":
+    if tensor.payload is not None and tensor.dtype == "undefined":
         return OperatorTensor(*slot, None, _untyped(tensor.size, tensor.shape), tensor.payload.path)
-    return described(slot, tensor.payload, tensor.dtype, tensor.shape)
+    return described(tensor, slot, path)
 
 
 def _untyped(size: int, shape: tuple[int, ...] | None) -> str:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from pytest_npudump.dump.records import Payload, TensorKey
+    from pytest_npudump.dump.files.container import ContainerTensor
+    from pytest_npudump.dump.records import TensorKey, TensorRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,22 +41,21 @@ class OperatorTensor:
         return {"tensor": f"{self.io}.{self.slot}", **(tensor or {"note": self.note}), "file": str(self.path)}
 
 
-def described(
-    slot: tuple[str, int], payload: Payload, dtype: str, shape: tuple[int, ...] | None
-) -> OperatorTensor:
-    """Describe a tensor; where its bytes cannot be decoded the note says why.
+def described(tensor: TensorRecord | ContainerTensor, slot: tuple[str, int], path: Path) -> OperatorTensor:
+    """Describe a tensor; where it has no bytes, or these cannot be decoded, the note says why.
 
     Args:
+        tensor: with its type, and its shape as on the device.
         slot: ``input`` or ``output``, and which one.
-        payload: where its bytes lie.
-        dtype: name after :mod:`pytest_npudump.dump.dtypes`.
-        shape: as on the device; None where unknown.
+        path: the file that names it.
     """
+    if tensor.payload is None:
+        return OperatorTensor(*slot, None, tensor.note or "no data", path)
     try:
-        values = load(payload, dtype, shape)
+        values = load(tensor.payload, tensor.dtype, tensor.shape)
     except DumpError as error:
-        return OperatorTensor(*slot, None, str(error), payload.path)
-    return OperatorTensor(*slot, describe_tensor(values), "", payload.path)
+        return OperatorTensor(*slot, None, str(error), tensor.payload.path)
+    return OperatorTensor(*slot, describe_tensor(values), "", tensor.payload.path)
 
 
 def grouped(found: Iterable[Any], identity: Callable[[Any], object]) -> tuple[Any, ...]:

@@ -338,7 +338,7 @@ def _found(operator: Sequence[TensorRecord], kinds: tuple[str, ...]) -> Overflow
         first.stream or 0,
         first.path,
         place_of(first.key),
-        tuple(map(_tensor, operator)),
+        tuple(described(one, (one.key.io, one.key.slot), one.path) for one in operator),
         name=str(replace(first.key, turn=0, step=0, load=0)).rpartition(":")[0],
     )
 
@@ -356,10 +356,3 @@ def _operators(
     for record in [r for r in same if r.path.parent == path.parent] or same:
         files[record.path].append(record)
     return files
-
-
-def _tensor(record: TensorRecord) -> OperatorTensor:
-    slot = (record.key.io, record.key.slot)
-    if record.payload is None:
-        return OperatorTensor(*slot, None, record.note or "no data", record.path)
-    return described(slot, record.payload, record.dtype, record.shape)
