@@ -45,7 +45,7 @@ from pytest_npudump.runtime.aten import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pytest_npudump.dump.records import TensorKey, TensorRecord
@@ -303,7 +303,6 @@ class CallBench:
         self,
         suspects: Sequence[TensorKey],
         records: Sequence[TensorRecord],
-        report: Callable[[int, int], None] | None = None,
         changes: Changes | None = None,
     ) -> tuple[JudgedOperator, ...]:
         """Judge outputs by what their calls were given.
@@ -311,7 +310,6 @@ class CallBench:
         Args:
             suspects: the outputs of eager calls.
             records: the tensors of the run, those of the suspects' layers among them, in execution order.
-            report: called with (outputs judged, outputs in all).
             changes: what the golden tells of an output.
         """
 
@@ -332,7 +330,6 @@ class CallBench:
             suspects,
             lambda key: self._operators(key, records),
             isolated,
-            report=report,
             changes=changes,
         )
 

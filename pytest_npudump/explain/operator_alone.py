@@ -59,9 +59,6 @@ NO_OPERATOR = "no operator computes it"
 _FUSED = 16.0
 """By how much a graph that was optimised exceeds what single layers may be off: by 2 to 7 in nine models."""
 
-_OTHERS = 512
-"""Failing operators that are looked at beside suspects, at most."""
-
 _SEARCHED = 4
 """Convicted operators whose difference a pattern is looked for in, at most: as many as a page shows."""
 
@@ -471,7 +468,6 @@ def isolate(
     operators: Callable[[TensorKey], Sequence[Found]],
     isolated: Callable[[TensorKey, Sequence[Found], Alone], JudgedOperator],
     fed_by: Callable[[TensorKey], Sequence[TensorKey]] = lambda _: (),
-    report: Callable[[int, int], None] | None = None,
     *,
     others: Sequence[TensorKey] = (),
     size: Callable[[TensorKey], int] = lambda _: 0,
@@ -486,7 +482,6 @@ def isolate(
             an :class:`NpudumpError` where nothing can be computed again.
         isolated: makes of a verdict what is said of an output; without operators where none was found.
         fed_by: outputs that an output's operator reads, and that can be judged.
-        report: called with (outputs judged, suspects in all).
         others: outputs to be judged besides, if they can be: faults may be there that those of suspects hide.
         size: bytes that are read to judge an output.
         search: what is spent beside suspects; None for no bound but numbers.
@@ -514,8 +509,6 @@ def isolate(
             convicted += 1
             told = replace(told, pattern=_pattern(found[0]) if convicted <= _SEARCHED else None)
         judged[key] = told
-        if report is not None:
-            report(len(judged), len(suspects))
         return told.alone.verdict
 
     def refused(key: TensorKey) -> str:
@@ -524,8 +517,7 @@ def isolate(
     found = judged_upstream(suspects, fed_by, verdict, MOST_UPSTREAM, refused=refused, ended=search.end)
     left = [key for key in others if key not in judged]
     for number, key in enumerate(left):
-        why = refused(key) if number < _OTHERS else said("limit {count}", count=_OTHERS)
-        if why:
+        if why := refused(key):
             search.left = len(left) - number, why
             break
         if verdict(key) == UNKNOWN:

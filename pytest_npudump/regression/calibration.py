@@ -21,7 +21,7 @@ from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, StatsTable, sanitised_key
 from pytest_npudump.errors import DumpError, GoldenError, joined, said
 from pytest_npudump.language.text import first_of
-from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, PLAIN, THREADS, Variation
+from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, PLAIN, THREADS, Variation, Varying
 from pytest_npudump.record.noise import (
     CALIBRATION,
     FACTOR,
@@ -82,8 +82,8 @@ class Member:
 
     variation: Variation
     strayed: Deviations
-    unperturbed: tuple[str, ...] = ()
-    unreached: tuple[str, ...] = ()
+    unperturbed: frozenset[str] = frozenset()
+    unreached: frozenset[str] = frozenset()
     fed_otherwise: frozenset[str] = frozenset()
     outputs: str = ""
 
@@ -214,11 +214,9 @@ def measure(case: Case, first: Result, attempt: Attempt, member: int) -> Member 
         shutil.rmtree(attempt.directory, ignore_errors=True)
     differing = fed_otherwise if variation.plain else _begun_otherwise
     unlike = differing(first.run.fed, fed(case), tolerances)
-    if member == 1 or not isinstance(case.runtime, VaryingRuntime):
-        return Member(variation, strayed, fed_otherwise=unlike, outputs=outputs)
-    left = case.runtime.varying
-    unperturbed, unreached = tuple(sorted(left.unperturbed)), tuple(sorted(left.unreached))
-    return Member(variation, strayed, unperturbed, unreached, unlike, outputs)
+    left = case.runtime.varying if isinstance(case.runtime, VaryingRuntime) and member > 1 else Varying()
+    kept, unreached = frozenset(left.unperturbed), frozenset(left.unreached)
+    return Member(variation, strayed, kept, unreached, unlike, outputs)
 
 
 def _table(case: Case, first: Result, attempt: Attempt, golden: Record | None) -> tuple[StatsTable, str]:

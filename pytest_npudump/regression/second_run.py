@@ -699,8 +699,7 @@ def _isolated(
         hf32 = frozenset({"matmul", "conv"} if told is None else told.split("+"))
         archive = CallArchive(folder, case.settings.dump_limit)
         bench = CallBench(kept, case.settings.recompute, hf32, archive)
-        report = case.steps_of("recomputing calls on the CPU")
-        by_call = bench.isolate(_calls_among(first, suspects, healthy), own, report, changes)
+        by_call = bench.isolate(_calls_among(first, suspects, healthy), own, changes)
         notes = (*notes, *archive.notes)
     calls = {one.key: one for one in by_call}
     judged = [
