@@ -13,6 +13,8 @@ from pytest_npudump.errors import RequestError
 from pytest_npudump.explain.reproduction.failure import models_of, read_failure
 from pytest_npudump.explain.reproduction.reproduction import (
     CPU,
+    CallReproduction,
+    OperatorReproduction,
     Reproduction,
     TrialRun,
     of_call,
@@ -40,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
                 f"--runtime={arguments.runtime}: {failure.key} is of a call of torch: torch_npu runs it, or "
                 "without --runtime the CPU where there is no NPU"
             )
-        reproduction: Reproduction = of_call(failure, drawn=arguments.synthetic)
+        reproduction: CallReproduction | OperatorReproduction = of_call(failure, drawn=arguments.synthetic)
     else:
         models = models_of(failure, arguments.model)
         operators = {sanitise(node.name) for node in models.device.nodes}

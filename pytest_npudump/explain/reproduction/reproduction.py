@@ -15,7 +15,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -75,7 +74,7 @@ class TrialRun:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Reproduction(ABC):
+class Reproduction:
     """Reproduction of a failure by itself, and its folder.
 
     Attributes:
@@ -98,22 +97,14 @@ class Reproduction(ABC):
         """The tensor that fails."""
         return self.failure.key
 
-    @abstractmethod
-    def write(self, folder: Path) -> None:
-        """Write it into an empty folder.
-
-        Raises:
-            NpudumpError: what it consists of cannot be written.
-            OSError: a file cannot be written.
-        """
-
-    @abstractmethod
-    def run(self, folder: Path, runtime: str) -> TrialRun:
-        """Run it where it was written, on a runtime as in ``--npudump-runtime``; "" for what is found."""
-
 
 def write_and_try(
-    folder: Path, reproduction: Reproduction, *, runs: bool, runtime: str = "", must_fail: bool = False
+    folder: Path,
+    reproduction: OperatorReproduction | CallReproduction,
+    *,
+    runs: bool,
+    runtime: str = "",
+    must_fail: bool = False,
 ) -> TrialRun | None:
     """Write a reproduction, and run its test, or its script.
 
