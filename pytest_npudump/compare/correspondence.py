@@ -64,14 +64,11 @@ from pytest_npudump.storage import safeyaml
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from dataclasses import dataclass as light_dataclass
 
     from pytest_npudump.compare.tensors.tensor_pair import Pair
     from pytest_npudump.record.edges import Edges, Port
 
     Shape = tuple[int, ...]
-else:
-    from pytest_npudump.dump.light_dataclass import dataclass as light_dataclass
 
 LAYOUTS, RANKS = "layouts", "ranks"
 _JOINED = re.compile(r"\s\+\s")
@@ -150,7 +147,7 @@ class Parts(NamedTuple):
         return tuple(row for part in self.parts for row in _rows(part))
 
 
-@light_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class TensorOfParts(TensorRecord):
     """A tensor whose elements were joined.
 

@@ -18,8 +18,6 @@ from pytest_npudump.errors import FormatError, RequestError
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-else:
-    from pytest_npudump.dump.light_dataclass import dataclass
 
 _UNSAFE = re.compile(r"[\s%#\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\ufeff\ufffe\uffff\ud800-\udfff]")
 _PLAIN_BYTES = bytes(set(range(0x21, 0x7F)) - set(b"#%"))

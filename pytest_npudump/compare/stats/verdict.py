@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.alignment import ABSENT, Alignment
-from pytest_npudump.dump.light_dataclass import replace
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.table import PROJECTIONS, StatsTable
 from pytest_npudump.errors import said
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.tolerances.presets import Numerics
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
-else:
-    from pytest_npudump.dump.light_dataclass import dataclass
 
 Value = str | float | int | None
 

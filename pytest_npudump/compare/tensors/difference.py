@@ -178,8 +178,6 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import Stats
 
     Values = np.ndarray | PackedTensor | CodedTensor | JoinedTensor
-else:
-    from pytest_npudump.dump.light_dataclass import dataclass
 
 CHUNK = 1 << 18
 """Elements read at a time."""

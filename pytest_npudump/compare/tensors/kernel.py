@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, dataclass as mutable, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,11 +16,8 @@ from pytest_npudump.dump.stats.tensor import dtype_name
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-else:
-    from pytest_npudump.dump.light_dataclass import dataclass
 
-
-@mutable(slots=True)
+@dataclass(slots=True)
 class Measures:
     """Running measures of the pairs of one tensor; ``magnitude`` is the largest of a golden one.
 

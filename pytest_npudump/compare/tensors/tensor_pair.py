@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,14 +22,12 @@ from pytest_npudump.dump.arrays.decode import coded_tensor, load, packed_tensor,
 from pytest_npudump.dump.arrays.layouts import LayoutError, has_axes, host_values, is_private
 from pytest_npudump.dump.columns import with_projections_of
 from pytest_npudump.dump.filebytes import c_order_chunks, raw_bytes
-from pytest_npudump.dump.light_dataclass import replace
 from pytest_npudump.dump.records import Payload, Stats, TensorRecord
 from pytest_npudump.dump.stats.tensor import payload_stats
 from pytest_npudump.errors import DumpError, FormatError, NpudumpError, RequestError, joined, said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from dataclasses import dataclass
     from pathlib import Path
 
     from pytest_npudump.compare.tensors.difference import TensorDifference, Values
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, np.dtype[Any]]
     _Small = tuple[int, "_Open", tuple[np.ndarray, np.ndarray]]
-else:
-    from pytest_npudump.dump.light_dataclass import dataclass
 
 _ADDRESSES = frozenset({"resource", "string", "string_ref", "variant"})
 """Types whose bytes are addresses, which differ from run to run."""

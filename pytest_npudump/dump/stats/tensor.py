@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import lru_cache, partial
 from itertools import repeat
 from pathlib import Path
@@ -43,7 +43,6 @@ from pytest_npudump.dump.arrays.decode import (
 from pytest_npudump.dump.columns import TensorPart, with_projections_of
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.filebytes import CHUNK_BYTES, RawFile, chunks, file_pieces, open_raw, scratch_buffers
-from pytest_npudump.dump.light_dataclass import replace
 from pytest_npudump.dump.records import Payload, Stats
 from pytest_npudump.dump.stats.kernels import (
     BFLOAT16,
