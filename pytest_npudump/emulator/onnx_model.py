@@ -4,9 +4,7 @@ A model that is not dumped gives the result of ``InferenceSession(path).run`` wi
 bit. A model that is dumped runs the graph as written (no optimisation, one thread), so its results may
 differ from those in the last bits, as a fused graph differs from its operators on a device.
 
-An operator fails where a failure is injected (:mod:`pytest_npudump.emulator.faults`), or by onnxruntime's
-own. What failed is then found by running ever longer beginnings of the graph as it is written, without
-optimisation.
+An operator fails where a failure is injected (:mod:`pytest_npudump.emulator.faults`).
 """
 
 from __future__ import annotations
@@ -23,11 +21,10 @@ from pytest_npudump.emulator.dumps.exceptions import ExceptionArgument, FailedTa
 from pytest_npudump.emulator.dumps.recorder import STREAM, DumpPlan, DumpSettings, plan
 from pytest_npudump.emulator.dumps.writer import folder_above
 from pytest_npudump.emulator.faults import PLANTED, Distortion, Faults
-from pytest_npudump.errors import MissingExtraError
 from pytest_npudump.onnxmodels import graph as graph_module, sessions, tensor_types
 from pytest_npudump.onnxmodels.graph import operators
 from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx, prepare
-from pytest_npudump.onnxmodels.tensor_types import Tensor, from_bytes, from_ort_type, nbytes, storage
+from pytest_npudump.onnxmodels.tensor_types import Tensor, from_ort_type, storage
 from pytest_npudump.onnxmodels.variation import Variation, Varying
 
 if TYPE_CHECKING:
@@ -148,7 +145,7 @@ class Model:
         """Execute once, writing the dump if there is one, and return the outputs.
 
         Raises:
-            OperatorFailedError: one of its operators fails, by itself or because that was injected.
+            OperatorFailedError: one of its operators fails, as was injected.
             ModelError: onnxruntime cannot run the model on these inputs.
         """
         feeds = {port.name: tensor for port, tensor in zip(self.inputs, inputs, strict=True)}
@@ -157,12 +154,13 @@ class Model:
             dumped = active is not None and active.settings.step_selected(self.executions)
             feeds = self.varying.feeds(feeds, self.executions, dumped=dumped)
             for fault in self.faults.failing((self.name, self.graph_name), self.executions):
-                if fault.model is not None or fault.operator in Graph(self.source).names:
-                    raise injected_failure(self.source, fault.operator, feeds, self.device)
-            try:
-                results = self._run_plain(feeds) if active is None else self._run_dumped(active, feeds, clock)
-            except ModelError as error:
-                raise real_failure(self.source, feeds, self.device, error) from error
+                if (
+                    failure := _injected_failure(self.source, fault.operator, feeds, self.device)
+                ) is not None:
+                    raise failure
+                if fault.model is not None:
+                    raise ModelError(f"the model has no operator {fault.operator!r} that could fail")
+            results = self._run_plain(feeds) if active is None else self._run_dumped(active, feeds, clock)
             self.executions += 1
             outputs = tuple(results[port.name] for port in self.outputs)
             self.current_shapes = tuple(tensor.shape for tensor in outputs)
@@ -297,101 +295,33 @@ class OperatorFailedError(ModelError):
         self.operator = operator
 
 
-class Graph:
-    """A model that can be run up to one of its operators.
+def _injected_failure(
+    source: Path | bytes, name: str, feeds: Mapping[str, Tensor], device: int
+) -> OperatorFailedError | None:
+    """Return the failure of an operator, with what it got, weights included; None without such a one.
 
-    Attributes:
-        names: of the operators, in execution order.
+    The graph runs up to it as it is written, for its inputs, and for the size of its results.
     """
-
-    def __init__(self, source: Path | bytes) -> None:
-        """Read the model."""
-        self._source, self._proto = source, sessions.read_model(source)
-        self._operators = operators(self._proto.graph)
-        self.names = tuple(operator.name for operator in self._operators)
-
-    def first_failing(self, feeds: Mapping[str, Tensor]) -> int | None:
-        """Return the index of the first operator that fails on ``feeds``, None where none does."""
-        low, high = 0, len(self.names)
-        if self._runs(high, feeds):
-            return None
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self._runs(middle, feeds) else (low, middle)
-        return low
-
-    def _runs(self, count: int, feeds: Mapping[str, Tensor]) -> bool:
-        names = [name for name in self._node(count - 1).output if name]
-        session = self._begin(count, names)
-        try:
-            _run(session, feeds, names)
-        except ModelError:
-            return False
-        return True
-
-    def _node(self, index: int) -> Any:
-        return [node for node in self._proto.graph.node if node.op_type != "Constant"][index]
-
-    def _begin(self, count: int, names: Sequence[str]) -> Any:
-        """Return a session of the first ``count`` operators that hands out the tensors ``names``."""
-        begin = type(self._proto)()
-        begin.CopyFrom(self._proto)
-        nodes = self._proto.graph.node
-        ends = [at for at, node in enumerate(nodes) if node.op_type != "Constant"]
-        del begin.graph.node[ends[count] if count < len(ends) else len(nodes) :]
-        del begin.graph.output[:]
-        return exposed_session(self._source, begin, names)
-
-    def operator(self, index: int, feeds: Mapping[str, Tensor], device: int) -> FailedTask:
-        """Return an operator with the tensors that it got, weights included, and room for its results."""
-        found, node = self._operators[index], self._node(index)
-        given = [name for name in node.input if name]
-        inner = [name for name in dict.fromkeys(given) if name not in feeds]
-        values = {**feeds, **(_run(self._begin(index, inner), feeds, inner) if inner else {})}
-        room = self._room(index, feeds, [name for name in node.output if name])
-        inputs = [ExceptionArgument(values[name], at) for at, name in enumerate(given) if values[name].nbytes]
-        outputs = [
-            ExceptionArgument(tensor, len(given) + at) for at, tensor in enumerate(room) if tensor.nbytes
-        ]
-        return FailedTask(found.name, found.op_type, found.task, STREAM, device, inputs, outputs)
-
-    def _room(self, index: int, feeds: Mapping[str, Tensor], names: Sequence[str]) -> list[Tensor]:
-        """Return zeros in place of an operator's results, those left out whose shape is not known."""
-        try:
-            results = _run(self._begin(index + 1, names), feeds, names)
-        except ModelError:
-            session = self._begin(index + 1, names)
-            declared = [(dtype, shape) for _, dtype, shape in sessions.ports(session.get_outputs())]
-            sized = [(dtype, shape, nbytes(dtype, shape)) for dtype, shape in declared if -1 not in shape]
-            return [from_bytes(dtype, shape, np.zeros(size, np.uint8)) for dtype, shape, size in sized]
-        return [replace(results[name], data=np.zeros_like(results[name].data)) for name in names]
-
-
-def _run(session: Any, feeds: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Tensor]:
+    proto = sessions.read_model(source)
+    nodes = [(at, node) for at, node in enumerate(proto.graph.node) if node.op_type != "Constant"]
+    named = {one.name: (one, *place) for one, place in zip(operators(proto.graph), nodes, strict=True)}
+    if name not in named:
+        return None
+    operator, last, node = named[name]
+    given, written = ([tensor for tensor in side if tensor] for side in (node.input, node.output))
+    inner = [tensor for tensor in dict.fromkeys((*given, *written)) if tensor not in feeds]
+    del proto.graph.node[last + 1 :]
+    del proto.graph.output[:]
+    session = exposed_session(source, proto, inner)
     known = {port.name for port in session.get_inputs()}
-    return sessions.run(session, {name: feeds[name] for name in feeds if name in known}, names)
-
-
-def injected_failure(
-    source: Path | bytes, operator: str, feeds: Mapping[str, Tensor], device: int
-) -> OperatorFailedError:
-    """Return the failure of the operator that is to fail."""
-    graph = Graph(source)
-    if operator not in graph.names:
-        raise ModelError(f"the model has no operator {operator!r} that could fail")
-    found = graph.operator(graph.names.index(operator), feeds, device)
-    return OperatorFailedError(found, "a failure that was injected (emulator.faults.fail)")
-
-
-def real_failure(
-    source: Path | bytes, feeds: Mapping[str, Tensor], device: int, error: ModelError
-) -> ModelError:
-    """Return the failure of an operator behind onnxruntime's ``error``, or that error where none is found."""
-    try:
-        graph = Graph(source)
-        index = graph.first_failing(feeds)
-        if index is None:
-            return error
-        return OperatorFailedError(graph.operator(index, feeds, device), str(error))
-    except (ModelError, MissingExtraError):
-        return error
+    run = sessions.run(session, {tensor: feeds[tensor] for tensor in feeds if tensor in known}, inner)
+    values = {**feeds, **run}
+    room = [replace(values[tensor], data=np.zeros_like(values[tensor].data)) for tensor in written]
+    tensors = [
+        ExceptionArgument(tensor, at)
+        for at, tensor in enumerate((*(values[tensor] for tensor in given), *room))
+        if tensor.nbytes
+    ]
+    inputs = [one for one in tensors if one.index < len(given)]
+    task = FailedTask(name, operator.op_type, operator.task, STREAM, device, inputs, tensors[len(inputs) :])
+    return OperatorFailedError(task, "a failure that was injected (emulator.faults.fail)")

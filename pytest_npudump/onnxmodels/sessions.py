@@ -26,7 +26,6 @@ import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -121,7 +120,8 @@ def open_session(source: str | bytes, options: Any, name: str) -> Any:
 def run(session: Any, feeds: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Tensor]:
     """Run ``session`` and return the tensors called ``names``."""
     try:
-        if _in_numpy(session):
+        ports = (*session.get_inputs(), *session.get_outputs())
+        if all(in_numpy(from_ort_type(port.type)) for port in ports):  # results need not be copied
             arrays = {name: tensor.data.reshape(tensor.shape) for name, tensor in feeds.items()}
             results = map(from_result, session.run(list(names), arrays))
         else:
@@ -132,19 +132,6 @@ def run(session: Any, feeds: Mapping[str, Tensor], names: Sequence[str]) -> dict
         raise ModelError(f"onnxruntime cannot run the model: {error}") from error
     # An output that is an input as it came is memory of that array, which nothing else keeps alive.
     return {name: feeds.get(name, tensor) for name, tensor in found.items()}
-
-
-_numpy_sessions: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
-
-
-def _in_numpy(session: Any) -> bool:
-    """Return whether numpy has the types of all inputs and outputs, so that results need not be copied."""
-    found = _numpy_sessions.get(session)
-    if found is None:
-        every = (*session.get_inputs(), *session.get_outputs())
-        found = all(in_numpy(from_ort_type(argument.type)) for argument in every)
-        _numpy_sessions[session] = found
-    return found
 
 
 def _ort_value(tensor: Tensor) -> Any:

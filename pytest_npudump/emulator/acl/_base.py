@@ -26,7 +26,6 @@ import logging
 import math
 import operator
 import os
-import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -504,20 +503,9 @@ def data_type_size(number: int) -> int:
     return 0 if dtype is None or dtype.name == "undefined" else dtype.bits // 8
 
 
-@ACL("I", refused=0.0)
-def float16_to_float(bits: int) -> float:
-    """``(bits) -> value``."""
-    return float(struct.unpack("<e", struct.pack("<H", bits & 0xFFFF))[0])
-
-
-@ACL("d", refused=0)
-def float_to_float16(value: float) -> int:
-    """``(value) -> bits``, infinity where it is too large."""
-    try:
-        packed = struct.pack("<e", value)
-    except OverflowError:
-        packed = struct.pack("<e", float("inf") if value > 0 else float("-inf"))
-    return int.from_bytes(packed, "little")
+def _float16_bits(value: float) -> int:
+    with np.errstate(over="ignore"):
+        return int(np.float16(value).view(np.uint16))
 
 
 ACL.table(
@@ -525,6 +513,8 @@ ACL.table(
         "init": ("|s", CODE, init),
         "finalize": ((), CODE, finalize),
         "finalize_reference": ((), (0, CODE), finalize_reference),
+        "float16_to_float": ("I", 0.0, lambda bits: float(np.uint16(bits & 0xFFFF).view(np.float16))),
+        "float_to_float16": ("d", 0, _float16_bits),
         "get_version": ((), (0, 0, 0, CODE), lambda: (1, 15, 0)),
         "get_soc_name": ((), "", lambda: SOC_NAME),
         # of the calling thread's last failure, once

@@ -336,10 +336,6 @@ MDL.table(
 )
 
 
-_EVERY_INPUT = (1 << 64) - 1
-_VALUE = 4
-"""Bytes of one value of a gear."""
-_MOST_GEARS = 4096
 _QUEUES = "a model with queues takes its data from the device's own scheduler"
 _NO_GEARS = (
     "an ONNX file has no gears, which ATC compiles a model for; tell the shape with "
@@ -504,68 +500,24 @@ def _prepare(model_id: int, inputs: int, outputs: int, *, allocate: bool) -> Cal
     return run
 
 
-@MDL("IkkK")
-def set_dynamic_batch_size(model_id: int, dataset: int, index: int, batch: int) -> None:
-    """``(model id, dataset, index, batch size) -> ret``."""
-    refuse_if(not batch, codes.INVALID_PARAM, "the batch size is 0")
-    _set(model_id, dataset, index, _VALUE)
-
-
-@MDL("IkkKK")
-def set_dynamic_hw_size(model_id: int, dataset: int, index: int, *size: int) -> None:
-    """``(model id, dataset, index, height, width) -> ret``."""
-    refuse_if(0 in size, codes.INVALID_PARAM, "the height or the width is 0")
-    _set(model_id, dataset, index, 2 * _VALUE)
-
-
-@MDL("IkkO")
-def set_input_dynamic_dims(model_id: int, dataset: int, index: int, given: object) -> None:
-    """``(model id, dataset, index, {"dimCount", "name", "dims"}) -> ret``: all dimensions of all inputs."""
-    asked = given.get("dims") if isinstance(given, dict) else None
-    (dims,) = parse("acl.mdl.set_input_dynamic_dims", "v", (asked,))
-    refuse_if(not dims, codes.INVALID_PARAM, "there are no dimensions")
-    _set(model_id, dataset, index, _VALUE)
-
-
-def _set(model_id: int, handle: int, index: int, shortest: int) -> None:
-    """Refuse a gear: for its buffer, its model, or at last as no model here has any."""
-    state = process()
-    dataset = state.handles.get(handle, Dataset)
-    buffers = [] if dataset is None else dataset.buffers
-    buffer = state.handles.get(buffers[index], DataBuffer) if index < len(buffers) else None
-    if buffer is None or not buffer.address:
-        raise RefusedError(codes.INVALID_PARAM, f"the dataset has no buffer {index}")
-    refuse_if(
-        buffer.size < shortest,
-        codes.GE_DYNAMIC_INPUT_LENGTH_INVALID,
-        f"buffer {index} has {buffer.size} bytes, {shortest} are needed",
-    )
-    loaded(model_id)
+def _refuse_gear(*_: object) -> NoReturn:
     raise RefusedError(codes.GE_DYNAMIC_BATCH_SIZE_INVALID, _NO_GEARS)
-
-
-def _gear_count(_: ModelDesc, index: int) -> int:
-    refuse_if(index != _EVERY_INPUT, codes.INVALID_PARAM, f"the index is {index}; expected -1")
-    return 0
-
-
-@MDL("kKK", refused=lambda *args: (None if args[2] > _MOST_GEARS else [], CODE))
-def get_input_dynamic_dims(handle: int, index: int, count: int) -> list[dict[str, Any]]:
-    """``(desc, index, gears) -> ([], ret)``: the index is -1; 100000 for more than 4096 gears."""
-    refuse_if(count > _MOST_GEARS, codes.INVALID_PARAM, f"{count} gears; at most {_MOST_GEARS}")
-    _gear_count(known(ModelDesc, handle), index)
-    return []
 
 
 MDL.table(
     {
+        # model, dataset, index, and the gear
+        "set_dynamic_batch_size": ("IkkK", CODE, _refuse_gear),
+        "set_dynamic_hw_size": ("IkkKK", CODE, _refuse_gear),
+        "set_input_dynamic_dims": ("IkkO", CODE, _refuse_gear),
         "get_dynamic_batch": (
             ModelDesc,
             lambda *_: ({}, CODE),
             lambda _: {"batchCount": 0, "batch": []},
         ),
         "get_dynamic_hw": ((ModelDesc, "k"), lambda *_: ({}, CODE), lambda *_: {"hwCount": 0, "hw": []}),
-        "get_input_dynamic_gear_count": ((ModelDesc, "K"), (0, CODE), _gear_count),
+        "get_input_dynamic_gear_count": ((ModelDesc, "K"), (0, CODE), lambda *_: 0),
+        "get_input_dynamic_dims": ((ModelDesc, "KK"), lambda *_: ([], CODE), lambda *_: []),
     }
 )
 

@@ -20,7 +20,6 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from pytest_npudump.onnxmodels.tensor_types import Tensor
 
     Array = np.ndarray[Any, np.dtype[Any]]
-    _Described = tuple[tuple[int, int, int, int, int], tuple[int, ...], tuple[int, ...]]
 
 
 DEFAULT_MASK = 0x3F
@@ -236,8 +234,6 @@ def _number(value: Any) -> str:
     return format(float(value), "g")
 
 
-_KEPT = 4096
-"""Number of headers that are kept, but for the time in them."""
 NO_OFFSET = 2**64 - 1
 """``offset`` of a tensor of a single operator."""
 _CHUNKS = 1024
@@ -262,12 +258,6 @@ class Slot:
     format: int = 2
     original_shape: tuple[int, ...] | None = None
 
-    def described(self) -> _Described:
-        """Return its fields in the header: type, layout, size, address and offset; both shapes."""
-        tensor = self.tensor
-        numbers = tensor.dtype.proto, self.format, tensor.nbytes, self.address, self.offset
-        return numbers, tensor.shape, tensor.shape if self.original_shape is None else self.original_shape
-
 
 def encode_header(time: int, op_name: str, inputs: Sequence[Slot], outputs: Sequence[Slot]) -> bytes:
     """Serialize ``DumpData`` as the device's writer does: outputs before inputs, empty shapes present.
@@ -276,23 +266,14 @@ def encode_header(time: int, op_name: str, inputs: Sequence[Slot], outputs: Sequ
     """
     from pytest_npudump.dump.files.container import dump_data_class  # noqa: PLC0415 - of tensors only
 
-    kinds = ([slot.described() for slot in side] for side in (inputs, outputs))
-    # The fields that come first: the version and the time, which differs from file to file.
-    beginning: bytes = dump_data_class()(version="2.0", dump_time=time).SerializeToString()
-    return beginning + _rest(op_name, *map(tuple, kinds))
-
-
-@lru_cache(_KEPT)
-def _rest(op_name: str, inputs: tuple[_Described, ...], outputs: tuple[_Described, ...]) -> bytes:
-    """Serialize the fields behind the time, which are the same in every run of a model."""
-    from pytest_npudump.dump.files.container import dump_data_class  # noqa: PLC0415 - of tensors only
-
-    message: Any = dump_data_class()(op_name=op_name)
+    message: Any = dump_data_class()(version="2.0", dump_time=time, op_name=op_name)
     for repeated, side in ((message.output, outputs), (message.input, inputs)):
-        for numbers, *shapes in side:
-            field = repeated.add()
-            field.data_type, field.format, field.size, field.address, field.offset = numbers
-            for written, dims in zip((field.shape, field.original_shape), shapes, strict=True):
+        for slot in side:
+            field, tensor = repeated.add(), slot.tensor
+            field.data_type, field.format, field.size = tensor.dtype.proto, slot.format, tensor.nbytes
+            field.address, field.offset = slot.address, slot.offset
+            original = tensor.shape if slot.original_shape is None else slot.original_shape
+            for written, dims in ((field.shape, tensor.shape), (field.original_shape, original)):
                 written.SetInParent()
                 written.dim.extend(dims)
     return bytes(message.SerializeToString(deterministic=True))
