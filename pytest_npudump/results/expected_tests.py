@@ -35,12 +35,10 @@ def read_expected(given: str, root: Path, option: str = "npudump_expect") -> int
     Raises:
         RequestError: it is neither.
     """
-    if not given.strip():
-        raise RequestError(f"{option} is empty, expected a number of tests, 1 or more, or a file")
-    if given.isdecimal():
-        if not int(given):
-            raise RequestError(f"{option} is 0, expected a number of tests, 1 or more, or a file")
+    if given.isdecimal() and int(given):
         return int(given)
+    if given.isdecimal() or not given.strip():
+        raise RequestError(f"{option} is {given!r}, expected a number of tests, 1 or more, or a file")
     path = root / given
     try:
         with path.open("rb") as file:

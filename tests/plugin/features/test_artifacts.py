@@ -6,7 +6,6 @@ import json
 import os
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -27,34 +26,6 @@ def regressed(project: Project) -> Project:
 def files(folder: Path) -> dict[str, int]:
     found = (path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.stat().st_size for path in found}
-
-
-def test_failed_session_leaves_all_that_was_dumped_and_said(regressed: Project) -> None:
-    regressed.model()
-    regressed.recorded("golden_tensors=['*']", change=0.1)
-    regressed.run("--npudump-report", "--junitxml=junit.xml")
-    out = regressed.path / "out"
-    assert {path.name for path in out.iterdir()} == PARTS
-    (directory,) = (path for path in (out / "dumps").iterdir() if path.is_dir())
-    assert {"report.txt", "report.json", "run1", "run2"} <= {path.name for path in directory.iterdir()}
-    summary = (out / "summary.md").read_text("utf-8")
-    assert f"`report: out/dumps/{directory.name}/report.txt`" in summary
-    properties = ET.parse(regressed.path / "junit.xml").iter("property")  # noqa: S314 - as written here
-    told = {one.get("name"): one.get("value") for one in properties}
-    assert json.loads(told["npudump"])["details"] == str(directory / "report.txt")
-    (entry,) = ResultsFolder(out / "results").read().entries
-    assert entry.status == "failed"
-    assert ResultsFolder(out / "results").record(entry)
-    page = (out / "report" / "index.html").read_text("utf-8")
-    assert entry.test in page
-    assert "Elements, from the second run" in page
-    index = json.loads((out / "session.json").read_bytes())
-    assert index["left_out"] == []
-    assert index["left_out_in_all"] == {"files": 0, "bytes": 0}
-    assert index["limit"] is None
-    assert index["packages"]["pytest"] == pytest.__version__
-    assert [producer["soc"] for producer in index["producers"]] == ["Emulator"]
-    assert index["options"] == {"runtime": "emulator", "output": "out", "report": True}
 
 
 def test_sessions_share_a_folder_and_the_last_one_has_page_and_summary(regressed: Project) -> None:

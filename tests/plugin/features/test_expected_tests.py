@@ -96,9 +96,10 @@ def test_workers_of_xdist_are_counted_together(project: Project) -> None:
 @pytest.mark.each(
     ("given", "content", "words"),
     [
-        ("", None, "is empty, expected a number of tests"),
-        (" ", None, "is empty, expected a number of tests"),
-        ("0", None, "is 0, expected a number of tests"),
+        ("", None, "is '', expected a number of tests"),
+        (" ", None, "is ' ', expected a number of tests"),
+        ("0", None, "is '0', expected a number of tests"),
+        ("00", None, "is '00', expected a number of tests"),
         ("none.txt", None, "neither a number of tests nor a file"),
         ("-3", None, "neither a number"),
         ("list.txt", b"a.py::t\n::test_net\n", "line 2 is '::test_net', as pytest calls any test outside"),
