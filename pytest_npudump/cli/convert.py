@@ -48,7 +48,15 @@ def run(arguments: argparse.Namespace) -> int:
             work = run_tasks(convert, files, workers, weight=lambda file: file.nbytes, progress=report)
             results = [*refused, *work]
     if dump.records and not results:
-        to_stderr(f"npudump: {_nothing(dump)}")
+        count = len(dump.records)
+        if all(record.stats is not None for record in dump.records):
+            way_out = "collect it with dump_data tensor (MindSpore: saved_data tensor)"
+            told = f"is a dump of statistics: none of its tensors ({count}) has data; {way_out}"
+        else:
+            notes = dict.fromkeys(record.note for record in dump.records if record.note)
+            why = f" ({'; '.join(notes)})" if notes else ""
+            told = f"has no tensor with data ({count} in all){why}; npudump ls lists them"
+        to_stderr(f"npudump: nothing to convert: {dump.root} {told}")
         report_problems(dump.problems)
         return 2
     emit(f"note: {result.note}" for result in results if result.note)
@@ -73,21 +81,6 @@ def _leaving_nothing_behind(files: Sequence[OutputFile]) -> Iterator[None]:
             with suppress(OSError):
                 file.temporary.unlink(missing_ok=True)
         raise
-
-
-def _nothing(dump: Dump) -> str:
-    """Explain why a dump without data cannot be converted."""
-    count = len(dump.records)
-    if all(record.stats is not None for record in dump.records):
-        return (
-            f"nothing to convert: {dump.root} is a dump of statistics: none of its tensors ({count}) has "
-            "data; collect it with dump_data tensor (MindSpore: saved_data tensor)"
-        )
-    notes = dict.fromkeys(record.note for record in dump.records if record.note)
-    why = f" ({'; '.join(notes)})" if notes else ""
-    return (
-        f"nothing to convert: no tensor of {dump.root} ({count} in all) has data{why}; npudump ls lists them"
-    )
 
 
 _LONGEST = 255

@@ -61,9 +61,14 @@ def run(arguments: argparse.Namespace) -> int:
         )
         overflows, unread = _read_overflows(dump.root, dump.overflow, workers) if dump.overflow else ([], [])
     problems = [*dump.problems, *unread]
-    lines = _statistics(dump.records, arguments) if stats else _listed(dump.records, dump.root)
     notes = (_("note: {note}").format(note=spoken(note)) for note in dump.notes)
     folder = _folder(dump.root)
+    if stats:
+        lines = _statistics(dump.records, arguments)
+    else:
+        rows = [(*_cells(record), *_stored_cells(record, folder)) for record in dump.records]
+        table = [*columns(rows, (*_COLUMNS, *_STORED)), ""] if rows else []
+        lines = [*table, _summary(dump.records)]
     present(
         arguments,
         lambda: {
@@ -88,13 +93,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _folder(root: Path) -> Path:
     return root if root.is_dir() else root.parent
-
-
-def _listed(records: Sequence[TensorRecord], root: Path) -> Iterator[str]:
-    if records:
-        rows = [(*_cells(record), *_stored_cells(record, _folder(root))) for record in records]
-        yield from (*columns(rows, (*_COLUMNS, *_STORED)), "")
-    yield _summary(records)
 
 
 def _statistics(records: Sequence[TensorRecord], arguments: argparse.Namespace) -> Sequence[str]:

@@ -122,14 +122,9 @@ def _ended(arguments: argparse.Namespace, reproduction: Reproduction, trial: Tri
             f"npudump: {layer}: passes here; the second run of {reproduction.failure.test}, "
             "whose inputs these are, did not reproduce the failure"
         )
-    elif reproduction.failure.runtime == "emulator":
-        to_stderr(
-            f"npudump: {layer}: passes here, so its inputs and weights are not the cause; "
-            f"{arguments.output}/README.md has the versions of both runs"
-        )
     else:
         to_stderr(
-            f"npudump: {layer}: passes here, so its inputs and weights are not the cause; check the device, "
-            f"its driver and the kernel: run {arguments.output} on the machine where it failed"
+            f"npudump: {layer}: passes here, so its inputs and weights are not the cause; run "
+            f"{arguments.output} where it failed: its README.md has the versions of both runs"
         )
     return 1

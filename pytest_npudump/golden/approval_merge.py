@@ -335,15 +335,13 @@ class _Merge:
             found = self._repeats() if key == REPEATS else joined(*_at(heads, key))
             if key in _SETTLED and isinstance(found, Conflict):
                 found = _SETTLED[key](_at(heads, key))
-            if key == UNWRITTEN and self._leaves_out_more():
-                found = Conflict(heads.ours.get(key), heads.theirs.get(key))
+            if key == UNWRITTEN:
+                base, ours, theirs = self._sides.map(lambda golden: set(entries_of(golden).items()))
+                # one side would leave out a tensor for the other's sake, perhaps unseen
+                loses = any(word[1] == LEFT_OUT for word in (ours ^ theirs) - base)
+                found = found if not loses else Conflict(heads.ours.get(key), heads.theirs.get(key))
             yield from self._told(key, _mapped(found, partial(_yaml, key)))
         yield _yaml("columns", " ".join(self._columns))
-
-    def _leaves_out_more(self) -> bool:
-        """Return whether a side would leave out a tensor for the other's sake, perhaps unseen."""
-        base, ours, theirs = self._sides.map(lambda golden: set(entries_of(golden).items()))
-        return bool({word for word in (ours ^ theirs) - base if word[1] == LEFT_OUT})
 
     def _repeats(self) -> dict[str, Any] | None:
         rows = {key: joined(*_at(self._lines, key)) for key in [*self._lines.ours, *self._lines.theirs]}

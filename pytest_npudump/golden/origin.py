@@ -74,8 +74,12 @@ def revision(folder: Path) -> str | None:
 @lru_cache(maxsize=1)
 def processor() -> dict[str, str]:
     """Return ``machine``, the architecture, and ``vector``, the extensions by which a kernel is chosen."""
-    machine = platform.machine()
-    return {"machine": machine} | ({"vector": found} if (found := extensions(_cpuinfo())) else {})
+    try:
+        cpuinfo = Path("/proc/cpuinfo").read_text("utf-8", "replace")
+    except OSError:
+        cpuinfo = ""
+    found = extensions(cpuinfo)
+    return {"machine": platform.machine()} | ({"vector": found} if found else {})
 
 
 def extensions(cpuinfo: str) -> str:
@@ -90,13 +94,6 @@ def extensions(cpuinfo: str) -> str:
             told = frozenset(value.split())
             return "+".join(flag for flag in _EXTENSIONS if flag in told)
     return ""
-
-
-def _cpuinfo() -> str:
-    try:
-        return Path("/proc/cpuinfo").read_text("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 _SHORT = 12

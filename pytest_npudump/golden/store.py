@@ -293,7 +293,8 @@ class Recording:
             golden = stack.enter_context(locked(self.path)) if self.staged is not None else self.path
             staged = has_digest(self.path, self.digest) if self.staged is None else self.staged.exists()
             if not staged or bool(self.tensors and _recording_if_any(waiting_path(target)) != self.tensors):
-                if self._counts(target):
+                same = not self.tensors or _recording_if_any(target) == self.tensors
+                if same and has_digest(self.path, self.digest):  # which another run has recorded
                     return
                 raise GoldenError(
                     f"{self.path}: what was recorded is not there any more: another run has recorded the "
@@ -313,11 +314,6 @@ class Recording:
                         f"{self.path} is recorded and counts, but {error}; move it there before both are "
                         f"committed"
                     ) from error
-
-    def _counts(self, target: Path) -> bool:
-        """Return whether another run has recorded the same."""
-        same = not self.tensors or _recording_if_any(target) == self.tensors
-        return same and has_digest(self.path, self.digest)
 
     def discard(self) -> None:
         """Remove the recording; files that cannot be removed go with the next one of the golden."""

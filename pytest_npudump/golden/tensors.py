@@ -141,21 +141,24 @@ class TensorFile:
                 bytes are others than were written.
         """
         begin, end = self.entries[key]["data_offsets"]
-        chunk = self._mapped(self.start + begin, end - begin)
+        chunk: Tensor = np.empty(0, np.uint8)
+        try:
+            if end - begin:
+                place: Any = {"offset": self.start + begin, "shape": (end - begin,)}
+                chunk = np.asarray(np.memmap(self.path, dtype=np.uint8, mode="r", **place))
+        except (OSError, ValueError) as error:
+            raise _unreadable(self.path, error) from error
         if self.digests and self.digests.get(key) != _digest(chunk):
             raise GoldenError(
                 f"{self.path}: the bytes of tensor {key} are not those that were recorded: restore the file "
                 f"from version control, or record it anew with --npudump-update-golden"
             )
-        return _view(chunk, self.entries[key], self.foreign.get(key), f"{self.path}: tensor {key}")
-
-    def _mapped(self, offset: int, size: int) -> Tensor:
-        if not size:
-            return np.empty(0, np.uint8)
-        try:
-            return np.asarray(np.memmap(self.path, dtype=np.uint8, mode="r", offset=offset, shape=(size,)))
-        except (OSError, ValueError) as error:
-            raise _unreadable(self.path, error) from error
+        kept, entry = self.foreign.get(key), self.entries[key]
+        ours = {theirs: name for name, theirs in SAFETENSORS_NAMES.items()}
+        name, shape = ours.get(entry["dtype"], entry["dtype"]), entry["shape"]
+        if isinstance(kept, list) and len(kept) == len(("name", "shape")):
+            name, shape = kept
+        return viewed(chunk, name, shape, f"{self.path}: tensor {key}")
 
 
 def _refuse_others(path: Path) -> None:
@@ -209,16 +212,6 @@ def _json_metadata(metadata: Mapping[str, str], name: str, path: Path) -> dict[s
     if not isinstance(found, dict):
         raise GoldenError(f"{path}: the metadata {name} is not JSON; restore the file from version control")
     return found
-
-
-def _view(chunk: Tensor, entry: Mapping[str, Any], kept: Any, what: str) -> Tensor:
-    name = next(
-        (ours for ours, theirs in SAFETENSORS_NAMES.items() if theirs == entry["dtype"]), entry["dtype"]
-    )
-    shape = entry["shape"]
-    if isinstance(kept, list) and len(kept) == len(("name", "shape")):
-        name, shape = kept
-    return viewed(chunk, name, shape, what)
 
 
 @dataclass(frozen=True, slots=True)

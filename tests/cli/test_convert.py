@@ -37,7 +37,7 @@ def test_what_has_no_data_is_nothing_to_convert_and_beside_others_a_note(run: Ru
     dump_file(tmp_path / "dump", "a", np.zeros(0, np.int8), shape=(16,), size=16, address=0)
     done = run("convert", tmp_path / "dump", "-o", tmp_path / "out")
     assert (done.code, done.out) == (2, "")
-    assert "nothing to convert: no tensor of" in done.err
+    assert "has no tensor with data (1 in all)" in done.err
     assert "address" in done.err
     dump_file(tmp_path / "dump", "b", np.arange(3.0), number=2)
     done = run("convert", tmp_path / "dump", "-o", tmp_path / "out")

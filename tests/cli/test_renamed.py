@@ -34,8 +34,8 @@ MISSPELT = [
     (
         "golden verdict",
         (
-            "there is no verdict, expected one of review, accept, reject, diff, show, status, log, merge, split, "
-            "fold, remote, init"
+            "there is no verdict, expected one of review, accept, reject, diff, show, status, log, merge, "
+            "split, fold, remote, init"
         ),
     ),
     ("reprot results", "there is no reprot: did you mean report?"),

@@ -69,7 +69,9 @@ def _told(path: Path, layer: str | None) -> Iterator[tuple[_Revision, tuple[Chan
 
 def _revisions(path: Path) -> Iterator[_Revision]:
     log = _git(path, "log", "--follow", _FORMAT, "--name-status", "--", path.name)
-    for told, names in _commits(log):
+    for entry in log.split(_COMMIT)[1:]:
+        facts, _, names = entry.strip().partition("\n\n")
+        told = dict(zip(("commit", "date", "author", "subject"), facts.split("\0"), strict=True))
         kind, *_before, name = names.strip().split("\t")
         place = f"{told['commit']}:{name}"
         try:
@@ -78,13 +80,6 @@ def _revisions(path: Path) -> Iterator[_Revision]:
             yield told, None, str(error)
         if kind.startswith("C"):  # git follows a copy, too, though the other golden has a test of its own
             return
-
-
-def _commits(log: str) -> Iterator[tuple[dict[str, str], str]]:
-    """Parse git's log into the fields and the file names of each commit."""
-    for entry in log.split(_COMMIT)[1:]:
-        facts, _, names = entry.strip().partition("\n\n")
-        yield dict(zip(("commit", "date", "author", "subject"), facts.split("\0"), strict=True)), names
 
 
 def _git(path: Path, *words: str) -> str:

@@ -32,27 +32,19 @@ def init(arguments: argparse.Namespace) -> int:
         RequestError: the goldens lie outside of this folder.
         ConfigError: pytest's configuration, which may name their folder, cannot be read.
     """
-    addition = git_attributes(Path.cwd(), _folder_below(Path.cwd(), arguments.golden_dir), lfs=arguments.lfs)
-    addition.write()
-    emit([f"{_(addition.word)}: {addition.path.name}", *(f"  {line}" for line in addition.lines)])
-    emit(
-        [
-            "in each clone:",
-            *(f"  {line}" for line in (*DRIVER, *(["git lfs install"] if arguments.lfs else []))),
-        ]
-    )
-    return 0
-
-
-def _folder_below(root: Path, named: Path | None) -> str:
-    """Return the folder of the goldens as git names it here."""
-    folder = Path(os.path.normpath(root / (named or golden_folder(root))))
+    root = Path.cwd()
+    folder = Path(os.path.normpath(root / (arguments.golden_dir or golden_folder(root))))
     if not folder.is_relative_to(root):
         raise RequestError(
             f"{folder}: lies outside of {root}, whose .gitattributes says nothing of it: run this in the "
             "folder of its repository"
         )
-    return folder.relative_to(root).as_posix()
+    addition = git_attributes(root, folder.relative_to(root).as_posix(), lfs=arguments.lfs)
+    addition.write()
+    emit([f"{_(addition.word)}: {addition.path.name}", *(f"  {line}" for line in addition.lines)])
+    commands = (*DRIVER, *(["git lfs install"] if arguments.lfs else []))
+    emit(["in each clone:", *(f"  {line}" for line in commands)])
+    return 0
 
 
 _FAILED = 128
@@ -73,7 +65,14 @@ def merge_files(arguments: argparse.Namespace) -> int:
         texts = [_text(path, name) for path in (arguments.base, arguments.ours, arguments.theirs)]
         merged = merge(name, *texts)
     except GoldenError as error:
-        _merge_lines(arguments)
+        # git puts its markers into OURS: a file without any would look as if nothing of THEIRS were lost
+        labels = ("-L", "ours", "-L", "base", "-L", "theirs", "--")
+        files = (arguments.ours, arguments.base, arguments.theirs)
+        command = ["git", "merge-file", *labels, *map(str, files)]
+        done = subprocess.run(command, check=False)  # noqa: S603 - the git that has called this
+        if not 0 <= done.returncode < _FAILED:
+            words = "git cannot merge it by lines: it is as it was; merge by hand"
+            raise RequestError(f"{arguments.ours}: {words}") from error
         to_stderr(f"npudump: {error}; its lines are merged by git itself: look at all of it")
         return 1
     write_whole(arguments.ours, [merged.text.encode()])
@@ -89,15 +88,6 @@ def _text(path: Path, name: Path) -> str:
         return read_regular(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise GoldenError(f"{name}: byte {error.start} is not UTF-8") from None
-
-
-def _merge_lines(arguments: argparse.Namespace) -> None:
-    """Have git put its markers into OURS: a file without any would look as if nothing of THEIRS were lost."""
-    command = ["git", "merge-file", "-L", "ours", "-L", "base", "-L", "theirs"]
-    files = [str(path) for path in (arguments.ours, arguments.base, arguments.theirs)]
-    done = subprocess.run([*command, "--", *files], check=False)  # noqa: S603 - the git that has called this
-    if not 0 <= done.returncode < _FAILED:
-        raise RequestError(f"{arguments.ours}: git cannot merge it by lines: it is as it was; merge by hand")
 
 
 def split_all(arguments: argparse.Namespace) -> int:

@@ -151,8 +151,8 @@ def test_the_arrays_are_those_that_the_operator_had(wrong_kernel: Failed, repro:
 def test_a_fault_that_is_not_in_the_folder_is_said_to_pass(wrong_kernel: Failed, repro: Repro) -> None:
     assert repro(wrong_kernel) == 1
     assert repro.err == (
-        f"npudump: second: passes here, so its inputs and weights are not the cause; "
-        f"{repro.made}/README.md has the versions of both runs\n"
+        "npudump: second: passes here, so its inputs and weights are not the cause; run "
+        f"{repro.made} where it failed: its README.md has the versions of both runs\n"
     )
     assert (repro.made / "test_repro.py").exists()
     readme = (repro.made / "README.md").read_text(encoding="utf-8")
