@@ -323,7 +323,7 @@ def _devices(*, answers: bool) -> Iterator[_Line]:
     npus = sorted((path.name for path in dev.glob("davinci[0-9]*")), key=lambda name: (len(name), name))
     names = (*(npus or ["davinci0"]), *_MANAGERS)
     # docker -v makes a directory of a path that the host does not have
-    wrong = [name for name in names if (dev / name).is_dir() or not _is_usable(dev / name)]
+    wrong = [name for name in names if (dev / name).is_dir() or not os.access(dev / name, os.R_OK | os.W_OK)]
     remedy = _USABLE.format(options=" ".join(f"--device /dev/{name}" for name in wrong))
     if answers or not wrong:
         yield "device files", OK, ", ".join(npus) or "no /dev/davinci*"
@@ -332,10 +332,6 @@ def _devices(*, answers: bool) -> Iterator[_Line]:
     else:
         text = f"missing, or not readable and writable for this user: {', '.join(wrong)}"
         yield "device files", PROBLEM, text, remedy
-
-
-def _is_usable(path: Path) -> bool:
-    return os.access(path, os.R_OK | os.W_OK)
 
 
 _COLLECTING = "GE refuses every other dump (E10056) and aclmdlSetDump returns 0: models dump nothing"

@@ -123,20 +123,8 @@ def edge_values(dtype: np.dtype[Any]) -> tuple[float | int, ...]:
     if not is_float(dtype):
         raise TypeError(f"{dtype}: expected a type of integers, floats or bools")
     near = sorted(_floats(dtype), key=lambda value: (abs(math.log2(abs(value))), value < 0))
-    once = dict.fromkeys(map(_Exact, chain(_PLAIN, near, (math.inf, -math.inf, math.nan))))
-    return tuple(map(float, once))
-
-
-class _Exact(float):
-    """A float that differs from its negative where both are 0, and equals itself where it is NaN."""
-
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, float) and self.hex() == other.hex()
-
-    def __hash__(self) -> int:
-        return hash(self.hex())
+    found = chain(_PLAIN, near, (math.inf, -math.inf, math.nan))
+    return tuple({value.hex(): value for value in found}.values())  # -0.0 is another one than 0.0
 
 
 def _floats(dtype: np.dtype[Any]) -> Iterator[float]:
@@ -340,11 +328,9 @@ def matrices(dtype: DTypeLike = "float16", *, max_elements: int = MOST_ELEMENTS,
 
     @st.composite  # type: ignore[untyped-decorator]
     def found(draw: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        rows, inner, columns = draw(st.tuples(side, side, side).filter(lambda sizes: fits(*sizes)))
+        small = st.tuples(side, side, side).filter(lambda m: max(m[0], m[2]) * m[1] <= max_elements)
+        rows, inner, columns = draw(small)
         return filled(draw, (rows, inner)), filled(draw, (inner, columns))
-
-    def fits(rows: int, inner: int, columns: int) -> bool:
-        return max(rows, columns) * inner <= max_elements
 
     return found()
 

@@ -133,6 +133,7 @@ class Machine:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         nbytes, files = self.free
+        access = os.access
         shown = {str(self.root / name.lstrip("/")) for name in self.forbidden}
         fakes: dict[str, Any] = {
             "ROOT": self.root,
@@ -140,7 +141,7 @@ class Machine:
             "probe_runtime": lambda name: self.probes.get(name, NOT_INSTALLED),
             "offered": lambda: self.offered,
             "run_npu_smi": self.npu_smi,
-            "_is_usable": lambda path: str(path) not in shown and os.access(path, os.R_OK),
+            "os.access": lambda path, mode: str(path) not in shown and access(path, mode),
             "os.statvfs": lambda _: SimpleNamespace(
                 f_bavail=nbytes, f_frsize=1, f_favail=files or 0, f_files=files or 0
             ),
@@ -371,7 +372,7 @@ def test_a_machine_without_npu_has_the_emulator_and_no_warning(machine: Machine)
     assert not [one for one in findings if one.state in (WARNING, PROBLEM)]
 
 
-@pytest.mark.each("part", ["installed_version", "probe_runtime", "run_npu_smi", "_is_usable", "os.statvfs"])
+@pytest.mark.each("part", ["installed_version", "probe_runtime", "run_npu_smi", "os.access", "os.statvfs"])
 def test_a_check_that_raises_is_a_line_and_the_others_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
