@@ -21,7 +21,6 @@ from typing import Any
 from pytest_npudump import __version__
 from pytest_npudump.cli.common.output import INTERRUPTED, emit, exit_code, leave_threads_behind, screen
 from pytest_npudump.cli.common.spoken_parser import SpokenParser, asked_language, parse
-from pytest_npudump.language.text import hung
 from pytest_npudump.language.translation import is_english, speaking
 
 _DESCRIPTION = (
@@ -75,8 +74,6 @@ class _Explain(argparse.Action):
         text = (_REPORT / ("failures.md" if is_english() else "failures.zh.md")).read_text("utf-8")
         page = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text).partition("\n## Errors")[0]
         wide, shown = screen() or _WIDTH, StringIO()
-        line = re.compile(r"^npudump: .*(?:\n {9}.*)?", re.MULTILINE)  # of a session, as its terminal has it
-        page = line.sub(lambda found: "\n".join(hung(" ".join(found[0].split()), wide - 2)), page)
         Console(file=shown, width=wide).print(Markdown(page))
         emit((line.rstrip() for line in shown.getvalue().splitlines()), whole=True)
         parser.exit()

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pytest_npudump.cli.common.output import emit, end_output, screen, to_stderr
+from pytest_npudump.cli.common.output import emit, end_output, to_stderr
 from pytest_npudump.demo import CHANGED, LAYER, ORIGINAL, break_model, write_project
 from pytest_npudump.language import CHINESE, ENGLISH
 from pytest_npudump.language.text import byte_size, cut, typed
@@ -28,9 +28,6 @@ _LEGEND = (
     "many times that difference it is: hundreds of times is a fault, not noise.",
     "The second run dumps whole tensors, up to {limit} here, to show where.",
 )
-_MORE = '"(+2 more)" behind a statistic: two more are out of tolerance.'
-_ROOM = 100
-"""Columns of a terminal in which the table has that."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -45,9 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     _say("3. The same model again: every layer is compared with the golden")
     passed = _pytest(folder)
     _say(f"4. A regression: {_AMOUNT} is added to the weights of {LAYER}")
-    legend = [line.format(limit=_LIMIT) for line in _LEGEND]
-    if (screen() or 0) >= _ROOM:
-        legend.insert(-1, _MORE)
+    legend = (line.format(limit=_LIMIT) for line in _LEGEND)
     _print("The test fails and names the first layer that differs.", *legend, "")
     break_model(folder, _AMOUNT)
     failed = _pytest(folder, f"--npudump-output={_OUTPUT}", "-o", f"npudump_dump_limit={_LIMIT}")

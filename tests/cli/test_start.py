@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from pytest_npudump.cli import COMMANDS
+from pytest_npudump.cli import COMMANDS, main
 from pytest_npudump.cli.arguments import LAYOUTS
 from pytest_npudump.dump.arrays.layouts import HOST_AXES
 
@@ -62,3 +64,28 @@ def test_two_dumps_without_a_file_of_rules_are_compared_without_yaml(tmp_path: P
     np.save(dump, np.ones(3, np.float32))
 
     assert not imported(f"compare {dump} {dump}") & {"yaml", "pytest_npudump.storage.safeyaml"}
+
+
+@pytest.mark.each(
+    ("words", "given", "seen"),
+    [("ls .", None, "1"), ("ls .", "3", "3"), ("doctor", None, None), ("ls --stats missing", None, None)],
+    ids=["a reader starts no threads of BLAS", "the user's stays", "programs do not inherit it", "an error"],
+)
+def test_commands_that_read_have_numpy_start_no_threads(
+    monkeypatch: pytest.MonkeyPatch, words: str, given: str | None, seen: str | None
+) -> None:
+    name, found = "OPENBLAS_NUM_THREADS", list[str | None]()
+
+    def run(_: object) -> int:
+        found.append(os.environ.get(name))
+        return 0
+
+    monkeypatch.delenv(name, raising=False)
+    if given:
+        monkeypatch.setenv(name, given)
+    if "missing" not in words:
+        for work in ("ls.run", "doctor.run"):
+            monkeypatch.setattr(f"pytest_npudump.cli.{work}", run)
+    assert main(words.split()) == (2 if "missing" in words else 0)
+    assert found == ([] if "missing" in words else [seen])
+    assert os.environ.get(name) == given

@@ -6,9 +6,7 @@ import sys
 import termios
 from collections import Counter
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,7 +100,7 @@ def _chosen(pending: Sequence[Pending], names: Sequence[str], tests: Collection[
         if not any(one.entry.test in meant for one in pending):
             if not pending:
                 raise ResultsError(_("{name}: no run is pending review").format(name=name))
-            known = first_of(sorted((one.entry.test for one in pending), key=partial(_unlike, name)))
+            known = first_of(one.entry.test for one in pending)
             raise ResultsError(
                 _("{name} matches no pending run; pending: {known}").format(name=name, known=known)
             )
@@ -115,10 +113,6 @@ def _is_meant(test: str, name: str) -> bool:
     return test.startswith((f"{name}::", f"{name}[")) or any(
         fnmatchcase(part, glob) for part in last_parts(test)
     )
-
-
-def _unlike(name: str, test: str) -> float:
-    return -SequenceMatcher(None, name, test.rpartition("::")[2]).ratio()
 
 
 def waiting_lines(waiting: Sequence[Pending]) -> Iterator[str]:

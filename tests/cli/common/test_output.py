@@ -58,21 +58,6 @@ def test_help_lists_every_command_which_has_help(capsys: pytest.CaptureFixture[s
         assert f"usage: npudump {name}" in told(name)
 
 
-@pytest.mark.each(
-    ("columns", "last"),
-    [("80", "mismatch Conv@21:output.0 (emulator)"), ("100", "Conv@21:output.0 (emulator); see")],
-)
-def test_the_line_of_a_session_that_is_explained_fits_the_terminal(
-    columns: str, last: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", columns)
-    with pytest.raises(SystemExit):
-        main(["--explain"])
-    out = capsys.readouterr().out.splitlines()
-    (at,) = [row for row, line in enumerate(out) if line.startswith(" npudump: 0 of 1 tests passed")]
-    assert out[at + 1].startswith(f"{' ' * 10}{last}")
-
-
 @pytest.mark.e2e
 def test_output_survives_a_narrow_encoding(tmp_path: Path) -> None:
     import numpy as np
