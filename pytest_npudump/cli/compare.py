@@ -68,7 +68,17 @@ def run(arguments: argparse.Namespace) -> int:
             if getattr(arguments, flag.removeprefix("--").replace("-", "_")):
                 raise RequestError(_("{flag}: not with an ONNX model in place of GOLDEN").format(flag=flag))
         return _against_model(arguments)
-    if are_kept_results(arguments.golden, arguments.actual):
+    sides = arguments.golden, arguments.actual
+    kept = [path for path in sides if (results_in(path) / LINES).is_file()]
+    if len(kept) == 1:
+        (other,) = [path for path in sides if path not in kept]
+        raise RequestError(
+            _(
+                "{one} contains saved results, {other} does not: compare two folders of them, or use "
+                "{command}"
+            ).format(one=kept[0], other=other, command=typed("npudump", "check", kept[0]))
+        )
+    if kept:
         from pytest_npudump.cli import compare_results  # noqa: PLC0415 - only for kept results
 
         return compare_results.run(arguments)
@@ -204,24 +214,6 @@ def _idle_lines(tolerances: Tolerances, comparison: Comparison) -> Iterator[str]
 
 _HEAD = 4096
 _MARK = b"npudump-golden:"
-
-
-def are_kept_results(first: Path, second: Path) -> bool:
-    """Return whether two paths are folders of saved results.
-
-    Raises:
-        RequestError: one of them is, and the other is not.
-    """
-    kept = [(results_in(path) / LINES).is_file() for path in (first, second)]
-    if any(kept) and not all(kept):
-        one, other = (first, second) if kept[0] else (second, first)
-        raise RequestError(
-            _(
-                "{one} contains saved results, {other} does not: compare two folders of them, or use "
-                "{command}"
-            ).format(one=one, other=other, command=typed("npudump", "check", one))
-        )
-    return all(kept)
 
 
 def read_dump_side(path: Path, workers: Workers, *, latest: bool, raw: str = "") -> Record:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,7 +55,13 @@ def run(arguments: argparse.Namespace) -> int:
     names = Correspondence.read(arguments.map) if arguments.map else None
     pairs = [*pair_results(first, second, terms, typed_rules(arguments), names)]
     problems = [*first[1].problems, *second[1].problems]
-    shared = shared_origins(pairs)
+    # facts in which the runs of all tests that were compared differ alike
+    told = [pair.origins for pair in pairs if pair.comparison is not None]
+    shared = {
+        name: both
+        for name, both in (told[0] if told else {}).items()
+        if all(one.get(name) == both for one in told)
+    }
     present(
         arguments,
         lambda: {
@@ -180,18 +186,6 @@ def pair_results(
             yield ResultPair(name, {}, problems=(f"only {there} has a result of it",))
         elif not one.data["outcome"] == other.data["outcome"] == SKIPPED:
             yield _pair(name, (first[0], one), (second[0], other), overrides, rules, names=names)
-
-
-def shared_origins(pairs: Iterable[ResultPair]) -> dict[str, tuple[str, str]]:
-    """Return the facts in which the runs of all tests that were compared differ alike."""
-    compared = [pair.origins for pair in pairs if pair.comparison is not None]
-    if not compared:
-        return {}
-    return {
-        name: both
-        for name, both in compared[0].items()
-        if all(origins.get(name) == both for origins in compared)
-    }
 
 
 def _pair(

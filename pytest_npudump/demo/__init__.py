@@ -57,7 +57,9 @@ def write_project(folder: Path) -> None:
         RequestError: the folder holds something already, is none, or cannot be written.
         MissingExtraError: a package of the extra is not installed.
     """
-    check_packages()
+    for package in ("onnx", "onnxruntime"):  # at once, rather than after the first runs
+        if find_spec(package) is None:
+            raise MissingExtraError("npudump demo", package, "demo")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
@@ -84,17 +86,6 @@ def break_model(folder: Path, amount: float) -> None:
 
 MODEL = Path(__file__).with_name("ch_ppocr_mobile_v2.0_cls_mobile.onnx")
 """258 operators, 0.6 MB; its licence (Apache-2.0) lies beside it."""
-
-
-def check_packages() -> None:
-    """Refuse missing packages at once, rather than after the first runs; nothing is imported.
-
-    Raises:
-        MissingExtraError: a package of the extra is missing.
-    """
-    for package in ("onnx", "onnxruntime"):
-        if find_spec(package) is None:
-            raise MissingExtraError("npudump demo", package, "demo")
 
 
 def change_weights(path: Path, layer: str, amount: float) -> None:

@@ -93,30 +93,24 @@ def to_stderr(text: str) -> None:
         _discard(stream)
 
 
-def write_json(data: Any, target: str) -> None:
-    """Write ``data`` as JSON to a file, wholly or not at all, or to standard output for ``-``.
-
-    Raises:
-        NpudumpError: the file or standard output cannot be written.
-    """
-    from pytest_npudump.report.files import json_text  # noqa: PLC0415 - only where JSON is written
-
-    text = json_text(data)
-    if target == STANDARD_OUTPUT:
-        _write(text.replace("##", "#\\u0023"))  # within strings alone, and none of a CI service's commands
-    else:
-        write_output("--json", target, text.encode())
-
-
 def present(arguments: argparse.Namespace, data: Callable[[], Any], lines: Iterable[str]) -> None:
     """Write JSON where ``--json`` asks for it, and print lines unless that went to standard output.
 
+    A file is written wholly or not at all.
+
     Raises:
         NpudumpError: the file or standard output cannot be written.
     """
-    if arguments.json:
-        write_json(data(), arguments.json)
-    if arguments.json != STANDARD_OUTPUT:
+    if not arguments.json:
+        emit(lines)
+        return
+    from pytest_npudump.report.files import json_text  # noqa: PLC0415 - only where JSON is written
+
+    text = json_text(data())
+    if arguments.json == STANDARD_OUTPUT:
+        _write(text.replace("##", "#\\u0023"))  # within strings alone, and none of a CI service's commands
+    else:
+        write_output("--json", arguments.json, text.encode())
         emit(lines)
 
 

@@ -121,18 +121,6 @@ def last_parts(test: str) -> Iterator[str]:
     return (test[at:] for at in (0, *(part.end() for part in _PARTS.finditer(test.partition("[")[0]))))
 
 
-def nearest_goldens() -> Path:
-    """Return the folder of goldens, here or in a folder above; the one here if there is none.
-
-    Raises:
-        ConfigError: pytest's configuration, which names the folder of goldens, cannot be read.
-    """
-    start = Path.cwd()
-    places = (folder / golden_folder(folder) for folder in start.parents)
-    here = golden_folder(start)
-    return here if here.is_dir() else next((place for place in places if place.is_dir()), here)
-
-
 def golden_named(named: Path) -> Path:
     """Return a golden file that is named by its path, or as its test is, or by the last parts of that.
 
@@ -145,7 +133,10 @@ def golden_named(named: Path) -> Path:
     text, (test, bracket, parameters) = str(named), str(named).partition("[")
     if named.exists() or named.suffix == ".yaml":
         return named
-    folder, (*_folders, function) = nearest_goldens(), _PARTS.split(test)
+    # those here, else of a folder above
+    folders = [golden_folder(Path.cwd()), *(above / golden_folder(above) for above in Path.cwd().parents)]
+    folder = next((place for place in folders if place.is_dir()), folders[0])
+    *_folders, function = _PARTS.split(test)
     if "::" in test:
         file, *classes, name = test.split("::")
         case = parameters.removesuffix("]") if bracket else None
