@@ -93,10 +93,7 @@ class SpokenParser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse an unknown choice with the nearest one, in the same words on every version of Python."""
         if action.choices is not None and value not in action.choices:
-            near = nearest(str(value), action.choices)
-            listed = [one.dest for one in getattr(action, "_choices_actions", ())]  # by the help, of verbs
-            words = hint(str(value), listed if listed and not near else action.choices)
-            told = said("there is no {value}{hint}", value=value, hint=words)
+            told = said("there is no {value}{hint}", value=value, hint=hint(str(value), action.choices))
             raise argparse.ArgumentError(action, spoken(told))
 
     def _print_message(self, message: str, file: Any = None) -> None:
