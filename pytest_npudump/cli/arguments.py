@@ -244,7 +244,7 @@ _GOLDEN_VERBS = {
             _VARIANTS,
             _flag(
                 "--prune",
-                "list stale files; with --yes remove them, and reject pending runs whose test is gone",
+                "list stale files; with --yes remove them",
             ),
             _flag("--yes", "with --prune: remove"),
             _flag("-v --verbose", "list every golden with its test"),

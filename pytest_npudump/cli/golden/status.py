@@ -29,7 +29,6 @@ from pytest_npudump.golden.census import (
     faults,
     look,
     named_objects,
-    of_test,
 )
 from pytest_npudump.golden.objects import cached_objects
 from pytest_npudump.golden.store import read_golden
@@ -37,7 +36,7 @@ from pytest_npudump.language import mark
 from pytest_npudump.language.text import first_of, typed
 from pytest_npudump.language.translation import gettext as _, ngettext, spoken
 from pytest_npudump.report.verdicts import shown
-from pytest_npudump.results.acceptance import Pending, pending_of, reject
+from pytest_npudump.results.acceptance import Pending, pending_of
 from pytest_npudump.results.folder import ResultsError, ResultsFolder
 from pytest_npudump.results.rejudge import terms_at
 
@@ -60,7 +59,6 @@ class _Status:
         rules: rules of tolerances that match no tensor of any test.
         unjudged_rules: why it is not known of others.
         waiting: runs that are pending review.
-        gone: those of them whose test is gone, and why it is known to be.
         renamed: by a stale golden, a test without one that may be its test under a new name, and its golden.
         store: of golden tensors, where one is configured.
         states: where the tensors are that goldens name in it.
@@ -73,7 +71,6 @@ class _Status:
     rules: Sequence[str] = ()
     unjudged_rules: str = ""
     waiting: list[Pending] | None = None
-    gone: list[tuple[Pending, str]] = field(default_factory=list)
     renamed: dict[Path, tuple[str, Path]] = field(default_factory=dict)
     store: TensorStore | None = None
     states: list[State] = field(default_factory=list)
@@ -130,12 +127,11 @@ def _status(arguments: argparse.Namespace) -> _Status:
         stale = {one.path.absolute() for one in found.census.stale}
         found.broken = [one for one in found.broken if one.path.absolute() not in stale]
     try:
-        _folder, found.waiting, problems = _waiting(arguments)
+        found.waiting, problems = _waiting(arguments)
         found.unknown += problems
     except ResultsError as error:
         found.unknown.append(str(error))
     if stock is not None:
-        found.gone = _gone(found.waiting or (), stock.collection)
         found.renamed = _renamed(stock, found.waiting or ())
     store = tensor_place(paths[0])
     if store.url:
@@ -149,28 +145,19 @@ def _status(arguments: argparse.Namespace) -> _Status:
     return found
 
 
-def _waiting(
-    arguments: argparse.Namespace,
-) -> tuple[ResultsFolder | None, list[Pending] | None, Sequence[str]]:
-    """Return the folder of results, the runs of it that are pending review, and what cannot be read.
+def _waiting(arguments: argparse.Namespace) -> tuple[list[Pending] | None, Sequence[str]]:
+    """Return the runs that are pending review, None without results, and what of these cannot be read.
 
     Raises:
         ResultsError: there are no results where they are named, or they cannot be read.
     """
     place = last_results(arguments.results).path if arguments.results else last_if_any()
     if place is None:
-        return None, None, []
+        return None, []
     folder = ResultsFolder(place)
     results = folder.read()
     pending = pending_of(folder, results, terms_at(results.entries, arguments.root, None))
-    return folder, [one for one in pending if _is_below(one.path, arguments.paths)], results.problems
-
-
-def _gone(waiting: Sequence[Pending], collection: Collection) -> list[tuple[Pending, str]]:
-    """Return runs whose test is known to be gone, and why."""
-    tests = {*collection.goldens.values()}
-    judged = [(one, *of_test(one.entry.test, collection)) for one in waiting if one.entry.test not in tests]
-    return [(one, why) for one, kind, why in judged if kind == "stale"]
+    return [one for one in pending if _is_below(one.path, arguments.paths)], results.problems
 
 
 def _renamed(stock: _Stock, waiting: Sequence[Pending]) -> dict[Path, tuple[str, Path]]:
@@ -267,7 +254,6 @@ def _lines(found: _Status, *, verbose: bool) -> Iterator[str]:
         yield _("unknown whether rules match: {why}").format(why=found.unjudged_rules)
     if found.waiting:
         yield from waiting_lines(found.waiting)
-        yield from _gone_lines(found.gone, _("of these, the test is gone (--prune --yes rejects the run):"))
     yield from _lacking(found.states)
     yield _summary(found)
 
@@ -311,19 +297,14 @@ def _prune(arguments: argparse.Namespace) -> int:
     """Remove files that no test reads, or list them; 1 where some wait for ``--yes``, 2 where one stays."""
     stock = _take_stock(arguments.variant, arguments.paths)
     stale = stock.census.stale
-    folder, waiting, _problems = _waiting(arguments)
-    gone = _gone(waiting or (), stock.collection)
     if not arguments.yes:
+        waiting, _problems = _waiting(arguments)
         rules, _why = _idle_rules(stock)
         emit(_finding_lines(stale, _("would be removed with --yes:"), _renamed(stock, waiting or ())))
-        emit(_gone_lines(gone, _("would be rejected with --yes, as the test is gone:")))
         emit(_rule_lines(rules))
-        emit([] if stale or rules or gone else [_("nothing is stale")])
+        emit([] if stale or rules else [_("nothing is stale")])
         return 1 if stale or rules else 0
     removed = [*map(_removed, stale)]
-    if folder is not None and gone:
-        folder.update(reject(one) for one, _why in gone)
-        emit(_gone_lines(gone, _("rejected, as the test is gone:")))
     words = ngettext("{count} of {all} file removed", "{count} of {all} files removed", len(stale))
     emit([words.format(count=sum(removed), all=len(stale))])
     return 0 if all(removed) else 2
@@ -361,13 +342,6 @@ def _finding_lines(
             yield "    " + _('and write its name behind "test:" in that file')
 
 
-def _gone_lines(gone: Sequence[tuple[Pending, str]], heading: str) -> Iterator[str]:
-    if gone:
-        yield heading
-    for one, why in gone:
-        yield f"  {one.entry.test}: {spoken(why)}"
-
-
 def _rule_lines(rules: Sequence[str]) -> Iterator[str]:
     """Yield rules that match nothing, below a heading; nothing where there are none."""
     if rules:
@@ -383,13 +357,11 @@ class _Stock:
         census: of the goldens.
         tolerances: the file of rules that runs read; None without one.
         missing: tests that have no golden yet, by the file that it is to be.
-        collection: the tests.
     """
 
     census: Census
     tolerances: Path | None
     missing: Mapping[Path, str]
-    collection: Collection
 
 
 def _take_stock(variants: Sequence[str], paths: Sequence[Path]) -> _Stock:
@@ -417,7 +389,7 @@ def _take_stock(variants: Sequence[str], paths: Sequence[Path]) -> _Stock:
         tuple(one for one in kind if _is_below(one.path, paths))
         for kind in (found.used, found.stale, found.unjudged)
     )
-    return _Stock(Census(*kept), None if paths else rules, missing, collection)
+    return _Stock(Census(*kept), None if paths else rules, missing)
 
 
 def _idle_rules(stock: _Stock) -> tuple[Sequence[str], str]:
