@@ -352,9 +352,6 @@ def test_a_question_fits_in_80_columns_and_a_name_steers_no_terminal(
         ("accept", ("\x04",), (1, 0)),
         ("accept", ("y",), (0, 3)),
         ("accept *", (), (0, 3)),
-        ("accept test_b", (), (0, 1)),
-        ("accept test_", (), (2, 0)),
-        ("accept test_a.py::test_b", (), (0, 1)),
     ],
 )
 def test_a_terminal_is_asked_once_before_all_are_accepted(
