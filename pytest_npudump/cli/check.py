@@ -70,7 +70,11 @@ def run(arguments: argparse.Namespace) -> int:
             summary_line(counted, page=PAGE) + (_("; {left} left out").format(left=left) if left else ""),
         ],
     )
-    complain([*problems, *idle_lines(judged)])
+    # rules of files that decide about no tensor of any of the judged tests
+    outcomes = [one.result for one in judged if one.result is not None]
+    idle = idle_everywhere([one.idle_rules for one in outcomes if one.comparison is not None])
+    words_of_rule = _("the rule {rule} matches no tensor of these tests")
+    complain([*problems, *(words_of_rule.format(rule=rule) for rule in idle)])
     words = {one.word for one in judged}
     if problems or UNJUDGED in words or not words & {GOOD, BAD}:
         return 2
@@ -116,10 +120,3 @@ def _earlier(results: Results) -> Iterator[str]:
 def _as_json(one: Rejudged) -> dict[str, Any]:
     told = {"test": one.entry.test, "verdict": one.word, "why": one.why or None, "was": one.entry.status}
     return told | ({} if one.result is None else full_json(one.result))
-
-
-def idle_lines(judged: Sequence[Rejudged]) -> Iterator[str]:
-    """Name the rules of files that decide about no tensor of any of the judged tests."""
-    outcomes = [one.result for one in judged if one.result is not None]
-    for rule in idle_everywhere([one.idle_rules for one in outcomes if one.comparison is not None]):
-        yield _("the rule {rule} matches no tensor of these tests").format(rule=rule)

@@ -446,7 +446,14 @@ def read_golden(path: Path) -> Record:
 
 def _read_alone(path: Path) -> Record:
     content = _read(path)
-    return replace(parse(_decode(content, path), path), digest=content_digest(content))
+    try:
+        text = content.decode().removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise GoldenError(
+            f"{path}, line {line}: byte {error.start} is not UTF-8; restore the file from version control"
+        ) from None
+    return replace(parse(text, path), digest=content_digest(content))
 
 
 def content_digest(content: bytes) -> str:
@@ -611,13 +618,3 @@ def _read(path: Path) -> bytes:
     if len(content) > LARGEST:
         raise GoldenError(f"{path}: more than {LARGEST} bytes, which is no golden file of ours")
     return content
-
-
-def _decode(content: bytes, path: Path) -> str:
-    try:
-        return content.decode().removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise GoldenError(
-            f"{path}, line {line}: byte {error.start} is not UTF-8; restore the file from version control"
-        ) from None

@@ -292,7 +292,8 @@ class FormatConformance:
         """Check files cut at any length; the bytes behind the last one that counts may go."""
         whole = [*self.read(file)]
         content = file.read_bytes()
-        near = [place for record in whole if record.payload for place in _extent(record)]
+        payloads = [record.payload for record in whole if record.payload]
+        near = [place for one in payloads for place in (one.offset, one.offset + one.nbytes)]
         for length in cuts(len(content), near):
             file.write_bytes(content[:length])
             found = self._read_or_refuse(file)
@@ -376,11 +377,6 @@ class FormatConformance:
 
 def _open_files() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
-
-
-def _extent(record: TensorRecord) -> tuple[int, int]:
-    assert record.payload is not None
-    return record.payload.offset, record.payload.offset + record.payload.nbytes
 
 
 def _alike(found: Sequence[TensorRecord], whole: Sequence[TensorRecord]) -> bool:
