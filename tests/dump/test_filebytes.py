@@ -13,7 +13,6 @@ from hypothesis import given, strategies as st
 
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.dump.arrays.decode import load
-from pytest_npudump.dump.batches import run_batches
 from pytest_npudump.dump.filebytes import (
     Buffers,
     c_order_chunks,
@@ -23,6 +22,7 @@ from pytest_npudump.dump.filebytes import (
     release,
     scratch_buffers,
 )
+from pytest_npudump.dump.reader import run_batches
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.errors import FormatError
 

@@ -19,7 +19,7 @@ from threading import Event, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_npudump.dump.batches import run_batches
+from pytest_npudump.dump.reader import run_batches
 from pytest_npudump.errors import MissingExtraError, RequestError, RuntimeUnavailableError
 from pytest_npudump.language.translation import gettext as _
 
