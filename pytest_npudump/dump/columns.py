@@ -17,7 +17,7 @@ from operator import add, attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from pytest_npudump.dump.records import Payload, Stats, TensorKey, TensorRecord, encoded, with_peaks
+from pytest_npudump.dump.records import Payload, Stats, TensorKey, TensorRecord, key_name, with_peaks
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.names import DumpFile, DumpName, Place
@@ -353,7 +353,7 @@ class TensorTable(Sequence[TensorRecord]):
         files, columns = self.files, self.columns
         places = [TensorKey("", "input", 0, 0, *found).qualifiers_text for found in files.qualifiers]
         # texts without direction and slot, a text a file
-        heads = list(map(add, encoded(files.layer), map(places.__getitem__, files.folder)))
+        heads = list(map(add, map(key_name, files.layer), map(places.__getitem__, files.folder)))
         for at, turn in files.turn.items():
             key = TensorKey(files.layer[at], "input", 0, turn, *files.qualifiers[files.folder[at]])
             heads[at] = key.name_text + key.qualifiers_text

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _UNSAFE = re.compile(r"[\s%#\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\ufeff\ufffe\uffff\ud800-\udfff]")
-_PLAIN_BYTES = bytes(set(range(0x21, 0x7F)) - set(b"#%"))
 _SLOT = re.compile(r"(?P<io>[a-z_]+)\.(?P<slot>\d+)\Z")
 _QUALIFIERS = ("capture", "rank", "device", "model", "load", "step", "turn")
 SUMMED = 15
@@ -38,14 +37,6 @@ def key_name(text: str) -> str:
     return _UNSAFE.sub(
         lambda m: "".join(f"%{byte:02X}" for byte in m.group().encode("utf-8", "surrogateescape")), text
     )
-
-
-def encoded(names: Sequence[str]) -> Sequence[str]:
-    """Return names of layers as texts of keys have them."""
-    text = "".join(names)
-    # Which bytes are plain is told ten times as fast as by the pattern.
-    plain = text.isascii() and not text.encode().translate(None, _PLAIN_BYTES)
-    return names if plain or not _UNSAFE.search(text) else list(map(key_name, names))
 
 
 def _decode(text: str) -> str:
@@ -185,7 +176,7 @@ class Stats:
             files carry 6. :data:`SUMMED` stands for sums in float64 of another order than ours.
         projections: sums of the finite elements under eight rows of random signs, see
             :mod:`pytest_npudump.dump.stats.signs`; in full precision, whatever ``digits`` says.
-        checksum: of integers and bools that have projections, see :mod:`pytest_npudump.dump.stats.checksum`;
+        checksum: of integers and bools that have projections, see :mod:`pytest_npudump.dump.stats.signs`;
             "" of others.
     """
 

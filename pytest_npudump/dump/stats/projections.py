@@ -37,13 +37,13 @@ import numpy as np
 from pytest_npudump.dump.arrays.decode import DecodeError, decode, is_packed, numpy_dtype, why_opaque
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.filebytes import CHUNK_BYTES, c_order_chunks, chunks, scratch_buffers
-from pytest_npudump.dump.stats.checksum import Checksum
 from pytest_npudump.dump.stats.kernels import BFLOAT16, FLOAT16, HalfType, extremes, to_float32
 from pytest_npudump.dump.stats.signs import (
     BLOCK,
     COLUMNS,
     NEAR,
     PROJECTIONS,
+    Checksum,
     block_signs,
     column_signs,
     near_signs,
@@ -106,8 +106,6 @@ def _place_signs(lanes: int, dtype: np.dtype) -> np.ndarray:
 
 _HALVES = {"float16": FLOAT16, "bfloat16": BFLOAT16}
 _BYTE = 8
-_PAIRED = 1 << 14
-"""Codes of 8 bits from which on two are looked up at a time."""
 _EXACT_BYTES = 2
 """Integers of up to so many bytes add up exactly in columns of 34 float32, those of one byte in int16."""
 
@@ -123,7 +121,6 @@ class Elements:
             where it holds them, else float64.
         values: the first so many elements of units of shape (n,), in an array of any numeric type.
         half: the type of 16 bits that is taken apart by shifts; None for others.
-        table: the values of a type of 8 bits, float32 of shape (256,); None for others.
         exact: whether elements are integers or bools of whole bytes.
     """
 
@@ -132,7 +129,6 @@ class Elements:
     columns: type[np.int16 | np.float32 | np.float64]
     values: Callable[[np.ndarray, int], np.ndarray]
     half: HalfType | None = None
-    table: np.ndarray | None = None
     exact: bool = False
 
     @property
@@ -150,11 +146,7 @@ class Elements:
             if units.size < out.size:
                 units = np.concatenate([units[:count], np.zeros(out.size - count, units.dtype)])
             return None if extremes(units, self.half.largest) is None else to_float32(units, self.half, out)
-        if self.table is not None and count >= _PAIRED and not count % 2:
-            pairs = _pairs(self.table.tobytes())
-            pairs.take(units[:count].view(np.uint16), out=out[:count].view(np.uint64), mode="clip")
-        else:
-            np.copyto(out[:count], self.values(units, count), casting="unsafe")
+        np.copyto(out[:count], self.values(units, count), casting="unsafe")
         out[count:] = 0
         return out
 
@@ -223,14 +215,7 @@ def _looked_up(table: np.ndarray) -> Elements:
     def values(units: np.ndarray, count: int) -> np.ndarray:
         return table.take(units[:count])
 
-    return Elements(np.dtype(np.uint8), 1, np.float32, values, table=table)
-
-
-@lru_cache(maxsize=4)
-def _pairs(table: bytes) -> np.ndarray:
-    """The float32 of each two codes, as one number of 64 bits: of shape (65536,)."""
-    values = np.frombuffer(table, np.float32)
-    return values.take(np.arange(1 << 16, dtype=np.uint16).view(np.uint8)).view(np.uint64)
+    return Elements(np.dtype(np.uint8), 1, np.float32, values)
 
 
 _NAN = 2.0
@@ -308,16 +293,6 @@ def rows_projections(rows: np.ndarray) -> NDArray[np.float64]:
     signs, taken = block_signs(0, -(-count // BLOCK))
     sums = np.concatenate(parts, axis=1)[:, taken] * signs
     return np.asarray(np.add.reduce(sums.reshape(len(rows), -1, PROJECTIONS), axis=1) + 0.0)
-
-
-def block_projections(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The projections, (k, 8), of k tensors of n finite elements, at most :data:`.signs.BLOCK`, in C order.
-
-    As :func:`rows_projections` but for the last digits, and faster where n is large.
-    """
-    signs, taken = block_signs(0, 1)
-    sums = _column_sums(rows, place_signs(), COLUMNS)
-    return np.asarray((sums @ column_signs().T)[:, taken] * signs + 0.0)
 
 
 def distance(one: Sequence[float], other: Sequence[float]) -> float:

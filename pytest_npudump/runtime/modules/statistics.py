@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pytest_npudump.dump.records import SUMMED, Stats
-from pytest_npudump.dump.stats import checksum, signs
+from pytest_npudump.dump.stats import signs
 
 INPUT, OUTPUT = 2, 3
 """A module's argument, or its result."""
@@ -376,10 +376,10 @@ def factors_on(device: Any) -> tuple[Any, Any] | None:
 
     None where a device does not sum up as the host does, as where it has no such integers.
     """
-    torch, wrapped = sys.modules["torch"], checksum.place_factors()
-    tables = (one.view(np.int64).copy() for one in (wrapped, checksum.block_factors(0, _BLOCKS)))
+    torch, wrapped = sys.modules["torch"], signs.place_factors()
+    tables = (one.view(np.int64).copy() for one in (wrapped, signs.block_factors(0, _BLOCKS)))
     sample = wrapped.view(np.int16)[:-1]
-    host = checksum.Checksum()
+    host = signs.Checksum()
     host.add(sample)
     try:
         with torch.inference_mode(mode=False):
@@ -387,12 +387,12 @@ def factors_on(device: Any) -> tuple[Any, Any] | None:
             total = int(_sum_of_words(torch.from_numpy(sample.copy()).to(device)[None], places, blocks))
     except RuntimeError:
         return None
-    return found if checksum.checksum_text(total) == host.text() else None
+    return found if signs.checksum_text(total) == host.text() else None
 
 
 def _checksum(rows: Any) -> Any:
     """Return the checksum, (k,), of rows of integers or bools, (k, n); None where there is none."""
-    words = -(-rows.shape[1] * rows.element_size() // checksum.WORD)
+    words = -(-rows.shape[1] * rows.element_size() // signs.WORD)
     factors = factors_on(rows.device)
     if factors is None or rows.shape[1] < 2 or words > _BLOCKS * signs.BLOCK:  # noqa: PLR2004 - one is its max
         return None
@@ -401,12 +401,12 @@ def _checksum(rows: Any) -> Any:
 
 def _sum_of_words(rows: Any, places: Any, blocks: Any) -> Any:
     torch, octets = sys.modules["torch"], rows.contiguous().view(sys.modules["torch"].uint8)
-    words = -(-octets.shape[1] // checksum.WORD)
-    if spare := words * checksum.WORD - octets.shape[1]:
+    words = -(-octets.shape[1] // signs.WORD)
+    if spare := words * signs.WORD - octets.shape[1]:
         octets = torch.cat([octets, octets.new_zeros((len(octets), spare))], 1)
-    elif octets.storage_offset() % checksum.WORD:
+    elif octets.storage_offset() % signs.WORD:
         octets = octets.clone()
-    mixed = octets.view(torch.int64) * (checksum.SPREAD - (1 << 64))
+    mixed = octets.view(torch.int64) * (signs.SPREAD - (1 << 64))
     mixed ^= (mixed >> 32) & 0xFFFFFFFF
     edge = words // signs.BLOCK * signs.BLOCK
     parts = mixed[:, :edge].reshape(-1, signs.BLOCK), mixed[:, edge:]
@@ -462,7 +462,7 @@ def decoded(row: Sequence[int], value: Value) -> Stats:
     sums = (_floats(codes, value) if value.wide else tuple(map(float, codes))) if known else None
     shift = 1 << 63 if value.dtype == "uint64" else 0
     total = (above << 32) + below
-    text = checksum.checksum_text(summed) if has and sums and count > 1 else ""
+    text = signs.checksum_text(summed) if has and sums and count > 1 else ""
     return Stats(
         count, most + shift, least + shift, total / count, norm, 0, 0, 0, count - filled, digits, sums, text
     )
