@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 
 
 _INPUT = 2
-_OUTPUT = 3
-_ARGUMENTS = 101
 _FORMAT_ND = 2
-_DIMENSIONS = 25
 _ADDRESS = 0x12C0_0000_0000
 _ALIGNMENT = 16
 _LOUSER = 0x8000_0000
@@ -40,7 +37,6 @@ _SECTION_TYPES = {
     "": 0,
     ".ascend.global": _LOUSER + 1,
     ".ascend.devtbl": _LOUSER + 4,
-    ".ascend.auxinfo.global": _LOUSER + 5,
     ".ascend.kernel_info": _LOUSER + 10,
     ".shstrtab": 3,
 }
@@ -139,32 +135,20 @@ def container(header: bytes, operator: FailedTask) -> list[bytes]:
 def core(kernel: str, operator: FailedTask) -> bytes:
     """Return the core of ``aic_err_detail_dump``: an ELF file with the device memory of the kernel.
 
-    Sections, in this order: the device, a region for the arguments and for each tensor, the kernel's name,
-    the list of the regions. Registers and the memory of AI Cores, which are not emulated, are not in it.
+    Sections, in this order: the device, a region for each tensor, the kernel's name. Registers and the memory
+    of AI Cores, which are not emulated, are not in it, and nothing says which region is what.
     """
-    arguments = [*((_INPUT, one) for one in operator.inputs), *((_OUTPUT, one) for one in operator.outputs)]
-    addresses = [_ADDRESS + 0x1000 * at for at in range(1, len(arguments) + 1)]
-    table = struct.pack(f"<{len(addresses)}Q", *addresses)
-    regions = [_region(_ADDRESS, len(table), 2, _ARGUMENTS, ())]
-    sections = [
-        ("", b"", 0),
-        (".ascend.devtbl", struct.pack("<4Q2I", 1, 0, 0, 0, operator.device, 0), 0),
-        (".ascend.global", table, _ADDRESS),
-    ]
-    for address, (kind, argument) in zip(addresses, arguments, strict=True):
-        tensor = argument.tensor
-        regions.append(_region(address, tensor.nbytes, len(sections), kind, tensor.shape))
-        sections.append((".ascend.global", tensor.data.view(np.uint8).tobytes(), address))
+    tensors = [argument.tensor for argument in (*operator.inputs, *operator.outputs)]
+    regions = enumerate((tensor.data.view(np.uint8).tobytes() for tensor in tensors), 1)
     name = kernel.encode()
-    sections.append((".ascend.kernel_info", struct.pack("<I", len(name)) + name, 0))
-    sections.append((".ascend.auxinfo.global", b"".join(regions), 0))
-    return _elf(sections)
-
-
-def _region(address: int, size: int, section: int, kind: int, shape: Sequence[int]) -> bytes:
-    """Return a ``GlobalMemInfo`` of ``dump_common.h``."""
-    dims = (*shape[:_DIMENSIONS], *[0] * (_DIMENSIONS - len(shape)))
-    return struct.pack(f"<QQIHHI4x{_DIMENSIONS}Q", address, size, section, kind, 0, len(shape), *dims)
+    return _elf(
+        [
+            ("", b"", 0),
+            (".ascend.devtbl", struct.pack("<4Q2I", 1, 0, 0, 0, operator.device, 0), 0),
+            *((".ascend.global", data, _ADDRESS + 0x1000 * at) for at, data in regions),
+            (".ascend.kernel_info", struct.pack("<I", len(name)) + name, 0),
+        ]
+    )
 
 
 def _elf(sections: Sequence[tuple[str, bytes, int]]) -> bytes:

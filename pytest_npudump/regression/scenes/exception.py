@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.files.container import ContainerTensor, read_container
-from pytest_npudump.dump.files.core import Core, read_core
+from pytest_npudump.dump.files.core import core_damage
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.tree.find import Tree, find_files
 from pytest_npudump.errors import DumpError, FormatError, said
@@ -136,7 +135,6 @@ MINDSPORE = "op_debug_mode 4"
 _NAMELESS = re.compile(r"(?:display|exception_info)(?:\.\w+\.\w+)?")
 _CORE_OF_CALLBACK = re.compile(r"\.\w+\.\w+\Z")
 _IDS = re.compile(r"stream_id:(\d+), task_id:(\d+)")
-_UNTYPED = "the dump tells no data type"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +220,9 @@ def with_content(failed: FailedOperator, *, tensors: bool) -> FailedOperator:
         FormatError: the file is truncated or damaged.
     """
     if failed.kind == DETAIL:
-        core = read_core(failed.dump)
-        held = tuple(_core_tensors(core, failed.dump)) if tensors else ()
-        return replace(failed, kernel=core.kernel or failed.kernel, tensors=held)
+        if damage := core_damage(failed.dump):
+            raise damage
+        return failed
     records = read_container(failed.dump)
     record = records[0]
     ids = _IDS.search(record.dfx_message)
@@ -244,24 +242,10 @@ def with_content(failed: FailedOperator, *, tensors: bool) -> FailedOperator:
 def _tensor(tensor: ContainerTensor, path: Path) -> OperatorTensor:
     slot = (tensor.io, tensor.slot)
     if tensor.payload is not None and tensor.dtype == "undefined":
-        return OperatorTensor(*slot, None, _untyped(tensor.size, tensor.shape), tensor.payload.path)
+        shape = "" if tensor.shape is None else f" of shape {list(tensor.shape)}"
+        note = f"{tensor.size} bytes{shape}, the dump tells no data type"
+        return OperatorTensor(*slot, None, note, tensor.payload.path)
     return described(tensor, slot, path)
-
-
-def _untyped(size: int, shape: tuple[int, ...] | None) -> str:
-    return f"{size} bytes{'' if shape is None else f' of shape {list(shape)}'}, {_UNTYPED}"
-
-
-def _core_tensors(core: Core, path: Path) -> Iterator[OperatorTensor]:
-    """Yield the regions of a core; they are numbered by kind, and none has a data type."""
-    slots: Counter[str] = Counter()
-    for region in core.regions:
-        slot = (region.name, slots[region.name])
-        slots[region.name] += 1
-        note = "the device's memory could not be read"
-        if region.payload is not None:
-            note = _untyped(region.payload.nbytes, region.shape)
-        yield OperatorTensor(*slot, None, note, path)
 
 
 _PATHS = ("ASCEND_DUMP_PATH", "ASCEND_WORK_PATH", "NPU_COLLECT_PATH", "NPU_COLLECT_PATH_EXE")

@@ -19,7 +19,7 @@ from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.dtypes import BY_PROTO
 from pytest_npudump.dump.filebytes import raw_bytes
 from pytest_npudump.dump.files.container import dump_data_class, read_container
-from pytest_npudump.dump.files.core import read_core
+from pytest_npudump.dump.files.core import core_damage
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import FormatError
 
@@ -424,12 +424,6 @@ def test_an_impossible_dimension_costs_only_the_shape(tmp_path: Path) -> None:
 NAME = "te_mul_1__kernel0.47.3.20260910085237489.core"
 
 
-def region(size: int, section: int, kind: int, *dims: int) -> bytes:
-    """GlobalMemInfo of dump_common.h."""
-    shape = struct.pack("<I4x25Q", len(dims), *dims, *[0] * (25 - len(dims)))
-    return struct.pack("<QQIHH", 0x12C000000000, size, section, kind, 0) + shape
-
-
 def core(*sections: tuple[str, bytes]) -> bytes:
     """An ELF file as dump_ELF.cpp lays it out: data, then the section table, aligned to 16."""
     named = [("", b""), *sections, (".shstrtab", b"")]
@@ -451,55 +445,30 @@ def core(*sections: tuple[str, bytes]) -> bytes:
 
 
 def sample() -> bytes:
-    kernel = b"te_mul_1__kernel0"
-    return core(
-        (".ascend.devtbl", b"\0" * 40),
-        (".ascend.global", b"args"),
-        (".ascend.global", b"abcdefgh"),
-        (".ascend.global", b"\0" * 4),
-        (".ascend.kernel_info", struct.pack("<I", len(kernel)) + kernel),
-        (".ascend.auxinfo.global", region(4, 2, 101) + region(8, 3, 2, 2, 4) + region(4 | 1 << 63, 4, 3, 4)),
-    )
-
-
-def test_a_core_tells_its_kernel_and_what_it_worked_on(tmp_path: Path) -> None:
-    path = tmp_path / NAME
-    path.write_bytes(sample())
-    found = read_core(path)
-    assert found.kernel == "te_mul_1__kernel0"
-    assert [section.name for section in found.sections[1:3]] == [".ascend.devtbl", ".ascend.global"]
-    arguments, given, result = found.regions
-    assert (arguments.name, arguments.shape) == ("arguments", None)
-    assert (given.name, given.shape, given.address) == ("input", (2, 4), 0x12C000000000)
-    assert given.payload is not None
-    assert raw_bytes(given.payload).tobytes() == b"abcdefgh"
-    assert (result.name, result.shape, result.payload) == ("output", (4,), None)
+    return core((".ascend.devtbl", b"\0" * 40), (".ascend.global", b"abcdefgh"), (".ascend.global", b""))
 
 
 def test_the_core_put_together_here_is_one_for_an_elf_reader() -> None:
     elf = ELFFile(io.BytesIO(sample()))
     assert elf["e_type"] == "ET_CORE"
-    assert ".ascend.auxinfo.global" in [section.name for section in elf.iter_sections()]
+    assert ".ascend.global" in [section.name for section in elf.iter_sections()]
 
 
 @pytest.mark.each("size", [0, 3, 63, 64, 200, -1])
 def test_a_core_cut_short_is_an_error_of_the_file(tmp_path: Path, size: int) -> None:
     path = tmp_path / NAME
     path.write_bytes(sample()[:size])
-    with pytest.raises(FormatError, match="truncated"):
-        read_core(path)
+    assert "truncated" in str(core_damage(path))
 
 
-@pytest.mark.each("at", range(0, len(sample()), 3))
-def test_a_damaged_byte_never_ends_in_another_error(tmp_path: Path, at: int) -> None:
+def test_a_damaged_byte_never_ends_in_another_error(tmp_path: Path) -> None:
     path = tmp_path / NAME
-    data = bytearray(sample())
-    data[at] ^= 0xFF
-    path.write_bytes(data)
-    try:
-        read_core(path)
-    except FormatError as error:
-        assert error.path == str(path)  # noqa: PT017 - most bytes may change without harm
+    for at in range(len(sample())):
+        data = bytearray(sample())
+        data[at] ^= 0xFF
+        path.write_bytes(data)
+        error = core_damage(path)  # most bytes may change without harm
+        assert error is None or error.path == str(path)
 
 
 def test_a_core_in_a_dump_is_told_and_is_no_unreadable_file(tmp_path: Path) -> None:
