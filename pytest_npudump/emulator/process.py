@@ -12,9 +12,7 @@ import itertools
 import os
 import sys
 import threading
-from bisect import bisect_right, insort
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -85,8 +83,6 @@ class MachineMemory:
     def __init__(self) -> None:
         self._regions: dict[int, MemoryRegion] = {}
         self._borrowed: OrderedDict[int, MemoryRegion] = OrderedDict()
-        self._owned_order: list[int] = []
-        self._borrowed_order: list[int] = []
         self._used: dict[int, int] = {}
         self._borrowed_bytes = 0
         self._lock = threading.RLock()
@@ -108,7 +104,6 @@ class MachineMemory:
             start = -whole.ctypes.data % _ALIGNMENT
             region = MemoryRegion(whole.ctypes.data + start, whole[start : start + size], kind, whole, device)
             self._regions[region.address] = region
-            insort(self._owned_order, region.address)
             if kind == DEVICE:
                 self._used[device] = self.used(device) + size
             return region.address
@@ -120,7 +115,6 @@ class MachineMemory:
             if region is None or region.kind != kind:
                 return False
             del self._regions[address]
-            del self._owned_order[bisect_right(self._owned_order, address) - 1]
             if kind == DEVICE:
                 self._used[region.device] -= region.data.size
             return True
@@ -142,7 +136,6 @@ class MachineMemory:
         with self._lock:
             self._forget(address)
             self._make_room(size)
-            insort(self._borrowed_order, address)
             buffer: Any = (ctypes.c_uint8 * size).from_address(address)
             buffer.owner = owner
             self._borrowed[address] = MemoryRegion(
@@ -154,7 +147,6 @@ class MachineMemory:
     def _forget(self, address: int) -> None:
         if (region := self._borrowed.pop(address, None)) is not None:
             self._borrowed_bytes -= region.data.size
-            del self._borrowed_order[bisect_right(self._borrowed_order, address) - 1]
 
     def let_go(self) -> None:
         """Forget every borrowed object that nobody else refers to."""
@@ -184,7 +176,8 @@ class MachineMemory:
     def region(self, address: int, size: int) -> MemoryRegion | None:
         """Return the memory that ``size`` bytes at ``address`` lie in, or None if they are not all in one."""
         with self._lock:
-            return next((one for one in self._candidates(address) if address + size <= one.end), None)
+            every = (*self._regions.values(), *self._borrowed.values())
+            return next((one for one in every if one.address <= address and address + size <= one.end), None)
 
     def reached(self, address: int, size: int, device: int) -> Bytes:
         """Return bytes that work on a device may use.
@@ -203,13 +196,6 @@ class MachineMemory:
             first = address - region.address
             return region.data[first : first + size]
         raise RefusedError(INVALID_PARAM, why)
-
-    def _candidates(self, address: int) -> Iterator[MemoryRegion]:
-        """Yield the regions that begin at or before ``address``, the nearest first; only borrowed overlap."""
-        if before := bisect_right(self._owned_order, address):
-            yield self._regions[self._owned_order[before - 1]]
-        for index in range(bisect_right(self._borrowed_order, address) - 1, -1, -1):
-            yield self._borrowed[self._borrowed_order[index]]
 
 
 T = TypeVar("T")
