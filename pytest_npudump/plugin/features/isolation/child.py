@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from shutil import copyfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +19,7 @@ from pytest_npudump.storage.atomic import dump_bytes, load_bytes, post
 
 if TYPE_CHECKING:
     import warnings
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator
 
     from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.settings import Settings
@@ -35,7 +34,6 @@ class Child:
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self._told: Mapping[str, Any] = {}
 
     def _post(self, kind: str, content: object) -> None:
         post(self.task.mailbox, kind, content)
@@ -111,11 +109,7 @@ class Child:
         if test is not None and self.task.run > 1:
             reports = with_failed_setup(item, reports)
         if test is not None and again:
-            told = test.handed_over()
-            if self._told and all(told[name] is one for name, one in self._told.items()):
-                copyfile(self.task.called, self.task.judged)
-            else:
-                self.task.judged.write_bytes(dump_bytes(told))
+            self.task.judged.write_bytes(dump_bytes(test.handed_over()))
         recording = test.recording if test is not None else None
         told = {"again": again, "done": test is None or test.done, "bad": item.stash.get(BAD, "")}
         self._post("concluded", told | {"kept": item.stash.get(KEPT, None), "recording": recording})
@@ -124,8 +118,7 @@ class Child:
     def _called(self, item: pytest.Item) -> None:
         """Hand over what the body came to, should the process not live to the end of the teardown."""
         if (test := item.stash.get(TEST, None)) is not None and test.judged is not None:
-            self._told = test.handed_over()
-            self.task.called.write_bytes(dump_bytes(self._told))
+            self.task.called.write_bytes(dump_bytes(test.handed_over()))
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Pass on ``pytest.exit()``, which ends the whole session."""
