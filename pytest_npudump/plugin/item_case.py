@@ -187,9 +187,8 @@ class SessionRuntime:
         Raises:
             RuntimeUnavailableError: the one chosen cannot work here.
         """
-        if modules and self._modules is None:
-            self._modules = provider_of("modules").load("scene='modules'", device)
-        if modules and self._modules is not None:
+        if modules:
+            self._modules = self._modules or provider_of("modules").load("scene='modules'", device)
             return self._modules
         if self._loaded is None:
             self._loaded = load(self.chosen, device)

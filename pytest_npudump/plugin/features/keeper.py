@@ -182,14 +182,12 @@ class Keeper:
         entry = self._past.get(golden.relative_to(root).as_posix())
         if entry is None:
             return None
-        folder = ResultsFolder(self._place())
         from pytest_npudump.results.rejudge import Overrides, rejudge  # noqa: PLC0415 - where accepted
 
-        judged = rejudge(folder, entry, Overrides(self._config.rootpath, root))
+        judged = rejudge(ResultsFolder(self._place()), entry, Overrides(self._config.rootpath, root))
         result, now = judged.result, judged.golden
-        if result is None or result.comparison is None:
-            return None
-        if now is None or now.digest != entry.data["golden"]["sha256"]:
+        is_same = now is not None and now.digest == entry.data["golden"]["sha256"]
+        if result is None or result.comparison is None or not is_same:
             return None
         return source_names(result.comparison, result.sources)
 
