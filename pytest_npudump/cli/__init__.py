@@ -20,7 +20,8 @@ from typing import Any
 
 from pytest_npudump import __version__
 from pytest_npudump.cli.common.output import INTERRUPTED, emit, exit_code, leave_threads_behind, screen
-from pytest_npudump.cli.common.spoken_parser import SpokenParser, asked_language, parse
+from pytest_npudump.cli.common.spoken_parser import SpokenParser, asked_language, spoken_argparse
+from pytest_npudump.language import AUTO
 from pytest_npudump.language.translation import is_english, speaking
 
 _DESCRIPTION = (
@@ -96,8 +97,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _spoken(words: list[str]) -> int:
     """Parse the words, do the work, and report failures in the requested language too."""
-    with speaking(asked_language(words)):
-        arguments = parse(_parser(words), words)
+    with speaking(asked_language(words)), spoken_argparse():
+        arguments = _parser(words).parse_args(words, argparse.Namespace(lang=AUTO))
     module, _, function = arguments.work.partition(":")
     with speaking(arguments.lang), _quick(reads=arguments.command in _READING):
         return exit_code(

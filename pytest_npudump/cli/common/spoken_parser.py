@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn, TextIO
 
@@ -117,21 +117,15 @@ def asked_language(words: Iterable[str]) -> str:
     return language if language in LANGUAGES else AUTO
 
 
-def parse(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
-    """Parse the words of a command line; ``lang`` of what comes of it is set, whether it is given or not."""
-    with _spoken_argparse():
-        return parser.parse_args(words, argparse.Namespace(lang=AUTO))
-
-
 @contextmanager
-def _spoken_argparse() -> Iterator[None]:
-    """Have argparse take its own words from the catalogue: it looks for them in its module."""
+def spoken_argparse() -> Iterator[None]:
+    """Have argparse take its own words from the catalogue: it looks for them in its module.
+
+    In English too: its own way looks for files, for three words of each parser.
+    """
     names: dict[str, Any] = vars(argparse)
     before: dict[str, Any] = {name: names[name] for name in ("_", "ngettext") if name in names}
-    if is_english() or not before:
-        yield
-        return
-    names.update(_=gettext, ngettext=ngettext)
+    names.update({name: gettext if name == "_" else ngettext for name in before})
     try:
         yield
     finally:
