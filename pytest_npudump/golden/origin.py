@@ -44,7 +44,7 @@ _EXTENSIONS = (
 """Extensions that onnxruntime has kernels of its own for, which sum in an order of their own."""
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=32)
 def installed(package: str) -> dict[str, str]:
     """Return the version of an installed distribution under its name; nothing where there is none.
 

@@ -11,11 +11,11 @@ import os
 import platform
 import shutil
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import NpudumpError
+from pytest_npudump.golden.origin import installed
 from pytest_npudump.language import ENGLISH
 from pytest_npudump.language.text import byte_size, first_of
 from pytest_npudump.language.translation import speaking
@@ -175,20 +175,16 @@ def _index(
     return {
         "python": platform.python_version(),
         "machine": platform.machine(),
-        "packages": _versions(),
+        "packages": {
+            package: found
+            for name in sorted({"pytest-npudump", *_PACKAGES})
+            for package, found in installed(name).items()
+        },
         "producers": producers[:_MOST_PRODUCERS],
         "options": given_options(reporter.settings),
         "limit": limit,
         "problems": [*problems],
     }
-
-
-def _versions() -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name in sorted({"pytest-npudump", *_PACKAGES}):
-        with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
 
 
 CODE_QUALITY = "npudump-code-quality.json"
