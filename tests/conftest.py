@@ -224,13 +224,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=place)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """Look for garbage neither while tests are imported and collected, nor later among what this leaves."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Look for garbage no more among what was imported and collected."""
     for module in {item.module for item in session.items if isinstance(item, pytest.Function)}:
         for name, generator in _generators(module):
             _FIRST_STATES[module.__name__, name] = generator.bit_generator.state
-    gc.collect()
-    gc.freeze()
 
 
 def _record(row: dict[str, str], path: Path) -> TensorRecord:
