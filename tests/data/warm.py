@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
+    import pytest
+
 
 def serve(path: str) -> list[str]:
     """Fork for each command that is asked for; return its words, in the process that is to run it."""
@@ -204,6 +206,7 @@ def pass_over_what_is_no_fixture_or_hook() -> None:
 
     import pluggy
     from _pytest import fixtures
+    from _pytest.terminal import TerminalReporter
 
     kind, parse = getattr(fixtures, "FixtureFunctionDefinition", None), fixtures.FixtureManager.parsefactories
 
@@ -214,9 +217,16 @@ def pass_over_what_is_no_fixture_or_hook() -> None:
         if holder is None or kind is None or any(type(value) is kind for value in names):
             parse(self, *given, **named)  # type: ignore[call-overload]
 
+    def interrupted(self: TerminalReporter, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        self._keyboardinterrupt_memo = excinfo.getrepr(style="native")  # type: ignore[assignment]
+
     fixtures.FixtureManager.parsefactories = parsefactories  # type: ignore[method-assign]
     if hasattr(fixtures.FixtureManager, "_check_for_wrapped_fixture"):
         fixtures.FixtureManager._check_for_wrapped_fixture = lambda *_: None
+    # Nor for hooks under other names than theirs, nor for what an interrupted session shows of its source.
+    pluggy._manager.dir = lambda one: [name for name in dir(one) if name.startswith("pytest_")]  # type: ignore[attr-defined]
+    TerminalReporter.pytest_keyboard_interrupt = interrupted  # type: ignore[method-assign]
+    pluggy.__version__ = pluggy.__version__  # which is looked up among what is installed
     hook_of = getattr(pluggy._manager, "_static_hook_attr", None)
 
     def hook_of_module(holder: object, name: str) -> object:
