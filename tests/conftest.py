@@ -527,7 +527,9 @@ class S3Server:
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[Callable[[], S3Server]]:
     """Return what starts a server, unless the last one serves still."""
-    import s3fs  # noqa: F401 - what a session within a test imports first, its end unloads again
+    # What a session within a test imports first, its end unloads again.
+    for name in ("fsspec.implementations.local", "fsspec.implementations.memory", "boto3", "s3fs"):
+        import_module(name)
 
     servers: list[S3Server] = []
     command = [sys.executable, "-c", _SERVERS]

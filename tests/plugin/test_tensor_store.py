@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -14,9 +13,7 @@ import pytest
 from pytest_npudump.golden.objects import ObjectStore
 from tests.plugin.conftest import Project
 
-for _name in ("fsspec.implementations.local", "fsspec.implementations.memory", "boto3"):
-    importlib.import_module(_name)
-
+pytestmark = pytest.mark.e2e
 KEPT = "acl_json={'dump_data': 'tensor'}, golden_tensors=['block/conv.2', 'head/softmax']"
 UNREACHABLE = (
     "npudump: golden tensor * is not cached, and its store is not at hand: run again when it is, or cache "

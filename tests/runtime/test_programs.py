@@ -24,6 +24,7 @@ from pytest_npudump.runtime.programs import (
     run_program,
 )
 
+pytestmark = pytest.mark.e2e
 Run = Callable[..., ExternalRun]
 
 

@@ -16,7 +16,7 @@ from pytest_npudump.record.record import Record
 from .conftest import Repository, table
 
 Run = Any
-pytestmark = pytest.mark.usefixtures("collects")
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("collects")]
 TESTS = """
 import pytest
 
