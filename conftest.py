@@ -9,6 +9,18 @@ import tempfile
 from pathlib import Path
 from unittest import mock
 
+from pytest_npudump.plugin.features import memory_folder
+
+# Ten thousands of small files, some of them programs, with which a disk's file system has more work.
+if (
+    "TMPDIR" not in os.environ
+    and memory_folder._is_tmpfs(memory_folder.SHARED_MEMORY)
+    and memory_folder._has_room()
+    and not os.statvfs(memory_folder.SHARED_MEMORY).f_flag & os.ST_NOEXEC
+):
+    os.environ["TMPDIR"] = str(memory_folder.SHARED_MEMORY)
+    tempfile.tempdir = None
+
 if sys.dont_write_bytecode:
     # Hundreds of sessions and child processes within the tests, and workers of pytest-xdist, would compile
     # pytest, its plugins and the tests. Beside the sources nothing is written, as asked.
