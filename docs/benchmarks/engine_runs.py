@@ -39,11 +39,11 @@ from vllm.model_executor.layers import utils
 
 from pytest_npudump.compare.correspondence import Correspondence
 from pytest_npudump.compare.judge import Terms, judge
-from pytest_npudump.compare.shared_weights import other_weights
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.record.record import SHARDS, Record
 from pytest_npudump.runtime.modules.engine import EngineCapture, WorkerExtension, prompt_hash
+from pytest_npudump.runtime.modules.shards import other_weights
 
 if TYPE_CHECKING:
     from collections.abc import Collection

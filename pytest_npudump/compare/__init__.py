@@ -4,6 +4,5 @@
 may differ; ``stats/`` compares tables of statistics, ``tensors/`` elements; ``patterns/`` says where inside a
 tensor it differs, and how; ``ulps`` holds an operator's output against a reference of its own, element by
 element.
-``correspondence`` pairs layers of other names and what ranks hold, ``name_suggestions`` proposes such pairs;
-``shared_weights`` compares the parameters that ranks hold.
+``correspondence`` pairs layers of other names and what ranks hold, ``name_suggestions`` proposes such pairs.
 """

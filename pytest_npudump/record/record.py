@@ -29,7 +29,7 @@ REASON = "reason"
 RECORDED = "recorded"
 """Key of a golden file: when its producer recorded it, and from which revision."""
 SHARDS = "shards"
-"""Key of a golden file: by rank, digests of the parameters that it holds; see ``compare.shared_weights``."""
+"""Key of a golden file: by rank, digests of the parameters that it holds; see ``runtime.modules.shards``."""
 OF_A_RUN = (EMPTY, OVERFLOW, RECORDED, SHARDS, UNWRITTEN)
 """Keys of a golden file that each recording says anew."""
 MODELS = "models"

@@ -217,7 +217,7 @@ def _weights_of_ranks(terms: Terms, golden: Record, run: Record) -> tuple[tuple[
     if len(shards_of(golden)) != 1 or len(shards_of(run)) < 2:  # noqa: PLR2004 - one rank has all
         return (), ()
     from pytest_npudump.compare.correspondence import Correspondence  # noqa: PLC0415 - of ranks only
-    from pytest_npudump.compare.shared_weights import other_weights  # noqa: PLC0415 - the same
+    from pytest_npudump.runtime.modules.shards import other_weights  # noqa: PLC0415 - the same
 
     found, untold = other_weights(*(terms.names or Correspondence()).weights(golden, run))
     many = first_of(

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.errors import RequestError, RuntimeUnavailableError, joined, said
 from pytest_npudump.runtime.modules.capture import ENTER, LEAVE, Capture
-from pytest_npudump.runtime.modules.shard_digests import shard_digests
+from pytest_npudump.runtime.modules.shards import shard_digests
 from pytest_npudump.runtime.modules.statistics import OUTPUT, WIDE, Seen, Value, decoded
 from pytest_npudump.runtime.modules.worker import WORKERS
 

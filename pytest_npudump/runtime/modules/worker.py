@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_npudump.errors import RequestError, said
 from pytest_npudump.runtime.modules.capture import Capture
-from pytest_npudump.runtime.modules.shard_digests import shard_digests
+from pytest_npudump.runtime.modules.shards import shard_digests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.compare.shared_weights import other_weights
-from pytest_npudump.runtime.modules.shard_digests import shard_digests
+from pytest_npudump.runtime.modules.shards import other_weights, shard_digests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -275,7 +274,7 @@ def test_what_has_no_digests(change: Callable[[Any], None], known: set[str]) -> 
 
 
 def test_more_than_four_gib_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_npudump.runtime.modules.shard_digests._MOST", 1 << 10)
+    monkeypatch.setattr("pytest_npudump.runtime.modules.shards._MOST", 1 << 10)
     (note,) = shard_digests(_layers(W))[1]
     assert note.startswith("weights not compared: ")
     assert shard_digests(_layers(W))[0] == {}
