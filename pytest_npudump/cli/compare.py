@@ -314,8 +314,7 @@ def compare_sides(
     if comparison.count(MISSING) and comparison.count(EXTRA):
         from pytest_npudump.compare.name_suggestions import suggested_names  # noqa: PLC0415 - where names differ
 
-        sides = golden.tensors, actual.tensors
-        suggestions = tuple(suggested_names(comparison.golden, comparison.actual, sides))
+        suggestions = tuple(suggested_names(comparison.golden, comparison.actual))
     return SidesComparison(
         comparison,
         (*golden.problems, *actual.problems, *unreadable),

@@ -2,9 +2,9 @@
 
 Layers that only one side has are laid side by side in the order in which they ran: first those whose values
 agree, also where one side has joined what are two or three layers of one type of the other; between these by
-the types and shapes of their tensors. Elements tell the order of joined layers, where both sides have them.
-What is found is shown, with the number of pairs whose values agree as it is written; nothing is compared
-by it until a person has put it into a file of names.
+the types and shapes of their tensors. Joined layers are in the order in which they ran. What is found is
+shown, with the number of pairs whose values agree as it is written; nothing is compared by it until a person
+has put it into a file of names.
 """
 
 from __future__ import annotations
@@ -14,25 +14,21 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import chain, combinations, permutations
+from itertools import chain, combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytest_npudump.compare.correspondence import Parts, elements_of
 from pytest_npudump.compare.stats.alignment import ABSENT, longest_common
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import EXTREMES, MEASURED, StatsTable, layer_of, shape_of, squeezed
-from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.translation import gettext as _
 
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
-Tensors = tuple[Sequence[Any], Sequence[Any]]
 _Pair = tuple["_Layer", "_Layer"]
 
+_PLUS = " + "
 _CLOSE = 1e-2
-_CLOSE_ELEMENTS = 5e-2
-"""Most l2norm of a difference of elements that agree, relative to theirs."""
 _NUMBER = re.compile(r"\d+")
 _NEAR = 6
 """How far apart the first and the last of layers may be that the other side has joined."""
@@ -47,22 +43,19 @@ class Suggestion(NamedTuple):
         run: name or pattern of layers of the run, or several with `` + `` between them.
         golden: the same of the golden.
         layers: how many it pairs.
-        alike: of how many of these the values agree, too: statistics within 1 % of their size, and elements.
-        ordered: whether the order of joined layers is known by elements, or none are joined.
+        alike: of how many of these the statistics agree, too, within 1 % of their size.
     """
 
     run: str
     golden: str
     layers: int
     alike: int
-    ordered: bool
 
     @property
     def confidence(self) -> str:
         """Evidence for it, in words."""
-        if self.ordered:
-            words = _("values are close in {alike} of {layers}")
-        else:
+        words = _("values are close in {alike} of {layers}")
+        if _PLUS in self.run + self.golden:
             words = _("statistics are close in {alike} of {layers}, order of parts unknown")
         return words.format(alike=self.alike, layers=self.layers)
 
@@ -76,7 +69,6 @@ class _Layer(NamedTuple):
         kind: its type.
         shapes: of its tensors, with the ends of their keys.
         values: a row a tensor; NaN where unknown.
-        rows: of each part, those of its tensors in the table.
     """
 
     names: tuple[str, ...]
@@ -84,16 +76,14 @@ class _Layer(NamedTuple):
     kind: str
     shapes: Shapes
     values: Any
-    rows: tuple[tuple[int, ...], ...]
 
 
-def suggested_names(golden: StatsTable, run: StatsTable, tensors: Tensors = ((), ())) -> list[Suggestion]:
+def suggested_names(golden: StatsTable, run: StatsTable) -> list[Suggestion]:
     """Return pairs of layers that each side calls otherwise, surest first; those of one pattern in one line.
 
     Args:
         golden: statistics of one side.
         run: of the other.
-        tensors: of each side, by the rows of its table; none where there are only statistics.
     """
     spelt = [{sanitise(layer_of(key)) for key in table.keys} for table in (golden, run)]
     ours, theirs = _layers(golden, spelt[1]), _layers(run, spelt[0])
@@ -129,60 +119,20 @@ def suggested_names(golden: StatsTable, run: StatsTable, tensors: Tensors = ((),
     for here, there in between.values():
         partners = longest_common([one.shapes for one in here], [one.shapes for one in there]) or ()
         pairs += [(here[at], there[to]) for at, to in enumerate(partners) if to != ABSENT]
-    return sorted(_in_patterns(pairs, tensors), key=lambda one: -one.alike / one.layers)
+    return sorted(_in_patterns(pairs), key=lambda one: -one.alike / one.layers)
 
 
-def _in_patterns(pairs: Iterable[_Pair], tensors: Tensors) -> Iterator[Suggestion]:
+def _in_patterns(pairs: Iterable[_Pair]) -> Iterator[Suggestion]:
     """Yield pairs of layers; those of one pattern together."""
-    groups: defaultdict[tuple[tuple[str, str], bool], list[tuple[_Layer, _Layer, bool]]] = defaultdict(list)
-    for pair in pairs:
-        one, other, distance = _in_order(*pair, tensors)
-        alike = bool(_close(one.values, other.values[None])[0]) and not distance > _CLOSE_ELEMENTS
-        ordered = not math.isnan(distance) or len(one.names) == len(other.names)
-        names = " + ".join(other.names), " + ".join(one.names)
-        if len(_numbers(one) | _numbers(other)) == 1:
-            names = _NUMBER.sub("*", names[0]), _NUMBER.sub("*", names[1])
-        groups[names, ordered].append((one, other, alike))
-    for (names, ordered), held in groups.items():
-        if len(held) == 1:
-            names = " + ".join(held[0][1].names), " + ".join(held[0][0].names)  # noqa: PLW2901
-        yield Suggestion(*names, len(held), sum(alike for *_, alike in held), ordered)
-
-
-def _in_order(one: _Layer, other: _Layer, tensors: Tensors) -> tuple[_Layer, _Layer, float]:
-    """Return a pair with the joined layers in the order of their elements, and how far these are off then.
-
-    NaN, and the order as it is, where elements are not known of both.
-    """
-
-    def ordered(layer: _Layer) -> Iterator[_Layer]:
-        for order in permutations(range(len(layer.names))):
-            names = tuple(layer.names[at] for at in order)
-            yield layer._replace(names=names, rows=tuple(layer.rows[at] for at in order))
-
-    found = [
-        (here, there, _distance(here, there, tensors)) for here in ordered(one) for there in ordered(other)
-    ]
-    return min(found, key=lambda made: math.inf if math.isnan(made[2]) else made[2])
-
-
-def _distance(one: _Layer, other: _Layer, tensors: Tensors) -> float:
-    """Return the l2norm of the difference of two layers' elements, relative to theirs; NaN where unknown."""
-    most = 0.0
-    for sides in zip(zip(*one.rows, strict=True), zip(*other.rows, strict=True), strict=True):
-        try:
-            here, there = (
-                elements_of(Parts(-1, "", rows), held) if held else None
-                for rows, held in zip(sides, tensors, strict=True)
-            )
-        except NpudumpError:
-            return math.nan
-        if here is None or there is None or here.size != there.size:
-            return math.nan
-        first, second = (np.nan_to_num(array.ravel().astype(np.float64)) for array in (here, there))
-        off, size = float(np.linalg.norm(first - second)), float(np.linalg.norm(first))
-        most = max(most, off / size if size else off and math.inf)
-    return most
+    groups: defaultdict[tuple[str, str], list[tuple[tuple[str, str], bool]]] = defaultdict(list)
+    for one, other in pairs:
+        names = _PLUS.join(other.names), _PLUS.join(one.names)
+        pattern = _NUMBER.sub("*", names[0]), _NUMBER.sub("*", names[1])
+        group = pattern if len(_numbers(one) | _numbers(other)) == 1 else names
+        groups[group].append((names, bool(_close(one.values, other.values[None])[0])))
+    for group, held in groups.items():
+        names = group if len(held) > 1 else held[0][0]
+        yield Suggestion(*names, len(held), sum(alike for _, alike in held))
 
 
 def _numbers(layer: _Layer) -> frozenset[tuple[str, ...]]:
@@ -205,7 +155,6 @@ def _layers(table: StatsTable, others: Collection[str]) -> list[_Layer]:
                 for row in held
             ),
             known[held],
-            ((*held,),),
         )
         for at, (layer, held) in enumerate(rows.items())
         if sanitise(layer) not in others
@@ -232,8 +181,7 @@ def _joined(layers: Sequence[_Layer], wanted: Collection[Shapes]) -> Iterator[_L
                 np.sqrt((norm**2).sum(0)),
             ]
             names = tuple(one.names[0] for one in parts)
-            rows = tuple(one.rows[0] for one in parts)
-            yield _Layer(names, parts[-1].at, first.kind, shapes, np.stack(whole, -1), rows)
+            yield _Layer(names, parts[-1].at, first.kind, shapes, np.stack(whole, -1))
 
 
 def _side_by_side(parts: Sequence[Shapes]) -> Shapes:
