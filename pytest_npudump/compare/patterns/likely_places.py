@@ -58,7 +58,6 @@ _NOUNS: Mapping[str, tuple[str, str]] = MappingProxyType(
 )
 _TILES = (16, 32)
 """Elements of a side of a fractal and of a C0 block: 16 of 16-bit types, 32 of 8-bit ones."""
-_MOST_CORES = 64
 _ANY_AXES = "ND"
 """CANN's name of a layout of any axes, not one of the two axes N and D."""
 
@@ -409,8 +408,7 @@ def place_words(place: LikelyPlace, layout: str) -> str:
             if stop == total
             else said("{begin} to {end} of {total}", begin=begin, end=end, total=total)
         )
-        part = _of_cores(words, range(start, stop), total)
-        return said("elements in memory order: {part}", part=part)
+        return said("elements in memory order: {part}", part=words)
     if place.count == 1:
         coordinates = dict(place.lines)
         at = [next(iter(coordinates.get(axis, (0,)))) for axis in range(len(place.shape))]
@@ -469,13 +467,4 @@ def _lines_words(place: LikelyPlace, axis: int, indices: Indices, layout: str) -
     for tile in reversed(_TILES):
         if indices.start % tile == 0 and len(indices) == tile:
             return said("{words} (a whole {tile}-tile)", words=words, tile=tile)
-    return _of_cores(words, indices, length)
-
-
-def _of_cores(words: str, indices: range, length: int) -> str:
-    parts, rest = divmod(length, len(indices))
-    if indices.stop == length and not rest and 2 < parts <= _MOST_CORES:  # noqa: PLR2004 - halves say nothing
-        return said(
-            "{words} (the last of {parts} equal parts, as of {parts} cores)", words=words, parts=parts
-        )
     return words

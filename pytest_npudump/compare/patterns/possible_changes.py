@@ -129,11 +129,7 @@ def stuck(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleChang
         value = float(np.partition(part, part.size // 2)[part.size // 2])  # what most of them are
         if np.count_nonzero(same(part, np.float64(value))) < least * part.size:
             return
-    words = said(
-        "{value}, expected other values{bits}",
-        value=named(value),
-        bits=_unwritten_bits(evidence, inside),
-    )
+    words = said("{value}, expected other values", value=named(value))
     if place.count == 1:
         words = said(
             "{value}, expected {golden}",
@@ -147,17 +143,6 @@ def named(value: float) -> str:
     """Return a value of a sentence: six digits, NaN or Inf."""
     text = f"{value:.6g}"
     return text if math.isfinite(value) else text.replace("nan", "NaN").replace("inf", "Inf")
-
-
-def _unwritten_bits(evidence: PlaceEvidence, inside: Flat) -> str:
-    """Report that all failing elements are the same NaN, as in unwritten memory; else ""."""
-    actual = evidence.tensors.actual
-    if actual.dtype.itemsize > 4 or not np.isnan(evidence.actual[inside]).all():  # noqa: PLR2004 - bytes
-        return ""
-    codes = np.unique(actual[evidence.at[inside]].view(f"u{actual.dtype.itemsize}"))
-    if codes.size != 1:
-        return ""
-    return said(", all of the bits 0x{code}", code=f"{int(codes[0]):0{2 * actual.dtype.itemsize}x}")
 
 
 def arithmetic(evidence: PlaceEvidence, place: LikelyPlace) -> Iterator[PossibleChange]:

@@ -125,11 +125,11 @@ def test_values_that_are_all_there_in_disorder_are_told_as_such() -> None:
     assert said(alike, moved) == "rows 5, 9, 20 and 30 of 64: the same values in another order"
 
 
-def test_nan_of_one_bit_pattern_says_which_and_random_bits_look_like_memory_nobody_wrote() -> None:
+def test_nan_is_one_value_and_random_bits_look_like_memory_nobody_wrote() -> None:
     golden = tensor("float16")
     actual = golden.copy()
     actual[:, 3].view("u2")[...] = 0xFFFF
-    assert said(golden, actual).endswith("along axis 1: NaN, expected other values, all of the bits 0xffff")
+    assert said(golden, actual).endswith("along axis 1: NaN, expected other values")
     golden = tensor("float32")
     bits = np.random.default_rng(1).integers(0, 2**32, golden[:, 3].shape, dtype=np.uint32)
     found = pattern(golden, changed(golden, np.s_[:, 3], bits.view("f4")))
@@ -167,20 +167,12 @@ def test_values_beside_a_mask_are_judged_by_their_own_size(mask: float, kept: fl
         assert found.endswith(what if "added" in what else ": other values")
 
 
-def test_the_end_of_memory_may_be_the_share_of_one_core() -> None:
+def test_the_end_of_memory_is_told_as_such() -> None:
     golden = tensor("float32", (40, 100))
-    actual = golden.copy()
-    actual.reshape(-1)[-200:] = 0
-    words = "the last 2 of 40 rows (the last of 20 equal parts, as of 20 cores)"
-    assert said(golden, actual) in {
-        words + ": 0, expected other values",
-        "rows 38 and 39 of 40: 0, expected other values",
-    }
     actual = golden.copy()
     actual.reshape(-1)[-250:] = 0
     assert said(golden, actual) == (
-        "elements in memory order: the last 250 of 4000 (the last of 16 equal parts, as of 16 cores): 0, "
-        "expected other values"
+        "elements in memory order: the last 250 of 4000: 0, expected other values"
     )
 
 
