@@ -17,8 +17,7 @@ from pytest_npudump.compare.stats.verdict import (
 )
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.selection import layers_meant
-from pytest_npudump.dump.stats.signs import DIGITS
-from pytest_npudump.dump.table import PROJECTIONS, StatsTable, layer_of, sanitised_key
+from pytest_npudump.dump.table import StatsTable, layer_of
 from pytest_npudump.errors import joined
 from pytest_npudump.language.text import first_of
 from pytest_npudump.language.translation import gettext as _, ngettext, spoken
@@ -224,18 +223,12 @@ def what_changed(
         counts: whether to say of how many operators with weights some changed.
         every: whether to tell also of those that are upstream of no mismatch.
     """
-    pair, models = _changed_places(result), result.models
-    models = replace(models, fed=()) if models is not None and pair is not None else models
+    models = result.models
     if models is not None and result.sources is not None and result.sources.beside and not every:
         models = models.without(result.sources.beside)
-    changes = [*_model_changes(models, most, counts=counts)] if models is not None else []
-    if result.weights:
-        changes.insert(0, spoken(result.weights))
-    if pair is not None:
-        words = _("inputs of executions changed places: {key} is the golden's {other}")
-        if pair[0].layer != pair[1].layer:
-            words = _("inputs changed places: {key} is the golden's {other}")
-        changes.insert(0, words.format(key=pair[0], other=pair[1]))
+    changes = [spoken(result.weights)] if result.weights else []
+    if models is not None:
+        changes += _model_changes(models, most, counts=counts)
     return joined(_("; "), changes)
 
 
@@ -249,7 +242,7 @@ def changed_behind(result: Result) -> bool:
     if comparison is None or first is None or first.status != FAIL or models is None:
         return False
     changed = {*models.weights, *models.attributes, *models.types}
-    if models.fed or models.read == NOTHING or result.weights or _changed_places(result):
+    if models.fed or models.read == NOTHING or result.weights:
         return False
     if result.sources is not None and result.sources.unaltered:
         return True
@@ -278,57 +271,6 @@ def is_altered(result: Result) -> bool:
     """Return whether operators are known to have changed that may be the cause of the first mismatch."""
     altered = bool(result.weights) or (result.models is not None and bool(result.models.altered))
     return altered and not changed_behind(result)
-
-
-def _changed_places(result: Result) -> tuple[TensorKey, TensorKey] | None:
-    """Return the first mismatch and the golden's tensor that it equals, where inputs have changed places.
-
-    The inputs of the graph that mismatch are then the golden's of the same executions, in another order, or
-    of the same names in each execution.
-    """
-    comparison = result.comparison
-    first = comparison.first if comparison is not None else None
-    if comparison is None or first is None or (first.status, first.op_type) != (FAIL, GRAPH_INPUT):
-        return None
-    given = [
-        one.key.sanitised for one in comparison.mismatches if (one.status, one.op_type) == (FAIL, GRAPH_INPUT)
-    ]
-    names = {key.layer for key in given}
-    before, now = (
-        {
-            key: _values(side, row)
-            for row, key in enumerate(map(sanitised_key, side.keys))
-            if layer_of(key) in names
-        }
-        for side in (comparison.golden, comparison.actual)
-    )
-    for place in (_input, _execution):
-        held: dict[tuple[Any, ...], TensorKey] = {}
-        for key, values in ((TensorKey.parse(text), values) for text, values in before.items()):
-            held.setdefault((place(key), *values), replace(key, turn=0))
-        moved = {replace(key, turn=0): held.get((place(key), *now.get(str(key), ()))) for key in given}
-        here, there = next(iter(moved.items()))
-        exchanged = {*moved.values()} == moved.keys() and all(key != other for key, other in moved.items())
-        if place is _execution:  # of other inputs, statistics alone may be equal
-            exchanged &= all(now[str(key)][-1] for key in given)
-        if there is not None and exchanged:
-            return here, there
-    return None
-
-
-def _input(key: TensorKey) -> TensorKey:
-    return replace(key.sanitised, step=0, turn=0, load=0, capture="")
-
-
-def _execution(key: TensorKey) -> TensorKey:
-    return replace(key, layer="", turn=0)
-
-
-def _values(table: StatsTable, row: int) -> tuple[Any, ...]:
-    sums = table.projections if table.projections is not None and table.tells(PROJECTIONS)[row] else None
-    # As goldens have them.
-    told = () if sums is None else tuple(f"{one + 0.0:.{DIGITS}g}" for one in sums[row].tolist())
-    return table.dtypes[row], table.shapes[row], *table.statistics(row), told
 
 
 def _model_changes(models: ModelChange, most: int | None, *, counts: bool) -> Iterator[str]:
@@ -370,11 +312,6 @@ def one_sided(result: Result) -> str:
     """Describe why the first mismatch is fed otherwise or on one side only; "" where no more is known."""
     first = result.comparison.first if result.comparison is not None else None
     given = first is not None and (first.status, first.op_type) == (FAIL, GRAPH_INPUT)
-    if first is not None and given and (pair := _changed_places(result)):
-        if pair[0].layer == pair[1].layer:
-            return _("an input of the graph: the test feeds it the values of another execution")
-        if result.models is None or not result.models.reconnected:
-            return _("an input of the graph: the test feeds it the values of another input")
     if first is not None and given and result.models is not None:
         fed = first.key.model in result.models.fed or (result.models.fed and not first.key.model)
         return _("an input of the graph") if fed else ""
@@ -419,7 +356,6 @@ def model_line(result: Result, *, brief: bool, cause: bool, untold: bool = False
         first.status == FAIL and _FORM.isdisjoint(reason.statistic for reason in first.reasons)
     )
     blamed = values and not cause and not models.fed and not not_reproduced(result)
-    blamed = blamed and not _changed_places(result)
     behind = blamed and changed_behind(result)
     if brief and not (untold or behind) and (models.changed or models.read == NOTHING):
         return []

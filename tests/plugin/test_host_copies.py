@@ -406,14 +406,9 @@ def test_inputs_fed_in_another_order_are_told(project: Project, data: str) -> No
     )
     project.patch.setenv("DATA", data)
     project.run("--npudump-update-golden", passed=1)
-    project.patch.setenv("ORDER", "120")
-    shows = [
-        "npudump: inputs changed places: a:output.0 is the golden's b:output.0; first mismatch: a:output.0 *",
-        "first: *an input of the graph: the test feeds it the values of another input*",
-    ]
-    project.run(failed=1, shows=shows)
-    project.patch.setenv("ORDER", "112")
-    project.run(failed=1, shows="npudump: model small: inputs changed; first mismatch: a:output.0 *")
+    for order in ("120", "112"):
+        project.patch.setenv("ORDER", order)
+        project.run(failed=1, shows="npudump: model small: inputs changed; first mismatch: a:output.0 *")
 
 
 @pytest.mark.each(
