@@ -53,7 +53,7 @@ from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.records import Payload, Stats, TensorKey, TensorRecord, key_name, sanitise
 from pytest_npudump.dump.stats.tensor import payload_stats
-from pytest_npudump.dump.table import PROJECTIONS, STATISTICS, StatsTable, layer_of, shape_of, shape_text
+from pytest_npudump.dump.table import PROJECTIONS, STATISTICS, StatsTable, layer_of, shape_of
 from pytest_npudump.errors import RequestError, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.edges import SEVERAL, UNKNOWN, edge_lines_under
@@ -395,7 +395,6 @@ class Correspondence:
         tables = [record.table for record in records]
         out: tuple[list[_Row], list[_Row]] = ([], [])
         guessed: list[str] = []
-        unfit: dict[str, str] = {}
         lost, notes = _lost(grouped)
         for place in {**grouped[0], **grouped[1]}:
             held = [side.get(place, []) for side in grouped]
@@ -432,19 +431,6 @@ class Correspondence:
                     told[side] = found
                     if len(found) < len(rows) and not joining:
                         guessed.append(place.layer)
-            whole = [_shape(table, rows[0].made_of) for table, rows in zip(tables, told, strict=True) if rows]
-            if layout is not None and None not in whole and len({*whole}) > 1 and max(map(len, held)) > 1:
-                expected, shape = map(shape_text, whole)
-                unfit.setdefault(
-                    layout.layers,
-                    said(
-                        "the layout of {layers} makes {layer} {shape} in the run, {expected} in the golden",
-                        layers=layout.layers,
-                        layer=place.layer,
-                        shape=shape,
-                        expected=expected,
-                    ),
-                )
             _with_copies(place, [rows or [] for rows in told], out, lost.get(place, ()))
         for places, rows in zip(grouped, out, strict=True):
             began = {at: min(row.first for row in held) for at, held in places.items()}
@@ -456,7 +442,7 @@ class Correspondence:
                 path=self.path.name,
             )
             notes.append(note)
-        return out, [*notes, *unfit.values()]
+        return out, notes
 
     def _refuse_unfit(self, layout: RankLayout | None, layer: str, shapes: Iterable[Shape | None]) -> None:
         for shape in shapes:
