@@ -9,7 +9,6 @@ what commands start, of a process that runs so.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import sys
@@ -26,45 +25,37 @@ if TYPE_CHECKING:
 def serve(path: str) -> list[str]:
     """Fork for each command that is asked for; return its words, in the process that is to run it."""
     import select
+    import signal
 
-    running: dict[int, tuple[int, socket.socket]] = {}
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
         server.listen()
         print("ready", flush=True)  # noqa: T201 - to the test that waits
         while True:
-            ready = select.select([0, server, *running], [], [])[0]
-            if 0 in ready:
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whoever waits for a command is none's parent
+            if 0 in select.select([0, server], [], [])[0]:
                 os._exit(0)
-            for ended in running.keys() & set(ready):
-                session, caller = running.pop(ended)
-                os.close(ended)
-                code = os.waitstatus_to_exitcode(os.waitpid(session, 0)[1])
-                with caller, contextlib.suppress(OSError):  # it may have gone
-                    caller.sendall(code.to_bytes(4, "big", signed=True))
-            if server not in ready:
-                continue
             caller, _ = server.accept()
+            if os.fork():
+                caller.close()
+                continue
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             head, streams, *_ = socket.recv_fds(caller, 4, 4)
             length, message = int.from_bytes(head, "big"), b""
-            while len(message) < length and (part := caller.recv(length)):
-                message += part
-            session = os.fork() if len(message) == length and head else -1
+            while len(message) < length:
+                message += caller.recv(length)
+            session = os.fork()
             if session:
-                for stream in streams:
-                    os.close(stream)
-                if session > 0:
-                    running[os.pidfd_open(session)] = session, caller
-                else:
-                    caller.close()
-                continue
+                _, status = os.waitpid(session, 0)
+                code = os.waitstatus_to_exitcode(status)
+                try:
+                    caller.sendall(code.to_bytes(4, "big", signed=True))
+                finally:  # without a caller, too: at an exit onnxruntime waits for threads from before
+                    os._exit(0)
             for number, stream in enumerate(streams[:3]):
                 os.dup2(stream, number)
                 os.close(stream)
             caller.close()
-            for ended, (_, other) in running.items():
-                os.close(ended)
-                other.close()
             break
     folder, *words = message.decode(errors="surrogateescape").split("\0")
     end = words.index("", 1)
@@ -276,6 +267,7 @@ WITHOUT = ("asyncio", "pytest-retry", "flaky", "hypothesispytest", "cacheprovide
 
 def warm_up(*without: str) -> None:
     """Import as a session does, through what rewrites the assertions of plugins."""
+    import contextlib
     import gc
     import importlib
     import importlib.metadata
