@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -84,8 +85,8 @@ def test_commands_that_read_have_numpy_start_no_threads(
     if given:
         monkeypatch.setenv(name, given)
     if "missing" not in words:
-        for work in ("ls.run", "doctor.run"):
-            monkeypatch.setattr(f"pytest_npudump.cli.{work}", run)
+        for verb in ("ls", "doctor"):
+            monkeypatch.setattr(import_module(f"pytest_npudump.cli.{verb}"), "run", run)
     assert main(words.split()) == (2 if "missing" in words else 0)
     assert found == ([] if "missing" in words else [seen])
     assert os.environ.get(name) == given

@@ -17,8 +17,9 @@ from pytest_npudump.emulator import install
 
 
 @pytest.fixture
-def acl() -> Iterator[Any]:
+def acl(tmp_path: Path) -> Iterator[Any]:
     """The emulator as `import acl` gives it, in the state of a new process."""
+    del tmp_path  # where the test may be until this has ended
     install.install()
     install.reset()
     import acl
