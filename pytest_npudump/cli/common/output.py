@@ -35,7 +35,7 @@ def write_output(option: str, target: str, content: bytes) -> None:
     """
     path = Path(target)
     try:
-        if (path.exists() and not path.is_file()) or target.startswith(("/dev/", "/proc/")):
+        if (path.exists() and not path.is_file()) or target.startswith(("/dev/std", "/dev/fd/", "/proc/")):
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC), "wb") as stream:
                 stream.write(content)
         else:
