@@ -10,7 +10,7 @@ import mmap
 import os
 import threading
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -232,13 +232,6 @@ def scratch_buffers() -> Buffers:
     return _LOCAL.scratch
 
 
-class Pieced(Protocol):
-    """A tensor of which only pieces are held."""
-
-    def pieces(self, limit: int) -> Iterator[np.ndarray]:
-        """All elements in C order, in pieces of one axis with at most ``limit`` of them."""
-
-
 CHUNK_BYTES = 2 << 20
 """Bytes of input taken at a time: what numpy's calls cost in themselves (some 20 us a chunk) is a few per
 cent, and what a chunk needs in all stays in a last-level cache. Measured: 512 KiB is 15 % slower."""
@@ -304,13 +297,6 @@ def c_order_chunks(array: np.ndarray, limit: int, *, flat: bool) -> Iterator[np.
         if held >= _HELD_BYTES:  # the pages of a mapped array are given back meanwhile
             release(array)
             held = 0
-
-
-def pieces_of(values: np.ndarray | Pieced, limit: int, *, flat: bool = False) -> Iterator[np.ndarray]:
-    """Pieces in C order of an array, as :func:`c_order_chunks` cuts it, or of what cuts itself."""
-    if isinstance(values, np.ndarray):
-        return c_order_chunks(values, limit, flat=flat)
-    return values.pieces(limit)
 
 
 def _pieces(flat: np.ndarray, limit: int) -> Iterator[np.ndarray]:

@@ -39,7 +39,8 @@ def read_file(
         if before is not None and (slot in parts or before.key.layer != record.key.layer):
             executions.append(_execution(file, before, parts))
             parts = {}
-        before, part = record, _part(record)
+        told = {name: getattr(record, name) for name in TensorPart._fields if name not in {"io", "slot"}}
+        before, part = record, TensorPart(*slot, **told)
         if stats and part.stats is None:
             part, failed = with_stats(part, file.path, computed)
             problems += failed
@@ -68,11 +69,6 @@ def _records(path: Path) -> Sequence[TensorRecord]:
             path, f"{type(format_).__name__} of another package claims it and finds no tensor in it"
         )
     return records
-
-
-def _part(record: TensorRecord) -> TensorPart:
-    fields = {name: getattr(record, name) for name in TensorPart._fields if name not in {"io", "slot"}}
-    return TensorPart(record.key.io, record.key.slot, **fields)
 
 
 def _execution(file: DumpFile, record: TensorRecord, parts: dict[tuple[str, int], TensorPart]) -> Execution:

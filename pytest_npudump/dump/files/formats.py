@@ -16,7 +16,7 @@ bytes that are a format's of ours stay ours: nobody changes what a dump of CANN 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -108,13 +108,8 @@ class Format:
     @property
     def read(self) -> Reader:
         """Reader of its files."""
-        return _reader(self.name)
-
-
-@cache
-def _reader(name: str) -> Reader:
-    reader: Reader = import_module(f"{__package__}.{name}").read_file
-    return reader
+        reader: Reader = import_module(f"{__package__}.{self.name}").read_file
+        return reader
 
 
 FORMATS = (

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pytest_npudump.dump.filebytes import scratch_buffers
-from pytest_npudump.dump.stats.sums import Totals, block_dot, block_sum, row_dots
+from pytest_npudump.dump.stats.sums import ScaledSum, Totals, block_dot, block_sum, row_counts, row_dots
 
 _LARGEST = 0x7F7FFFFF
 _CODES: dict[int, tuple[np.dtype[Any], np.dtype[Any], int]] = {
@@ -260,6 +260,30 @@ def _parts(chunk: np.ndarray, exponent: int) -> Iterator[np.ndarray]:
     for start in range(0, chunk.size, _BLOCK_64):
         part = chunk[start : start + _BLOCK_64]
         yield np.multiply(part, 2.0**-exponent, out=scratch_buffers().doubles("wide", part.size))
+
+
+def row_totals(values: np.ndarray, *, whole: bool) -> list[Totals]:
+    """Return the totals of each row of float64, (k, n), n > 0, none of whose squares leaves the range.
+
+    Args:
+        values: the elements.
+        whole: they are integers, and so are their extremes and sums.
+    """
+    count, squares = values.shape[1], row_dots(values, values).tolist()
+    zeros = [count - found for found in row_counts(values != 0)]
+    folds = (np.minimum, np.maximum, np.add)
+    columns = (fold.reduce(values, axis=1) for fold in folds)
+    low, high, sums = (column.astype(np.int64).tolist() if whole else column.tolist() for column in columns)
+    found = []
+    for row, (least, most, total, square, zero) in enumerate(
+        zip(low, high, sums, squares, zeros, strict=True)
+    ):
+        totals = Totals(count, most, least, max(-least, most), ScaledSum(total), ScaledSum(square), zero=zero)
+        if not math.isfinite(square):  # NaN and infinities
+            totals = Totals()
+            Float64(totals).add(values[row])
+        found.append(totals)
+    return found
 
 
 _FLOAT16_BITS = np.int32(0x8FFFE000 - (1 << 32))

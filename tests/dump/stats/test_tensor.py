@@ -20,7 +20,8 @@ from pytest_npudump.dump.dtypes import BY_PROTO
 from pytest_npudump.dump.filebytes import CHUNK_BYTES, open_raw
 from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.records import Payload, Stats
-from pytest_npudump.dump.stats.sums import row_counts, row_totals
+from pytest_npudump.dump.stats.kernels import row_totals
+from pytest_npudump.dump.stats.sums import row_counts
 from pytest_npudump.dump.stats.tensor import (
     ACL_TYPES,
     Waiting,
