@@ -28,6 +28,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -57,7 +58,7 @@ from pytest_npudump.runtime.graphs import (
     leaves_graphs_alone,
 )
 from pytest_npudump.runtime.programs import origin_of_program
-from pytest_npudump.runtime.replacement import PerturbedCalls, Unreached, VariedRuntime
+from pytest_npudump.runtime.replacement import PerturbedCalls, Replaced, Unreached, VariedRuntime
 from pytest_npudump.storage.regular_file import read_regular
 
 UTILS = "torch_npu.npu.utils"
@@ -174,6 +175,42 @@ def _is_used(torch_npu: Any, device: int) -> bool:
     return bool(torch_npu.npu.memory_reserved(device))
 
 
+_TORCHAIR = "_torchair"
+"""The module of TorchAir that is C++, and switches its dump on there."""
+
+
+class DumpOfTest:
+    """The calls that switch a dump on and off, from :meth:`watch` to :meth:`stop`.
+
+    They are looked at below ``torch_npu.npu.utils`` and ``torch_npu.npu``, in ``torch_npu._C``.
+    """
+
+    def __init__(self) -> None:
+        self._on: bool | None = None
+        self._unseen = False
+        self._replaced = Replaced()
+
+    def watch(self, torch_npu: Any) -> None:
+        """Look at every call from now on."""
+        for name, on in (("_npu_initDump", True), ("_npu_finalizeDump", False), ("_npu_setOption", None)):
+            self._replaced.put(torch_npu._C, name, partial(self._call, on))  # noqa: SLF001 - its C++
+
+    def stop(self) -> bool:
+        """Put the calls back; return whether the dump has to be ended, or may have to be."""
+        watched = bool(self._replaced)
+        self._replaced.put_back()
+        torchair = any(name.rpartition(".")[2] == _TORCHAIR for name in sys.modules)
+        return watched and (self._unseen or torchair if self._on is None else self._on)
+
+    def _call(self, on: bool | None, original: Callable[..., Any], *arguments: Any) -> Any:  # noqa: FBT001 - of a table
+        result = original(*arguments)
+        if on is not None:
+            self._on = on
+        elif any("mdldumpswitch" in options for options in arguments):
+            self._unseen = True  # the client ignores the result, so that a dump may be on and may not
+        return result
+
+
 def switches(torch_npu: Any) -> dict[str, str]:
     """Return the facts that are known of this process: ``torch``, ``deterministic``, ``hf32`` and the like.
 
@@ -248,7 +285,7 @@ class TorchNpuRuntime(VariedRuntime, AclJson):
     _dump_type: str = ""
     _operators: DispatchedOperators | None = None
     _config: Path | None = None
-    _left: bool = False
+    _left: DumpOfTest | None = None
     _graphs: CapturedGraphs = field(default_factory=CapturedGraphs)
     _threads: ThreadsOfTest = field(default_factory=ThreadsOfTest)
     _varied: VariedModules = field(init=False)
@@ -394,9 +431,9 @@ class TorchNpuRuntime(VariedRuntime, AclJson):
             evidence.blind.append(_INF_NAN)
 
     def _end_dump_of_test(self) -> None:
-        """End the dump that was left to the test, once: only ACL knows whether the test has it on."""
-        left, self._left = self._left, False
-        if not left or not self.torch_npu.npu.is_initialized():
+        """End the dump that was left to the test where that has it on, once; ACL reports if none can."""
+        left, self._left = self._left, None
+        if left is None or not left.stop() or not self.torch_npu.npu.is_initialized():
             return
         self._synchronize()
         try:
@@ -413,7 +450,8 @@ class TorchNpuRuntime(VariedRuntime, AclJson):
         self._dump_type = ""  # the mode of the device counts where the operators run, which is yet to come
         self.stop()
         self.activity.released, self.activity.likely_cause = True, _RELEASED
-        self._left = True
+        self._left = DumpOfTest()
+        self._left.watch(self.torch_npu)
         if self._config is not None:
             self._watch_graphs(self._config, released=True)
         if overflow:

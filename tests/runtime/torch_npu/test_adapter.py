@@ -331,25 +331,41 @@ def test_an_error_without_a_code_keeps_its_words(
         TorchNpuRuntime(torch_npu).start(config)
 
 
-@pytest.mark.parametrize("way", ["left on", "ended", "none"])
+@pytest.mark.parametrize("ends", [True, False])
 def test_a_test_that_sets_its_own_dump_finds_none_on_and_it_is_ended_once(
-    torch_npu: Any, released: TorchNpuRuntime, config: Path, *, way: str
+    torch_npu: Any, released: TorchNpuRuntime, config: Path, *, ends: bool
 ) -> None:
-    own = ["aclmdlInitDump", "aclmdlSetDump"] if way != "none" else []
-    if own:
-        torch_npu.npu.utils.init_dump()
-        torch_npu.npu.utils.set_dump(str(config))
+    torch_npu.npu.utils.init_dump()
+    torch_npu.npu.utils.set_dump(str(config))
     released.release()
-    assert torch_npu._device.state["dump_open"] is bool(own)
-    if way == "ended":
+    assert torch_npu._device.state["dump_open"]
+    if ends:
         torch_npu.npu.utils.finalize_dump()
-        own += ["aclmdlFinalizeDump"]
     for end in (released.stop, released.stop, released.close):
-        end()  # that none is on is no error
+        end()
     of_dump = [name for name in names(torch_npu) if "Dump" in name]
-    assert of_dump == [*own, "aclmdlFinalizeDump"]
-    assert not torch_npu._device.state["dump_open"]
+    assert of_dump == ["aclmdlInitDump", "aclmdlSetDump", "aclmdlFinalizeDump"]
+    assert torch_npu._C._npu_initDump.__name__ == "<lambda>"
     assert "switch the dump on itself" in released.activity.likely_cause
+
+
+def test_test_that_switches_no_dump_on_leaves_none_to_end(torch_npu: Any, released: TorchNpuRuntime) -> None:
+    released.stop()
+    released.close()
+    assert names(torch_npu) == []
+
+
+@pytest.mark.parametrize("unseen", ["options", "TorchAir"])
+def test_a_dump_that_cannot_be_seen_is_asked_for_once(
+    torch_npu: Any, released: TorchNpuRuntime, monkeypatch: pytest.MonkeyPatch, unseen: str
+) -> None:
+    if unseen == "options":
+        torch_npu.npu.init_dump()
+    else:
+        monkeypatch.setitem(sys.modules, "torchair.core._torchair", SimpleNamespace())
+    released.stop()
+    released.close()
+    assert names(torch_npu).count("aclmdlFinalizeDump") == 1
 
 
 def test_a_capture_behind_the_tests_own_dump_can_be_left_to_the_test_as_well(
@@ -363,8 +379,7 @@ def test_a_capture_behind_the_tests_own_dump_can_be_left_to_the_test_as_well(
     released.release()
     released.stop()
     of_dump = [name for name in names(torch_npu) if "Dump" in name]
-    dump = ["aclmdlInitDump", "aclmdlSetDump", "aclmdlFinalizeDump"]
-    assert of_dump == ["aclmdlFinalizeDump", *dump, *dump]
+    assert of_dump == ["aclmdlInitDump", "aclmdlSetDump", "aclmdlFinalizeDump"] * 2
 
 
 def test_a_program_of_its_own_process_gets_the_dump(torch_npu: Any, config: Path, tmp_path: Path) -> None:
