@@ -18,7 +18,7 @@ from pytest_npudump.language import mark
 from pytest_npudump.plugin.marker import parse_marker
 from pytest_npudump.record.record import Record
 from pytest_npudump.report.verdicts import number, row as row_of, sentence, table, times
-from pytest_npudump.runtime.modules import unwrapped
+from pytest_npudump.runtime.modules.wrappers import unwrapped
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.correspondence import Correspondence

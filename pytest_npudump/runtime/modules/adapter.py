@@ -15,9 +15,10 @@ from pytest_npudump.golden.origin import processor
 from pytest_npudump.graph.model_digests import parameter_block
 from pytest_npudump.record.model_lines import fed_line
 from pytest_npudump.runtime.base import RunActivity, Runtime
-from pytest_npudump.runtime.modules import plain_path, worker
+from pytest_npudump.runtime.modules import worker
 from pytest_npudump.runtime.modules.statistics import bytes_of, versions_of
 from pytest_npudump.runtime.modules.worker import WORKERS
+from pytest_npudump.runtime.modules.wrappers import plain_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

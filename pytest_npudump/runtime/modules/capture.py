@@ -47,7 +47,6 @@ from pytest_npudump.errors import RequestError, nearest, said
 from pytest_npudump.language.text import first_of
 from pytest_npudump.record.record import COMPILED
 from pytest_npudump.request import KnownNames
-from pytest_npudump.runtime.modules import kind_of, paths_of, unwrapped
 from pytest_npudump.runtime.modules.shards import shard
 from pytest_npudump.runtime.modules.statistics import (
     INPUT,
@@ -69,6 +68,7 @@ from pytest_npudump.runtime.modules.statistics import (
     tensors_in,
     versions_of,
 )
+from pytest_npudump.runtime.modules.wrappers import kind_of, paths_of, unwrapped
 from pytest_npudump.runtime.replacement import Replaced
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pytest_npudump.errors import said
-from pytest_npudump.runtime.modules import plain_path
 from pytest_npudump.runtime.modules.statistics import bytes_of
+from pytest_npudump.runtime.modules.wrappers import plain_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,8 +14,9 @@ from weakref import WeakSet
 
 from pytest_npudump.errors import said
 from pytest_npudump.language.text import first_of
-from pytest_npudump.runtime.modules import kind_of, parts_of, unwrapped
+from pytest_npudump.runtime.modules import parts_of
 from pytest_npudump.runtime.modules.capture import captures
+from pytest_npudump.runtime.modules.wrappers import kind_of, unwrapped
 
 _KEY: Any = "npudump"
 """Of the hook: with the same one in each test, functions are not compiled anew for it."""
