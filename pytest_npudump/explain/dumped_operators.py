@@ -97,6 +97,8 @@ _COUNTED = re.compile(r"[A-Z][A-Za-z0-9]*_\d+")
 """Names that parsers of ONNX give to operators without one: the type, and how many of these came before."""
 _APPROXIMATED = 1e-2
 """Relative L2 by which no approximation of a function on a device is off, as a permutation of values is."""
+_KEPT, _KEPT_BYTES = 32, 1 << 20
+"""Number of operators' sessions that a model keeps, and the size of the largest such operator."""
 _LAYOUTS = {4: "NCHW", 5: "NCDHW"}
 _CAST = "Cast"
 _IN_PLACE = frozenset({_CAST, "Identity", "TransData"})
@@ -297,7 +299,17 @@ class DumpedOperator:
 
     def _session(self, dtype: str) -> Any:
         """Return a session of the operator: weights as written, rounded to a type, or their magnitudes."""
-        return exposed_session(self.model.path, self._piece(dtype), self.node.operator.outputs)
+        given = ((name, one.dtype.name, tuple(one.shape)) for name, one in self._tensors.items())
+        kept, key = self.model.pieces, (self.name, dtype, *given)
+        if key not in kept:
+            proto = self._piece(dtype)
+            session = exposed_session(self.model.path, proto, self.node.operator.outputs)
+            if proto.ByteSize() > _KEPT_BYTES or proto.functions:  # which may draw random numbers
+                return session
+            if len(kept) == _KEPT:
+                del kept[next(iter(kept))]
+            kept[key] = session
+        return kept[key]
 
     def _piece(self, dtype: str) -> Any:
         proto = piece_of(self.model, [self.node], self._tensors)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from pytest_npudump.dump.arrays.decode import decode
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.errors import MissingExtraError, RequestError
 from pytest_npudump.onnxmodels import graph as graph_module, sessions
+from pytest_npudump.onnxmodels.loaded_files import model_digest
 from pytest_npudump.onnxmodels.sessions import exposed_session, fits, holds_halves, onnx, to_float32
 from pytest_npudump.onnxmodels.tensor_types import Tensor, from_array, from_ort_type, onnx_number
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 CONSTANT = "Constant"
 """ONNX's type of a node that is a constant."""
+_KEPT_BYTES = 1 << 24
+"""Size of the largest file of a model that is kept for the next test."""
 BATCH = 1 << 29
 """Bytes of inner tensors that one run of the model hands out; a larger model runs several times."""
 
@@ -77,6 +81,7 @@ class ReferenceModel:
         halved: whether it holds 16-bit floats, which are computed as such: in float32 it would be too large.
         proto: its ``ModelProto``.
         sessions: the session in use, by the tensors it hands out.
+        pieces: sessions of single small operators, by what they compute; the last ones that were made.
     """
 
     path: Path
@@ -87,6 +92,13 @@ class ReferenceModel:
     halved: bool
     proto: Any
     sessions: dict[tuple[str, ...], Any] = field(default_factory=dict)
+    pieces: dict[tuple[object, ...], Any] = field(default_factory=dict)
+
+    @classmethod
+    def of_file(cls, path: Path) -> ReferenceModel:
+        """Return a model as it was read last, where its file is the same, else read it; not to be changed."""
+        digest = model_digest(path) if path.is_file() and path.stat().st_size <= _KEPT_BYTES else ""
+        return _last_read(path, digest) if digest else cls.read(path)
 
     @classmethod
     def read(cls, path: Path, *, as_written: bool = False) -> ReferenceModel:
@@ -212,6 +224,14 @@ class ReferenceModel:
             self.sessions.clear()  # one at a time: each holds the weights
             self.sessions[key] = exposed_session(self.path, self.proto, names)
         return self.sessions[key]
+
+
+@lru_cache(maxsize=1)
+def _last_read(path: Path, _digest: str) -> ReferenceModel:
+    return ReferenceModel.read(path)
+
+
+os.register_at_fork(after_in_child=_last_read.cache_clear)  # which holds sessions
 
 
 def _batches(tensors: Mapping[str, int]) -> Iterator[list[str]]:

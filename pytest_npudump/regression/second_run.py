@@ -172,6 +172,8 @@ def disagreements(
     other = StatsTable.from_records(as_printed(after) if one.summed else after)
     alike = one.same_rows(other)
     same = frozenset(str(record.key.sanitised) for record in compress(after, alike))
+    if alike.all():
+        return {}, same
     comparison = judge_tables(one, other, for_layers(tolerances, first), RUN)
     found: dict[str, dict[str, tuple[object, object]]] = {
         str(verdict.key.sanitised): {r.statistic: (r.golden, r.actual) for r in verdict.reasons}
@@ -458,6 +460,8 @@ def _against_golden(
     findings = [
         replace(one, now=status.OUTSIDE) if str(one.key.sanitised) in again else one for one in findings
     ]
+    if not here:
+        return tuple(findings)
     measured = tolerances.with_measured(first.measured)
     after = judge_tables(before.golden, StatsTable.from_records(here), measured)
     reasons = {str(verdict.key.sanitised): verdict.reasons for verdict in before.failing}
@@ -795,7 +799,7 @@ def _by_model(
             else:
                 converted = not plain and file not in activity.models
                 bench = ModelBench(
-                    ReferenceModel.read(file),
+                    ReferenceModel.of_file(file),
                     NameMap(),
                     own=True,
                     converted=converted,
