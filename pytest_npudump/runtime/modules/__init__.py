@@ -4,8 +4,8 @@
 numbers and files of tensors; ``engine`` what the workers of vLLM do; ``worker`` is for other processes that a
 test starts; ``adapter`` is the runtime of tests that dump nothing else, and has digests of what models
 compute with. ``module_edges`` sees what feeds each module, ``shards`` tells which part of a tensor a rank
-has, by the class of a layer, and compares digests of the parameters of ranks, ``strangers`` are modules that run
-while nothing watches them, and ``wrappers`` those that torch puts around others.
+has, by the class of a layer, and compares digests of the parameters of ranks, ``strangers`` are modules that
+run while nothing watches them, and ``wrappers`` those that torch puts around others.
 """
 
 from __future__ import annotations
