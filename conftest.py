@@ -14,7 +14,7 @@ from pytest_npudump.plugin.features import memory_folder
 # Ten thousands of small files, some of them programs, with which a disk's file system has more work.
 if (
     "TMPDIR" not in os.environ
-    and memory_folder.SHARED_MEMORY.is_mount()
+    and memory_folder._is_tmpfs(memory_folder.SHARED_MEMORY)
     and memory_folder._has_room()
     and not os.statvfs(memory_folder.SHARED_MEMORY).f_flag & os.ST_NOEXEC
 ):

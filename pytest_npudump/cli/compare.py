@@ -43,6 +43,7 @@ from pytest_npudump.record.record import Record
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.results.folder import LINES, results_in
 from pytest_npudump.settings import BOUNDS
+from pytest_npudump.storage.archive import unpacked
 from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
@@ -243,7 +244,7 @@ def read_golden_side(path: Path, workers: Workers, *, latest: bool, raw: str = "
         DumpError: ``path`` is neither.
         GoldenError: it is a golden file, and damaged.
     """
-    if path.is_dir():
+    if unpacked(path).is_dir():
         return read_dump_side(path, workers, latest=latest, raw=raw)
     if not path.exists():
         raise DumpError(

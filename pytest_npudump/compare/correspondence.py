@@ -35,11 +35,8 @@ is compared.
 
 from __future__ import annotations
 
-import atexit
 import math
 import re
-import shutil
-import tempfile
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cache, reduce
@@ -61,6 +58,7 @@ from pytest_npudump.record.model_lines import FILE, TYPED, implied_type, is_type
 from pytest_npudump.record.record import EDGES, MODELS, Record, rows_of, shards_of
 from pytest_npudump.record.rows import by_name
 from pytest_npudump.storage import safeyaml
+from pytest_npudump.storage.archive import temporary_folder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -947,14 +945,8 @@ def _with_copies(
         ]
 
 
-@cache
-def _folder() -> Path:
-    """Return the folder of whole tensors, which goes with the process."""
-    folder = tempfile.mkdtemp(prefix="npudump-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
-
-
+_folder = cache(temporary_folder)
+"""Returns the folder of whole tensors."""
 _EXPERT = re.compile(r"experts?[._]\d")
 """Layers that run where a token needs them."""
 

@@ -20,6 +20,7 @@ from pytest_npudump.dump.tree.find import TableFolder, Tree, find_files, jobs_of
 from pytest_npudump.dump.tree.keys import columns_of, files_of, keyed
 from pytest_npudump.errors import EmptyDumpError, FormatError
 from pytest_npudump.language.text import first_of, number_of, typed
+from pytest_npudump.storage.archive import unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -73,6 +74,7 @@ def read_dump(
         EmptyDumpError: ``root`` holds no dump file.
         DumpError: ``root`` is no directory, or holds two runs.
     """
+    root = unpacked(root)
     tree = find_files(root, tables=True)
     problems, overflow = list(tree.problems), tuple(file.path for file in tree.overflow)
     if tree.cores:

@@ -13,12 +13,14 @@ later; what was deleted meanwhile is told as that.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import ConfigError, RequestError
+from pytest_npudump.storage.archive import unpacked
 from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
@@ -95,6 +97,11 @@ def dump_folders(run: Path) -> Iterator[tuple[str, Path]]:
         yield capture_of(folder.name), folder
 
 
+def is_dump(folder: Path) -> bool:
+    """Whether a folder below those of tests is a dump of a run, which may be kept as one file."""
+    return bool(re.fullmatch(r"run\d+", folder.parent.name)) and f"{folder.name}-".startswith(_OF_CAPTURE)
+
+
 def read_tensors(run: Path, key: TensorKey, test: str) -> tuple[list[TensorRecord], TensorKey]:
     """Read the tensors of a second run beside a failing one, and the latter's key there.
 
@@ -102,7 +109,7 @@ def read_tensors(run: Path, key: TensorKey, test: str) -> tuple[list[TensorRecor
         RequestError: the dump is not there any more.
     """
     folder = dump_folder(run, key.capture)
-    if not folder.is_dir():
+    if not unpacked(folder).is_dir():
         raise RequestError(
             f"{folder}: the second run's dump is not there any more: run {test} again, with "
             f"--npudump-output=DIR -o npudump_keep_dumps=failed"

@@ -40,6 +40,7 @@ from pytest_npudump.record.rows import render_outputs
 from pytest_npudump.record.run_folder import dump_folder
 from pytest_npudump.request import DumpRequest, RunRequest
 from pytest_npudump.runtime.base import ModelSession, Port, PortedSession
+from pytest_npudump.storage.archive import unpacked
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.ulps import OutputFault
@@ -602,7 +603,7 @@ class Attempt:
         Raises:
             DumpError: a capture, or a test without captures, dumped nothing.
         """
-        folders = {name: dump_folder(self.directory, name) for name in self.parts}
+        folders = {name: unpacked(dump_folder(self.directory, name)) for name in self.parts}
         around = [name for name in self.parts if not name or name.startswith(_AFTER)]
         empty = [name for name in around if not any(folders[name].iterdir())]
         wanted = [name for name in self.parts if name not in empty] or [""]

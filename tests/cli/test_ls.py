@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from pytest_npudump.dump.stats.projections import project
+from pytest_npudump.storage.archive import pack
 from tests.cli.conftest import dump_file
 
 Run = Callable[..., Any]
@@ -38,11 +39,15 @@ def test_unreadable_files_are_named_after_the_listing(run: Run, tmp_path: Path) 
     shutil.copytree(TREES / "acl-tensor", tmp_path / "tree")
     path = next((tmp_path / "tree").rglob("MatMul*"))
     path.write_bytes(b"")
-    assert run("ls", "--stats", tmp_path / "tree").code == 2
-    done = run("ls", tmp_path / "tree")
-    assert done.code == 2
-    assert "net/Softmax@0" in done.out
-    assert str(path) in done.err
+    (tmp_path / "run1").mkdir()
+    pack(tmp_path / "tree", tmp_path / "run1" / "dump")
+    for tree in (tmp_path / "tree", tmp_path / "run1" / "dump", tmp_path / "run1"):
+        assert run("ls", "--stats", tree).code == 2
+        done = run("ls", tree)
+        assert done.code == 2
+        assert "net/Softmax@0" in done.out
+        inner = tmp_path / "run1" / "dump" if "run1" in str(tree) else tree
+        assert str(inner / path.relative_to(tmp_path / "tree")) in done.err
 
 
 def test_a_name_that_is_not_printable_stays_in_its_row_as_an_escape(run: Run, tmp_path: Path) -> None:

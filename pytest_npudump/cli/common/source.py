@@ -19,9 +19,10 @@ from pytest_npudump.dump.reader import read_dump, read_job
 from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.tree.find import format_by_content
 from pytest_npudump.dump.tree.keys import records_of
-from pytest_npudump.errors import DumpError, FormatError
+from pytest_npudump.errors import DumpError, FormatError, mapped
 from pytest_npudump.language.text import typed
 from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.storage.archive import with_runs_unpacked
 from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
@@ -55,24 +56,39 @@ def read_source(
     Raises:
         DumpError: there is no such path, it is no dump, or it holds no tensor and nothing unreadable.
     """
-    path = path.absolute() if workers.remote else path
+    given = path.absolute() if workers.remote else path
+    path = with_runs_unpacked(given)
     bins = [] if not raw else [path] if path.suffix == ".bin" else sorted(path.rglob("*.bin"))
-    if bins:
-        dump = _read_bins(path, bins, raw, stats=stats, acl=acl, projections=projections)
-    elif path.is_file():
-        with progress(_("reading {path}").format(path=path)):
-            dump = _read_file(path, stats=stats, acl=acl, projections=projections, overflow=overflow)
-    else:
-        # Headers and tables cost less to read here than to hand over, as threads wait for Python's lock.
-        executor = workers.executor if stats else None
-        with progress(_("reading {path}").format(path=path)) as report:
-            asked: Any = {"stats": stats, "acl": acl, "projections": projections, "latest": latest}
-            dump = read_dump(path, executor=executor, workers=workers.count, progress=report, **asked)
+    try:
+        if bins:
+            dump = _read_bins(path, bins, raw, stats=stats, acl=acl, projections=projections)
+        elif path.is_file():
+            with progress(_("reading {path}").format(path=given)):
+                dump = _read_file(path, stats=stats, acl=acl, projections=projections, overflow=overflow)
+        else:
+            # Headers and tables cost less to read here than to hand over, as threads wait for Python's lock.
+            executor = workers.executor if stats else None
+            with progress(_("reading {path}").format(path=given)) as report:
+                asked: Any = {"stats": stats, "acl": acl, "projections": projections, "latest": latest}
+                dump = read_dump(path, executor=executor, workers=workers.count, progress=report, **asked)
+    except DumpError as error:
+        _place(error, path, given)
+        raise
+    for problem in dump.problems:
+        _place(problem, path, given)
     if not (dump.records or dump.problems or (overflow and (dump.notes or dump.overflow))):
         raise DumpError(
-            _("{path} has no tensors").format(path=path) + "".join(f"; {note}" for note in dump.notes)
+            _("{path} has no tensors").format(path=given) + "".join(f"; {note}" for note in dump.notes)
         )
     return dump
+
+
+def _place(error: DumpError, path: Path, given: Path) -> None:
+    """Have an error name the path that was given; what was unpacked is not there when it is read."""
+    if path != given:
+        error.args = (
+            *(mapped(text, lambda told: told.replace(str(path), str(given))) for text in error.args),
+        )
 
 
 def _read_bins(root: Path, paths: list[Path], raw: str, *, stats: bool, acl: bool, projections: bool) -> Dump:

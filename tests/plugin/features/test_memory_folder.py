@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.plugin.features import memory_folder
-from pytest_npudump.plugin.features.memory_folder import open_folder, settle
+from pytest_npudump.plugin.features.memory_folder import MemoryFolder
+from pytest_npudump.storage.archive import unpacked
 
 pytestmark = pytest.mark.skipif(
-    not memory_folder.SHARED_MEMORY.is_mount(), reason="there is no /dev/shm here"
+    not memory_folder._is_tmpfs(memory_folder.SHARED_MEMORY), reason="there is no /dev/shm here"
 )
 
 
@@ -22,103 +25,154 @@ def shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "shm"
     folder.mkdir()
     monkeypatch.setattr(memory_folder, "SHARED_MEMORY", folder)
-    monkeypatch.setattr(Path, "is_mount", lambda _: True)
+    monkeypatch.setattr(memory_folder, "_is_tmpfs", lambda _: True)
     monkeypatch.setattr(memory_folder, "ROOM", 0)
     return folder
 
 
-def made(link: Path, *, killed: bool = False) -> Path:
-    """Return a new folder, which a session that was killed has not locked any more."""
-    found = open_folder(link)
-    assert found is not None
-    if killed:
-        os.close(found[1])
-    return found[0]
+def made(link: Path) -> MemoryFolder:
+    folder = MemoryFolder.open(link)
+    assert folder is not None
+    return folder
 
 
 def test_what_is_left_takes_the_place_of_the_link(shared_memory: Path, tmp_path: Path) -> None:
     link = tmp_path / "base" / "npudump"
-    path = made(link)
+    folder = made(link)
     (link / "test" / "run1").mkdir(parents=True)
     (link / "test" / "run1" / "dump").write_bytes(b"data")
     (link / "test" / "last").symlink_to("run1")
     (link / "test" / "large").write_bytes(large := os.urandom(3 << 20))
     (link / "test" / "large").chmod(0o444)
+    (link / "test").chmod(0o500)
+    os.utime(link / "test", ns=(1, 2))
     os.utime(link / "test" / "run1" / "dump", ns=(3, 4))
-    assert (path / "test" / "run1" / "dump").read_bytes() == b"data"
-    assert path.stat().st_mode & 0o777 == 0o700
-    settle(path)
+    assert (folder.path / "test" / "run1" / "dump").read_bytes() == b"data"
+    assert folder.path.stat().st_mode & 0o777 == 0o700
+    folder.close()
     assert not link.is_symlink()
     assert sorted(path.name for path in link.rglob("*")) == ["dump", "large", "last", "run1", "test"]
     assert (link / "test" / "last" / "dump").read_bytes() == b"data"
     assert ((link / "test" / "large").read_bytes(), (link / "test" / "last").is_symlink()) == (large, True)
-    assert (link / "test" / "large").stat().st_mode & 0o777 == 0o444
-    assert (link / "test" / "run1" / "dump").stat().st_mtime_ns == 4
+    assert [(link / "test" / name).stat().st_mode & 0o777 for name in ("large", ".")] == [0o444, 0o500]
+    assert [(link / "test" / name).stat().st_mtime_ns for name in ("run1/dump", ".")] == [4, 2]
+    (link / "test").chmod(0o700)
     assert not any(shared_memory.iterdir())
+    folder.close()  # as a session may that ends twice
 
 
-def test_what_cannot_be_copied_stays_in_memory(shared_memory: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("shared_memory")
+@pytest.mark.parametrize("end", ["killed", "ended"])
+def test_dumps_of_runs_are_kept_as_one_file_each(tmp_path: Path, end: str) -> None:
+    link, trees = tmp_path / "npudump", Path(__file__).parents[2] / "data" / "trees"
+    folder, test = made(link), link / "test-1"
+    samples = {"run1/dump": "acl-stats", "run1/dump-one": "acl-tensor", "run2/dump": "acl-tensor"}
+    for place, sample in samples.items():
+        shutil.copytree(trees / sample, test / place)
+    (test / "run3" / "dump" / "folder").mkdir(parents=True)
+    (test / "run3" / "dump" / "link").symlink_to("folder")
+    if end == "killed":
+        (tmp_path / "npudump.moving" / "half").mkdir(parents=True)
+        os.close(folder._descriptor)
+        alive = made(tmp_path / "alive")
+        assert folder.path.exists(), "so new a folder may be one that is about to be locked"
+        for path in (folder.path, alive.path):
+            os.utime(path, (0, 0))
+        made(tmp_path / "next").close()
+        assert alive.path.is_dir(), "a session that lives keeps its folder"
+        alive.close()
+        assert not folder.path.exists()
+    else:
+        folder.close()
+    left = {path.relative_to(test).as_posix() for path in test.rglob("*") if path.is_file()}
+    assert left == {"run1/dump.tar", "run1/dump-one.tar", "run2/dump.tar"}
+    assert (test / "run3" / "dump" / "link").is_symlink(), "a dump with more than files is a folder"
+    assert not (tmp_path / "npudump.moving").exists()
+    for place, sample in samples.items():
+        before = read_dump(trees / sample)
+        for path in (test / place, test / f"{place}.tar"):
+            now = read_dump(path)
+            assert [(one.key, one.stats) for one in now.records] == [
+                (one.key, one.stats) for one in before.records
+            ]
+            assert not now.problems
+        file = before.records[0].path
+        assert unpacked(test / place / file.relative_to(trees / sample)).read_bytes() == file.read_bytes()
+
+
+@pytest.mark.parametrize("pipe", ["pipe", "run1/dump/pipe"])
+def test_what_cannot_be_copied_stays_in_memory(shared_memory: Path, tmp_path: Path, pipe: str) -> None:
     link = tmp_path / "npudump"
-    path = made(link)
+    folder = made(link)
     (link / "dump").write_bytes(b"data")
-    os.mkfifo(link / "pipe")
-    settle(path)
+    (link / "run1" / "dump").mkdir(parents=True)
+    os.mkfifo(link / pipe)
+    folder.close()
     assert link.is_symlink()
     assert (link / "dump").read_bytes() == b"data"
     assert [path.name for path in tmp_path.iterdir() if path != shared_memory] == ["npudump"]
 
 
-def test_what_a_killed_session_has_left_is_put_where_it_belongs(shared_memory: Path, tmp_path: Path) -> None:
-    """It is deleted where its link is gone; folders of others, links and live sessions are left alone."""
-    alive, kept, gone = (made(tmp_path / name, killed=name != "alive") for name in ("alive", "kept", "gone"))
-    for path in (alive, kept, gone):
-        (path / "dump").touch()
-    (tmp_path / "kept.moving" / "half").mkdir(parents=True)
-    (tmp_path / "gone").unlink()
-    (tmp_path / "gone").mkdir()
+def test_what_a_killed_session_has_left_is_deleted_where_its_link_is_gone(
+    shared_memory: Path, tmp_path: Path
+) -> None:
+    """Other people's folders and links are left alone."""
+    folder = made(tmp_path / "killed")
+    (folder.path / "dump").touch()
+    os.close(folder._descriptor)
+    (tmp_path / "killed").unlink()
+    (tmp_path / "killed").mkdir()
+    os.utime(folder.path, (0, 0))
+    made(tmp_path / "next").close()
+    assert not any(shared_memory.iterdir())
+    assert not any((tmp_path / "killed").iterdir())
     victim = tmp_path / "victim"
     victim.mkdir()
-    prefix = f"npudump-{os.getuid()}-"
-    (shared_memory / f"{prefix}link").symlink_to(victim)
-    (shared_memory / f"{prefix}open").mkdir(mode=0o755)
+    (shared_memory / f"{memory_folder._prefix()}link").symlink_to(victim)
+    (shared_memory / f"{memory_folder._prefix()}open").mkdir(mode=0o755)
     (shared_memory / "npudump-other").mkdir(mode=0o700)
-    others = {*shared_memory.iterdir()} - {kept, gone}
-    for path in (kept, gone, *others):
+    for path in shared_memory.iterdir():
         os.utime(path, (0, 0))
-    new = made(tmp_path / "new", killed=True)
-    assert {*shared_memory.iterdir()} == {*others, new}
-    settle(made(tmp_path / "next"))  # so new a folder may be one that is about to be locked
-    assert {*shared_memory.iterdir()} == {*others, new}
-    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["dump"]
-    assert not any((tmp_path / "gone").iterdir())
-    assert not (tmp_path / "kept.moving").exists()
-    assert not os.path.lexists(tmp_path / "next"), "nothing is left of tests that passed"
+    made(tmp_path / "npudump").close()
+    assert victim.is_dir()
+    assert len([*shared_memory.iterdir()]) == 3
 
 
-@pytest.mark.each("what", ["tmpfs", "machine", "group", "first kind"])
-def test_no_folder_is_made_where_there_is_no_room_or_the_name_is_taken(
+@pytest.mark.parametrize("what", ["tmpfs", "machine", "group", "slice", "first kind"])
+def test_no_folder_is_made_where_there_is_no_room(
     shared_memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    root = tmp_path / what
-    for name in ("groups/memory", "taken"):
-        (root / name).mkdir(parents=True)
     monkeypatch.setattr(memory_folder, "ROOM", 1 << 30)
     free = SimpleNamespace(f_bavail=1000 if what == "tmpfs" else 1 << 20, f_frsize=4096)
     monkeypatch.setattr(memory_folder.os, "statvfs", lambda _: free)
-    (root / "mem").write_text(
-        f"MemTotal: 9 kB\nMemAvailable:   {1000 if what == 'machine' else 1 << 21} kB\n"
-    )
-    monkeypatch.setattr(memory_folder, "_MEMORY", root / "mem")
-    monkeypatch.setattr(memory_folder, "_GROUP", root / "groups")
+    memory = tmp_path / "meminfo"
+    memory.write_text(f"MemTotal: 9 kB\nMemAvailable:   {1000 if what == 'machine' else 1 << 21} kB\n")
+    monkeypatch.setattr(memory_folder, "_MEMORY", memory)
+    groups = {"group": "", "slice": "user.slice/session.scope", "first kind": "memory/docker/7f"}
+    limited = tmp_path / "groups" / groups.get(what, "")
+    limited.mkdir(parents=True)
     names = ("limit_in_bytes", "usage_in_bytes") if what == "first kind" else ("max", "current")
-    group = root / "groups" / ("memory" if what == "first kind" else "")
-    (group / f"memory.{names[0]}").write_text("2000000000\n" if what in {"group", "first kind"} else "max\n")
-    (group / f"memory.{names[1]}").write_text("1500000000\n")
-    assert open_folder(root / "npudump") is None
-    monkeypatch.setattr(memory_folder, "ROOM", 100)
-    assert open_folder(root / "taken") is None
+    (limited / f"memory.{names[0]}").write_text("2000000000\n" if what in groups else "max\n")
+    (limited / f"memory.{names[1]}").write_text("1500000000\n")
+    own = tmp_path / "own"
+    own.write_text("4:cpu,memory:/docker/7f/inner\n0::/user.slice/session.scope/inner\n")
+    monkeypatch.setattr(memory_folder, "_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(memory_folder, "_OWN_GROUPS", own)
+    assert MemoryFolder.open(tmp_path / "npudump") is None
     assert not any(shared_memory.iterdir())
-    settle(made(root / "npudump"))
+    monkeypatch.setattr(memory_folder, "ROOM", 100)
+    made(tmp_path / "npudump").close()
+
+
+def test_a_name_that_is_taken_is_left_alone_and_nothing_is_left_of_tests_that_passed(
+    shared_memory: Path, tmp_path: Path
+) -> None:
+    made(tmp_path / "npudump").close()
+    assert not os.path.lexists(tmp_path / "npudump")
+    assert not any(shared_memory.iterdir())
+    (tmp_path / "npudump").mkdir()
+    assert MemoryFolder.open(tmp_path / "npudump") is None
+    assert not any(shared_memory.iterdir())
 
 
 @pytest.mark.parametrize("option", ["", "--npudump-output", "-onpudump_keep_dumps=all"])
@@ -161,5 +215,7 @@ def test_dumps_of_tests_that_fail_are_where_the_report_says(
     kept = {path.name.partition("-")[0].removeprefix("test_small_py_") for path in place.glob("test_small*")}
     assert kept == ({"test_good", "test_bad"} if "all" in option else {"test_bad"})
     names = {path.name for path in place.rglob("*") if path.is_file()}
-    assert any(name.startswith("Conv.block_conv_1.") for name in names)
+    assert any(name.startswith("Conv.block_conv_1.") for name in names) is bool(option)
+    if not option:
+        assert names == {"acl.json", "dump.tar", "report.json", "report.txt"}
     result.stdout.fnmatch_lines([f"*{place}/test_small_py_test_bad-*"])
