@@ -93,6 +93,7 @@ class ReferenceModel:
     proto: Any
     sessions: dict[tuple[str, ...], Any] = field(default_factory=dict)
     pieces: dict[tuple[object, ...], Any] = field(default_factory=dict)
+    _ports: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
 
     @classmethod
     def of_file(cls, path: Path) -> ReferenceModel:
@@ -208,15 +209,18 @@ class ReferenceModel:
         Raises:
             ModelError: onnxruntime refuses the model.
         """
-        behind = operators_behind(self.nodes, tensors)  # those alone, of a large model are a few
-        made = {name for node in behind for name in node.operator.outputs}
-        piece, graph = piece_of(self, behind, {}), self.proto.graph
-        piece.graph.input.extend(graph.input)
-        told = (*graph.value_info, *graph.output)
-        piece.graph.value_info.extend(one for one in told if one.name in made)
-        session = exposed_session(self.path, piece, [name for name in tensors if name not in self.inputs])
-        found = sessions.ports((*session.get_inputs(), *session.get_outputs()))
-        return {name: (dtype.name, shape) for name, dtype, shape in found if name in tensors}
+        if not self._ports.keys() >= {*tensors}:
+            behind = operators_behind(self.nodes, tensors)  # those alone, of a large model are a few
+            made = {name for node in behind for name in node.operator.outputs}
+            piece, graph = piece_of(self, behind, {}), self.proto.graph
+            piece.graph.input.extend(graph.input)
+            told = (*graph.value_info, *graph.output)
+            piece.graph.value_info.extend(one for one in told if one.name in made)
+            inner = [name for name in tensors if name not in self.inputs]
+            session = exposed_session(self.path, piece, inner)
+            found = sessions.ports((*session.get_inputs(), *session.get_outputs()))
+            self._ports.update((name, (dtype.name, shape)) for name, dtype, shape in found)
+        return {name: self._ports[name] for name in tensors if name in self._ports}
 
     def _session(self, names: Sequence[str]) -> Any:
         key = tuple(names)
