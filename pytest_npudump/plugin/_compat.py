@@ -20,6 +20,12 @@ _show: Any = show_test_item
 _SHOW_ARGUMENTS = {"add_space": True} if "add_space" in signature(_show).parameters else {}
 
 
+def has_fixture(item: pytest.Item, name: str) -> bool:
+    """Return whether a fixture that a test asks for is defined, or pytest does not tell."""
+    info: Any = getattr(item, "_fixtureinfo", None)
+    return info is None or name in info.name2fixturedefs
+
+
 def begin_attempt(item: pytest.Item, properties: Sequence[tuple[str, object]]) -> None:
     """Make ``item`` as it was before its first run: new fixtures, new instance, nothing captured.
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.errors import ConfigError, RequestError, joined, nearest, said
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin._compat import may_be_skipped
-from pytest_npudump.plugin.marks import marks_of, misspelling
+from pytest_npudump.plugin.marks import marks_of, misspelling, unknown_fixture
 from pytest_npudump.ranks.rank import current_rank
 from pytest_npudump.request import GRAPH_SUFFIXES, DumpRequest
 from pytest_npudump.scene import EXCEPTION_SCENES, SCENES
@@ -454,7 +454,7 @@ def request_of(item: pytest.Item) -> DumpRequest:
 
 def check_item(item: pytest.Item, settings: Settings) -> str:
     """Return the problem of a marked test; "" for none."""
-    if wrong := misspelling(item):
+    if wrong := misspelling(item) or unknown_fixture(item):
         return wrong
     try:
         request = request_of(item)

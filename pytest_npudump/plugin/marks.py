@@ -21,6 +21,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_npudump.errors import said
+from pytest_npudump.plugin import _compat
 
 MARKER = "npu_dump"
 MARKERS: Final = (MARKER, "npudump")
@@ -52,6 +53,7 @@ ARGUMENTS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Arguments of the marker, those of one meaning together, and what they say."""
+_NAMES = frozenset(name for names in ARGUMENTS for name in names.split(", "))
 
 
 def marker_line(name: str) -> str:
@@ -111,17 +113,25 @@ def late_marker(item: pytest.Item) -> str:
     )
 
 
+def unknown_fixture(item: pytest.Item) -> str:
+    """Describe a fixture that is meant for the plugin's; "" for none."""
+    for name in getattr(item, "fixturenames", ()):
+        if name != MARKER and _plain(name) == MARKERS[1] and not _compat.has_fixture(item, name):
+            return said("there is no fixture {name}: the plugin's is {fixture}", name=name, fixture=MARKER)
+    return ""
+
+
 def misspelling(item: pytest.Item) -> str:
     """Describe a mark that is meant for the marker; "" where the test has none.
 
     So is one that differs in case and separators only; else a mark that nobody has registered and that is no
     other processor's, if it is one edit away (a character more, fewer, other, or two swapped), or two and
     begins with ``np`` or has no other letters, or is its beginning, or has the marker's words, or ``dump``
-    and another name of the platform.
+    and another name of the platform, or one of its words and an argument of the marker's by name.
     """
     for mark in item.iter_markers():
         name = getattr(mark, "name", None)
-        if not isinstance(name, str) or name in MARKERS or not _resembles(name):
+        if not isinstance(name, str) or name in MARKERS or not _may_be_meant(name, mark):
             continue
         told = said(
             "unknown mark {name}, with which the test would not be compared: write @pytest.mark.{marker}",
@@ -134,6 +144,9 @@ def misspelling(item: pytest.Item) -> str:
         of_another = plain.startswith(_OTHER_PROCESSORS) and MARKERS[1] not in plain
         if of_another or name in _registered(*item.config.getini("markers")):
             continue
+        if not _resembles(name):
+            arguments = ", ".join(sorted(_NAMES.intersection(mark.kwargs)))
+            told += said(", whose arguments it has: {arguments}", arguments=arguments)
         return told + said("; register a mark of your own under markers")
     return ""
 
@@ -263,6 +276,7 @@ _NAME_IN_EXPRESSION = re.compile(
 _KINDS_OF_MARKS = frozenset({pytest.MarkDecorator, pytest.Mark, list, tuple})
 _NEAR = 2
 _LETTERS = Counter(f"{MARKERS[1]}s")
+_WORDS = ("npu", "dump")
 _PLATFORMS = ("npu", "ascend", "cann", "acl")
 _OTHER_PROCESSORS = ("apu", "cpu", "dpu", "gpu", "hpu", "ipu", "lpu", "mlu", "tpu", "vpu", "xpu")
 """Beginnings of marks about another processor, which are no misspellings."""
@@ -271,6 +285,12 @@ _OTHER_PROCESSORS = ("apu", "cpu", "dpu", "gpu", "hpu", "ipu", "lpu", "mlu", "tp
 @lru_cache(maxsize=1)
 def _registered(*lines: str) -> frozenset[str]:
     return frozenset(re.split(r"[:(]", line)[0].strip() for line in lines)
+
+
+def _may_be_meant(name: str, mark: pytest.Mark) -> bool:
+    # Marks of other plugins have arguments of the same names: rtol, timeout, devices.
+    related = any(word in _plain(name) for word in _WORDS)
+    return _resembles(name) or (related and not _NAMES.isdisjoint(getattr(mark, "kwargs", ())))
 
 
 @cache
@@ -313,7 +333,7 @@ def _carries_marker(item: pytest.Item) -> bool:
     while node is not None:
         for mark in node.own_markers:
             name = getattr(mark, "name", None)
-            if isinstance(name, str) and _resembles(name):
+            if isinstance(name, str) and _may_be_meant(name, mark):
                 return True
         node = node.parent
     return False

@@ -199,6 +199,7 @@ ERRORS = {
     "its beginning, or other names of the platform": (
         "npud | ascend_dump | ascendDumps(['a']) | dump_of_cann | acl_dump"
     ),
+    "arguments of the marker's by name": "dump(layers=['a'])",
 }
 LET_BE = {
     "other processors, and other words": (
