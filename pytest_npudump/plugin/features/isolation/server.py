@@ -20,6 +20,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -59,7 +60,7 @@ class ServerProcess:
         self._usable = not any(os.environ.get(name) for name in _MEASURED)
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
-        self._inherited: dict[str, str] = {}
+        self._inherited: tuple[dict[str, str], object] = ({}, None)
 
     @classmethod
     def of(cls, config: pytest.Config) -> ServerProcess:
@@ -133,7 +134,7 @@ class ServerProcess:
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter
                 [sys.executable, "-c", _MAIN, str(theirs.fileno())],
                 cwd=cwd,
-                env=self._inherited,
+                env=self._inherited[0],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -197,9 +198,14 @@ def _hear(connection: Connection, timeout: float | None) -> Any:
 _SERVER = pytest.StashKey[ServerProcess]()
 
 
-def _inherited() -> dict[str, str]:
-    """Return the environment of this process, which a forked child does not inherit."""
-    return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+def _inherited() -> tuple[dict[str, str], object]:
+    """Return the state of this process that a new child inherits and a forked one does not."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
+    limits = [resource.getrlimit(getattr(resource, name)) for name in names]
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return environment, (limits, mask, os.sched_getaffinity(0), os.nice(0))
 
 
 def main() -> None:
