@@ -19,8 +19,8 @@ import numpy as np
 from pytest_npudump.cli.common.output import emit, to_stderr
 from pytest_npudump.cli.common.source import read_source, report_problems
 from pytest_npudump.cli.common.work import open_workers, progress, run_tasks
-from pytest_npudump.dump.arrays.decode import VIEWED, coded_tensor, load
-from pytest_npudump.dump.arrays.layouts import LayoutError, host_array
+from pytest_npudump.dump.arrays.decode import VIEWED, coded_tensor, load, packed_tensor
+from pytest_npudump.dump.arrays.layouts import JoinedTensor, LayoutError, host_array, host_values
 from pytest_npudump.dump.dtypes import is_of_numpy
 from pytest_npudump.dump.filebytes import c_order_chunks, file_pieces, raw_bytes
 from pytest_npudump.dump.names import MAPPING, read_mapping
@@ -313,16 +313,21 @@ def values(record: TensorRecord, layout: str) -> tuple[np.dtype[Any], tuple[int,
     Raises:
         DumpError: the tensor has no values, or its layout cannot be converted.
     """
+    packed = packed_tensor(record, layout) if layout else None
+    if packed is not None:
+        return packed.dtype, packed.shape, packed.pieces(_CHUNK)
     coded = _naming_ways_out(coded_tensor, record, layout) if layout else None
     if coded is not None:
         return coded.dtype, coded.shape, coded.pieces(_CHUNK)
     loaded = _load(record) if layout else _raw_array(record)
-    array = _naming_ways_out(partial(host_array, loaded), record, layout) if layout else loaded
+    array = _naming_ways_out(partial(host_values, loaded), record, layout) if layout else loaded
     payload = record.payload
     if array is loaded and is_of_numpy(array.dtype) and payload is not None and payload.kind == "raw":
         octets = file_pieces(payload.path, payload.offset, array.nbytes, _BUFFER)
         return array.dtype, array.shape, (piece.view(array.dtype) for piece in octets)
     dtype = array.dtype if is_of_numpy(array.dtype) else np.dtype("<f4")
+    if isinstance(array, JoinedTensor):
+        return dtype, array.shape, array.pieces(_CHUNK)
     return dtype, array.shape, c_order_chunks(array, _CHUNK, flat=array.flags.c_contiguous)
 
 

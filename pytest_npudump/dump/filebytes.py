@@ -289,12 +289,23 @@ def c_order_chunks(array: np.ndarray, limit: int, *, flat: bool) -> Iterator[np.
     if flat:
         yield from _pieces(array.reshape(-1), limit)
         return
+    yield from released((np.asarray(array[index]) for index in slabs(array.shape, limit)), array)
+
+
+def pieces_of(values: np.ndarray | Pieced, limit: int, *, flat: bool = False) -> Iterator[np.ndarray]:
+    """Pieces in C order of an array, as :func:`c_order_chunks` cuts it, or of what cuts itself."""
+    if isinstance(values, np.ndarray):
+        return c_order_chunks(values, limit, flat=flat)
+    return values.pieces(limit)
+
+
+def released(parts: Iterator[np.ndarray], array: np.ndarray) -> Iterator[np.ndarray]:
+    """Each of ``parts`` as one contiguous axis; the pages of a mapped ``array`` are given back meanwhile."""
     held = 0
-    for index in slabs(array.shape, limit):
-        part = np.asarray(array[index])
+    for part in parts:
         yield np.ascontiguousarray(part).reshape(-1)
         held += part.nbytes
-        if held >= _HELD_BYTES:  # the pages of a mapped array are given back meanwhile
+        if held >= _HELD_BYTES:
             release(array)
             held = 0
 

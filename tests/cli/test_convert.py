@@ -227,7 +227,7 @@ def test_a_file_that_becomes_shorter_is_named_and_leaves_nothing_behind(
         os.truncate(path, path.stat().st_size - 100)
         return array
 
-    monkeypatch.setattr(command, "host_array", shorten)
+    monkeypatch.setattr(command, "host_values", shorten)
     done = run("convert", path, "-o", tmp_path / "out")
     assert done.code == 2
     assert "npudump: not converted: " in done.err

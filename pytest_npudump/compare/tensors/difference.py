@@ -29,7 +29,7 @@ from pytest_npudump.compare.tensors.kernel import (
     measure,
     widened,
 )
-from pytest_npudump.dump.arrays.decode import CodedTensor, decode
+from pytest_npudump.dump.arrays.decode import CodedTensor, PackedTensor, decode
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.filebytes import c_order_chunks
 from pytest_npudump.dump.stats.kernels import add_histogram, count_codes, row_totals
@@ -174,9 +174,10 @@ def _places(joint: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pytest_npudump.dump.arrays.layouts import JoinedTensor
     from pytest_npudump.dump.records import Stats
 
-    Values = np.ndarray | CodedTensor
+    Values = np.ndarray | PackedTensor | CodedTensor | JoinedTensor
 
 CHUNK = 1 << 18
 """Elements read at a time."""
@@ -185,6 +186,7 @@ OCTETS = 1 << 20
 TOGETHER = 1 << 15
 """Elements of small tensors that are measured together."""
 
+_PACKED = (PackedTensor, CodedTensor)
 _BYTE = 8
 _PROBE = 2048
 _SMALL = frozenset(
@@ -321,7 +323,7 @@ def examine_tensors(
     with np.errstate(all="ignore"):
         one, other = _native(golden.dtype), _native(actual.dtype)
         names, bits, packed = (dtype_name(one), dtype_name(other)), 8 * one.itemsize, False
-        if isinstance(golden, CodedTensor) and isinstance(actual, CodedTensor) and golden.name == actual.name:
+        if isinstance(golden, _PACKED) and isinstance(actual, _PACKED) and golden.name == actual.name:
             packed = BY_NAME[golden.name].bits <= _BYTE
             if packed:
                 names, bits = (golden.name, actual.name), BY_NAME[golden.name].bits
@@ -391,9 +393,10 @@ def _paired_chunks(golden: Values, actual: Values) -> Iterator[tuple[np.ndarray,
 
 def _paired_octets(golden: Values, actual: Values) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
     """The bytes of pieces of two packed tensors of one type, and how many elements they hold."""
-    assert isinstance(golden, CodedTensor)  # noqa: S101 - asked of these only
-    assert isinstance(actual, CodedTensor)  # noqa: S101 - as above
-    limit = OCTETS * _BYTE // BY_NAME[golden.name].bits
+    assert isinstance(golden, _PACKED)  # noqa: S101 - asked of these only
+    assert isinstance(actual, _PACKED)  # noqa: S101 - as above
+    both = isinstance(golden, PackedTensor) and isinstance(actual, PackedTensor)
+    limit = OCTETS * _BYTE // BY_NAME[golden.name].bits if both else CHUNK
     for (one, count), (other, _) in zip(golden.octets(limit), actual.octets(limit), strict=True):
         yield one, other, count
 
@@ -431,7 +434,7 @@ def small_pair(golden: Values, actual: Values) -> tuple[np.ndarray, np.ndarray] 
     if isinstance(golden, np.ndarray) and isinstance(actual, np.ndarray):
         takes = dtype_name(dtype) in _SMALL or (_is_exact(golden) and _is_exact(actual))
         return (golden, actual) if takes else None
-    if not (isinstance(golden, CodedTensor) and isinstance(actual, CodedTensor)):
+    if not (isinstance(golden, PackedTensor) and isinstance(actual, PackedTensor)):
         return None
     if golden.name != actual.name or dtype_name(dtype) not in _SMALL:
         return None

@@ -18,8 +18,8 @@ from pytest_npudump.compare.tensors.difference import (
     small_pair,
     values_stats,
 )
-from pytest_npudump.dump.arrays.decode import coded_tensor, load, why_opaque
-from pytest_npudump.dump.arrays.layouts import LayoutError, has_axes, host_array, is_private
+from pytest_npudump.dump.arrays.decode import coded_tensor, load, packed_tensor, why_opaque
+from pytest_npudump.dump.arrays.layouts import LayoutError, has_axes, host_values, is_private
 from pytest_npudump.dump.columns import with_projections_of
 from pytest_npudump.dump.filebytes import c_order_chunks, raw_bytes
 from pytest_npudump.dump.records import Payload, Stats, TensorRecord
@@ -177,7 +177,7 @@ def _alone(record: TensorRecord, pair: Pair) -> TensorRecord:
     ):
         try:
             coded = coded_tensor(record, pair.layout)
-            values: Values = coded or host_array(_array(record), record, pair.layout)
+            values: Values = coded or host_values(_array(record), record, pair.layout)
             return replace(record, stats=values_stats(values), shape=values.shape, format=pair.layout)
         except LayoutError:
             pass
@@ -203,6 +203,9 @@ def _open(pair: Pair) -> _Open | PairElements:
         return _bytes(golden, actual, why)
     layout = _layout(pair, golden, actual)
     found = PairElements(golden, actual)
+    packed = packed_tensor(golden, layout), packed_tensor(actual, layout)
+    if packed[0] is not None and packed[1] is not None:
+        return _Open(pair, golden, actual, (packed[0], packed[1]), found)
     try:
         values = _host_pair(golden, actual, layout)
     except LayoutError as error:
@@ -247,7 +250,7 @@ def _host_pair(golden: TensorRecord, actual: TensorRecord, layout: str) -> tuple
     one, other = coded_tensor(golden, layout), coded_tensor(actual, layout)
     if one is not None and other is not None:
         return one, other
-    return host_array(_array(golden), golden, layout), host_array(_array(actual), actual, layout)
+    return host_values(_array(golden), golden, layout), host_values(_array(actual), actual, layout)
 
 
 def _why_bytes(record: TensorRecord) -> str:

@@ -10,14 +10,16 @@ dimensions, are expanded first. Source: GE's format transfers, formats.md sectio
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_npudump.dump.filebytes import released, slabs
 from pytest_npudump.errors import DumpError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_npudump.dump.records import TensorRecord
 
@@ -26,17 +28,87 @@ class LayoutError(DumpError):
     """A device layout that cannot be converted, or shapes that do not fit it."""
 
 
+@dataclass(frozen=True, slots=True)
+class JoinedTensor:
+    """A tensor in the host's layout that is made from the device's piece by piece, or whole.
+
+    Attributes:
+        split: view of the device's elements, the parts of each host axis side by side, outermost first.
+        counts: how many axes of ``split`` make up each host axis: one or two.
+        cut: extent of each host axis, without padding.
+        shape: of the result, as many elements as ``cut`` has.
+    """
+
+    split: np.ndarray
+    counts: tuple[int, ...]
+    cut: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the elements."""
+        return self.split.dtype
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.cut)
+
+    def is_view(self) -> bool:
+        """Return whether no axis is really split, so that the tensor needs no copy."""
+        ends = [sum(self.counts[: axis + 1]) for axis in range(len(self.counts))]
+        extents = [self.split.shape[end - count : end] for end, count in zip(ends, self.counts, strict=True)]
+        return all(sum(extent > 1 for extent in parts) < 2 for parts in extents)  # noqa: PLR2004 - both parts
+
+    def whole(self) -> np.ndarray:
+        """All elements, of ``shape``: a view where none of its axes has to be joined from two."""
+        return _joined(self.split, self.counts, self.cut).reshape(self.shape)
+
+    def pieces(self, limit: int) -> Iterator[np.ndarray]:
+        """All elements in C order, cut as :func:`c_order_chunks` cuts an array of shape ``cut``."""
+        return released((self._slab(index) for index in slabs(self.cut, limit)), self.split)
+
+    def _slab(self, index: tuple[int | slice, ...]) -> np.ndarray:
+        split, counts, cut = self.split, self.counts, self.cut
+        for place in index:
+            if isinstance(place, slice):
+                split, start = _rows(split, counts[0], place)
+                stop = start + place.stop - place.start
+                return _joined(split, counts, (stop, *cut[1:]))[start:]
+            split = split[place] if counts[0] == 1 else split[divmod(place, split.shape[1])]
+            counts, cut = counts[1:], cut[1:]
+        return _joined(split, counts, cut)
+
+
+def _rows(split: np.ndarray, count: int, rows: slice) -> tuple[np.ndarray, int]:
+    """The part of ``split`` that holds some rows of its first host axis, and where in it they begin."""
+    if count == 1:
+        return split[rows], 0
+    block = split.shape[1]
+    first, last = rows.start // block, (rows.stop - 1) // block
+    if first == last:
+        return split[first : last + 1, rows.start - first * block : rows.stop - first * block], 0
+    return split[first : last + 1], rows.start - first * block
+
+
+def _joined(split: np.ndarray, counts: tuple[int, ...], cut: tuple[int, ...]) -> np.ndarray:
+    """Join the axes of ``split`` and cut the padding."""
+    ends = [sum(counts[: axis + 1]) for axis in range(len(counts))]
+    padded = [math.prod(split.shape[end - count : end]) for end, count in zip(ends, counts, strict=True)]
+    found: np.ndarray = split.reshape(padded)
+    return found[tuple(slice(extent) for extent in cut)] if cut else found
+
+
 def join(
     array: np.ndarray,
     names: Sequence[str],
     parts: Mapping[str, tuple[str, ...]],
     axes: Sequence[str],
     shape: tuple[int, ...] | None,
-) -> np.ndarray:
+) -> JoinedTensor:
     """Transpose ``array``, whose axes are called ``names``, to ``axes``, joining the ``parts`` of each.
 
-    The result is cut to ``shape``, or padded where that is None: a view where none of its axes has to be
-    joined from two.
+    The result is cut to ``shape``, or padded where that is None.
 
     Raises:
         LayoutError: rank or extents do not fit.
@@ -59,8 +131,8 @@ def join(
                     "is the host's axis order right?"
                 )
     order = [names.index(part) for name in axes for part in parts[name]]
-    found: np.ndarray = array.transpose(order).reshape(padded)
-    return found if shape is None else found[tuple(map(slice, shape))]
+    cut = padded if shape is None else shape
+    return JoinedTensor(array.transpose(order), tuple(len(parts[name]) for name in axes), cut, cut)
 
 
 _CUBE = 16
@@ -69,7 +141,9 @@ _CUBE = 16
 _RANK = 4
 
 
-def _fractal_z(array: np.ndarray, axes: Sequence[str], extents: Mapping[str, int], groups: int) -> np.ndarray:
+def _fractal_z(
+    array: np.ndarray, axes: Sequence[str], extents: Mapping[str, int], groups: int
+) -> np.ndarray | JoinedTensor:
     """Convert (D*C1*H*W, N1, 16, C0) to ``axes``, of the host's ``extents``.
 
     With groups, C is the number of channels of one group and N that of all groups. E groups share a
@@ -159,6 +233,8 @@ _ND = {"ND", "MD", ""}
 _WEIGHTS = ("NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN", "DHWNC")
 """Orders of axes that weights may have."""
 
+_PIECE = 1 << 18
+
 
 def in_host_layout(
     array: np.ndarray,
@@ -167,7 +243,7 @@ def in_host_layout(
     host_format: str,
     original_shape: Sequence[int] | None,
     sub_format: int = 0,
-) -> np.ndarray:
+) -> np.ndarray | JoinedTensor:
     """The elements of ``array`` in the order of ``host_format``, without the device's padding.
 
     Args:
@@ -180,12 +256,24 @@ def in_host_layout(
         sub_format: number of groups of FRACTAL_Z; 0 and 1 mean none.
 
     Returns:
-        The tensor of ``original_shape``: a view where none of its axes has to be joined from two.
+        The tensor of ``original_shape``: a view where none of its axes has to be joined from two, else what
+        makes it piece by piece; of FRACTAL_Z with groups, whose blocks lie on a diagonal, a copy.
 
     Raises:
         LayoutError: the layout is unknown, the shapes do not fit it, or a FRACTAL_Z, whose shape often fits
             several orders of axes, holds values in the padding.
     """
+    found = _in_host_layout(array, device_format, host_format, original_shape, sub_format)
+    return found.whole() if isinstance(found, JoinedTensor) and found.is_view() else found
+
+
+def _in_host_layout(
+    array: np.ndarray,
+    device_format: str,
+    host_format: str,
+    original_shape: Sequence[int] | None,
+    sub_format: int,
+) -> np.ndarray | JoinedTensor:
     # CANN writes an empty original shape where it has none; a scalar is never in a device layout.
     shape = tuple(original_shape) if original_shape else None
     if device_format == "FRACTAL_NZ" or device_format.startswith("FRACTAL_NZ_C0_"):
@@ -201,7 +289,7 @@ def in_host_layout(
         parts = {**{name: (name,) for name in batch}, "H": ("H1", "H0"), "W": ("W1", "W0")}
         target = None if matrix is None else array.shape[:-4] + matrix
         found = join(array, (*batch, "W1", "H1", "H0", "W0"), parts, axes, target)
-        return found if shape is None else found.reshape(shape)
+        return found if shape is None else replace(found, shape=shape)
     if device_format == host_format or device_format in _ND:
         if shape is None or array.shape == shape:
             return array
@@ -244,7 +332,7 @@ def _axes(host_format: str, rank: int) -> tuple[str, ...]:
 
 def _from_fractal_z(
     array: np.ndarray, device_format: str, host_format: str, shape: tuple[int, ...] | None, groups: int
-) -> np.ndarray:
+) -> np.ndarray | JoinedTensor:
     if shape is None:
         raise LayoutError(f"{device_format} joins C1, H and W in one axis: the original shape is needed")
     axes = _axes(host_format, len(shape))
@@ -270,10 +358,11 @@ def _from_fractal_z(
     return found
 
 
-def _nonzero(values: np.ndarray) -> int:
+def _nonzero(values: np.ndarray | JoinedTensor) -> int:
+    pieces = values.pieces(_PIECE) if isinstance(values, JoinedTensor) else iter([values])
     # E8M0 has no zero: padding is bytes of 0, which mean 2**-127.
     codes = values.dtype.name == "float8_e8m0fnu"
-    return int(np.count_nonzero(values.view(np.uint8) if codes else values))
+    return sum(int(np.count_nonzero(piece.view(np.uint8) if codes else piece)) for piece in pieces)
 
 
 _PLAIN = frozenset({"", "ND", "MD", "DefaultFormat", *HOST_AXES})
@@ -285,6 +374,16 @@ def host_array(array: np.ndarray, record: TensorRecord, layout: str) -> np.ndarr
 
     Raises:
         LayoutError: the layout cannot be converted, or the shapes do not fit it.
+    """
+    found = host_values(array, record, layout)
+    return found.whole() if isinstance(found, JoinedTensor) else found
+
+
+def host_values(array: np.ndarray, record: TensorRecord, layout: str) -> np.ndarray | JoinedTensor:
+    """Return the result of :func:`host_array`, or a source of its pieces where that would be a copy.
+
+    Raises:
+        LayoutError: as :func:`host_array`.
     """
     if record.format in _PLAIN:
         if layout == "ND" or record.format not in HOST_AXES or array.ndim != len(layout):
