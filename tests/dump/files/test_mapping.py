@@ -64,6 +64,41 @@ def rows(*pairs: tuple[str, str]) -> bytes:
     return "".join(f"{short},{long}\n" for short, long in pairs).encode()
 
 
+def test_trap_24_a_name_that_is_a_hash_must_be_that_of_the_name_it_stands_for(tmp_path: Path) -> None:
+    path = tmp_path / "mapping.csv"
+    one, other = exception_name("x"), exception_name("y")
+    short = {name: str(libstdcxx_hash(name.encode())) for name in (one, other)}
+    path.write_bytes(rows((short[one], one), (short[other], other)))
+    assert read_mapping(path) == {short[one]: one, short[other]: other}
+    path.write_bytes(rows((short[one], one), (short[other], one)))
+    with pytest.raises(FormatError, match=rf"byte \d+: line 2: {short[other]} is not the hash of 'Conv\.x"):
+        read_mapping(path)
+    one, other = "m" * 300, "n" * 300
+    short = {name: str(libstdcxx_hash(name.encode())) for name in (one, other)}
+    path.write_bytes(rows((short[one], other), (short[other], one)))
+    with pytest.raises(FormatError, match=f"byte 0: line 1: {short[one]} is not the hash of 'nnn"):
+        read_mapping(path)
+
+
+@pytest.mark.each(
+    ("short", "long"),
+    [
+        ("1234567890123456", exception_name("x")),  # msaicerr: 16 random digits
+        ("8" * 32, exception_name("x")),  # msprobe: 32 random digits
+        (
+            "3343330985831579852",
+            "Add." + "n" * 300 + ".3.5.1795228706139837",
+        ),  # a device dump hashes its path
+        ("410769277.npy", "ReLU.a.0.0.1795228706139837.output.0.DefaultFormat.Float32.npy"),
+        ("0f2ab1de-7d3c-3f5e-9f4b-0a1b2c3d4e5f", exception_name("x")),
+    ],
+)
+def test_names_that_are_not_known_to_be_hashes_are_not_checked(tmp_path: Path, short: str, long: str) -> None:
+    path = tmp_path / "mapping.csv"
+    path.write_bytes(rows((short, long)))
+    assert read_mapping(path) == {short: long}
+
+
 def test_a_mapping_cut_at_any_byte_of_its_last_line_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "mapping.csv"
     first, last = rows(("12", "Add.n.1.2.3")), rows(("13", "Add.m.1.2.3"))
