@@ -7,21 +7,30 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, TypeVar
 
 from pytest_npudump.errors import GoldenError, StoreError
 from pytest_npudump.golden.path import is_variant
-from pytest_npudump.golden.store import KEY, is_stored, read_golden, recorded_tensors, tensors_path
+from pytest_npudump.golden.store import (
+    KEY,
+    is_stored,
+    read_golden,
+    recorded_tensors,
+    tensors_path,
+    waiting_path,
+)
 from pytest_npudump.golden.stored_tensors import TensorStore, pointers_of, stored_tensors
 from pytest_npudump.golden.tensors import is_foreign
 from pytest_npudump.golden.variants import VARIANTS, variant_path, variants_of
 from pytest_npudump.record.noise import calibration_of, repeats_of
 from pytest_npudump.record.record import LEFT_OUT, OVERFLOW, UNWRITTEN, Record, entries_of, left_out_of
-from pytest_npudump.storage.atomic import locked
+from pytest_npudump.storage.atomic import STALE_SECONDS, locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -173,8 +182,8 @@ def census(collection: Collection, variants: Sequence[str] = ()) -> Census:
             kinds[path], why = "unjudged", str(error)
         found[kinds[path]].append(GoldenFinding(path, why, _stamp(path)))
     tensors = (path for path in files if path.suffix == TENSORS)
-    for path in tensors:
-        kind, why = _of_tensors(path, kinds.get(path.with_suffix(SUFFIX), ""))
+    others = ((path, *_of_tensors(path, kinds.get(path.with_suffix(SUFFIX), ""))) for path in tensors)
+    for path, kind, why in chain(others, _staged(collection.root, kinds)):
         if kind != "used":
             found[kind].append(GoldenFinding(path, why, _stamp(path)))
     return Census(*(tuple(found[kind]) for kind in ("used", "stale", "unjudged")))
@@ -249,6 +258,24 @@ def _of_tensors(path: Path, golden: str) -> tuple[str, str]:
     except GoldenError as error:
         return "unjudged", str(error)
     return ("used", "") if read else ("stale", f"tensors that {path.stem}{SUFFIX} does not name")
+
+
+def _staged(root: Path, goldens: Mapping[Path, str]) -> Iterator[tuple[Path, str, str]]:
+    """Yield leftovers of updates beside goldens, and whether each is stale."""
+    waiting = {str(waiting_path(path.with_suffix(TENSORS))): path for path in goldens}
+    for path in sorted([*root.rglob(f".npudump-*{TENSORS}"), *root.rglob(".npudump-*.tmp")]):
+        real = os.path.realpath(path)
+        golden = waiting.get(real)
+        try:
+            if golden is not None and str(recorded_tensors(read_golden(golden))) == real:
+                continue
+        except GoldenError as error:
+            yield path, "unjudged", str(error)
+            continue
+        if path.lstat().st_mtime < time.time() - STALE_SECONDS:
+            yield path, "stale", "left by an update that did not end"
+        else:
+            yield path, "unjudged", "may belong to an update that goes on: not a day old"
 
 
 def _stamp(path: Path) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -159,11 +160,16 @@ def test_tensors_of_no_golden_are_stale_and_what_cannot_be_read_or_is_another_s_
     (project.path / "golden" / "alone.safetensors").write_bytes(b"")
     project.golden("test_a.py::test_odd", tensors=True).write_text("<<<<<<< HEAD\n")
     save_file({"weight": np.ones(2, np.float32)}, project.path / "golden" / "model.safetensors")
-    for name in (".npudump-0123456789abcdef-0.tmp", ".npudump-0123456789abcdef.safetensors"):
-        (project.path / "golden" / name).write_bytes(b"")  # by an update
+    left = [".npudump-0123456789abcdef-0.tmp", ".npudump-0123456789abcdef.safetensors"]  # by an update
+    for name in left:
+        (project.path / "golden" / name).write_bytes(b"")
     gone = ["test_gone.yaml", "alone.safetensors", "test_gone.safetensors"]
     kept = ["test_odd.yaml", "model.safetensors", "test_odd.safetensors"]
-    assert stale() == (gone, kept)
+    assert stale() == (gone, [*kept, *left])
+    before = time.time() - 2 * 24 * 3600  # which is stale once it is a day old
+    for name in left:
+        os.utime(project.path / "golden" / name, (before, before))
+    assert stale() == ([*gone, *left], kept)
 
 
 def test_variants_are_in_use_unless_those_that_are_selected_are_named(project: Project, stale: Any) -> None:
