@@ -169,7 +169,7 @@ def find_sources(
 
     origins = explained(failing, graph, lambda position: back(position, graph.parents.__getitem__))
     upstream = sources_upstream(origins.sources, graph, comparison.differing | set(failing))
-    reached = [sum(upstream[at] >> number & 1 for at in failing) for number in range(len(origins.sources))]
+    reached = numbers_of_bits([upstream[at] for at in failing], len(origins.sources))
     found, behind = [], list[int | None]()
     starts = [back(at)[-1] for at in origins.sources]
     for number, (at, begins) in enumerate(zip(origins.sources, starts, strict=True)):
@@ -374,6 +374,15 @@ def sources_upstream(sources: Sequence[int], graph: TensorGraph, changed: Collec
                     found[at] |= found[parent]
             moving |= found[at] != before
     return found
+
+
+def numbers_of_bits(words: Iterable[int], width: int) -> list[int]:
+    """Return for each of ``width`` bits in how many words it is set."""
+    found = np.zeros(width, np.intp)
+    for word in words:
+        octets = np.frombuffer(word.to_bytes(-(-width // 8), "little"), np.uint8)
+        found += np.unpackbits(octets, count=width, bitorder="little")
+    return [int(number) for number in found]
 
 
 SHARE = 1 / 3

@@ -29,6 +29,7 @@ from pytest_npudump.graph.sources import (
     fed_first,
     find_sources,
     nearest,
+    numbers_of_bits,
     relative_differences,
     sources_upstream,
     walked_back,
@@ -445,6 +446,11 @@ def test_what_an_unknown_tensor_behind_it_feeds_has_that_for_its_source(make_tab
     found = sources(make_table, {"b": 30, "d": 30}, known=known)
     assert layers(found) == ["d"]
     assert not found.unplaced
+
+
+@given(st.lists(st.integers(0, 2**19 - 1)), st.integers(19, 30))
+def test_bits_are_counted_by_their_numbers(words: list[int], width: int) -> None:
+    assert numbers_of_bits(words, width) == [sum(word >> bit & 1 for word in words) for bit in range(width)]
 
 
 ROW: dict[str, Any] = {"count": 4, "max": 2.0, "min": -1.0, "avg": 0.5, "l2norm": 3.0, "nan": 0, "pos_inf": 0}
