@@ -11,7 +11,7 @@ from unittest import mock
 
 from pytest_npudump.plugin.features import memory_folder
 
-# Ten thousands of small files, some of them programs, with which a disk's file system has more work.
+# Tens of thousands of small files, some of them programs, with which a disk's file system has more work.
 if (
     "TMPDIR" not in os.environ
     and memory_folder._is_tmpfs(memory_folder.SHARED_MEMORY)

@@ -10,7 +10,7 @@ import mmap
 import os
 import threading
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -230,6 +230,13 @@ def scratch_buffers() -> Buffers:
     anew for each tensor, which took a third of all time. Threads would also wait for each other there.
     """
     return _LOCAL.scratch
+
+
+class Pieced(Protocol):
+    """A tensor of which only pieces are held."""
+
+    def pieces(self, limit: int) -> Iterator[np.ndarray]:
+        """All elements in C order, in pieces of one axis with at most ``limit`` of them."""
 
 
 CHUNK_BYTES = 2 << 20

@@ -189,7 +189,8 @@ def _check(value: Any, schema: Mapping[str, Any], name: str) -> None:
     """Raise ValueError where a value is not as its schema says: its type, its keys, and texts in it."""
     kinds = schema.get("type", ())
     allowed = [kind for word in ([kinds] if isinstance(kinds, str) else kinds) for kind in _TYPES[word]]
-    spelt = not isinstance(value, str) or re.search(schema.get("pattern", ""), value)
+    pattern = schema.get("pattern")
+    spelt = not isinstance(value, str) or pattern is None or re.fullmatch(pattern, value)
     if allowed and not (type(value) in allowed and spelt):
         raise ValueError(f"{name} is {str(value)[:80]!r}")
     if isinstance(value, list):

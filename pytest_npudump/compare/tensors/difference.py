@@ -31,7 +31,7 @@ from pytest_npudump.compare.tensors.kernel import (
 )
 from pytest_npudump.dump.arrays.decode import CodedTensor, PackedTensor, decode
 from pytest_npudump.dump.dtypes import BY_NAME
-from pytest_npudump.dump.filebytes import c_order_chunks
+from pytest_npudump.dump.filebytes import pieces_of
 from pytest_npudump.dump.stats.kernels import add_histogram, count_codes, row_totals
 from pytest_npudump.dump.stats.sums import Totals
 from pytest_npudump.dump.stats.tensor import Accumulator, array_accumulator, dtype_name, raw_accumulator
@@ -412,10 +412,7 @@ def _limit(values: Values) -> int:
 
 def _ready_pieces(values: Values, limit: int, *, flat: bool) -> Iterator[np.ndarray]:
     """Aligned and native pieces; ``flat`` is as for :func:`c_order_chunks`."""
-    pieces = (
-        values.pieces(limit) if isinstance(values, CodedTensor) else c_order_chunks(values, limit, flat=flat)
-    )
-    for piece in pieces:
+    for piece in pieces_of(values, limit, flat=flat):
         ready = piece.flags.aligned and piece.dtype.isnative
         yield piece if ready else piece.astype(_native(piece.dtype))
 
