@@ -251,10 +251,12 @@ def test_what_is_no_line_or_lacks_something_or_leads_elsewhere_is_refused() -> N
         refused(line_of({key: value for key, value in line().items() if key != name}), "version|kind|has no")
     for name in ("tensors", "counts", "problems", "isolated", "golden", "record"):
         refused(line_of(line() | {name: "text"}), f"'{name}' of the line is 'text'")
-    for odd in ODD:
+    for name in ODD:
         refused(
-            line_of(line() | {"golden": line()["golden"] | {"file": odd}}), "'file' of 'golden' of the line"
+            line_of(line() | {"golden": line()["golden"] | {"file": name}}), "'file' of 'golden' of the line"
         )
-    for key, wrong in {"file": "../a.yaml", "sha256": "0", "tensors": ["x"], "inherited": [1]}.items():
+    broken = {"file": "a.yaml\n", "sha256": f"{'0' * 64}\n", "tensors": [f"{'0' * 64}\n"]}
+    odd = {"file": "../a.yaml", "sha256": "0", "tensors": ["x"], "inherited": [1]}
+    for key, wrong in (*odd.items(), *broken.items()):
         record = {"file": "a.yaml", "sha256": "0" * 64, key: wrong}
         refused(line_of(line() | {"record": record}), f"'{key}' of 'record' of the line")
