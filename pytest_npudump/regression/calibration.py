@@ -307,7 +307,7 @@ def conclude(case: Case, first: Result, members: Sequence[Member]) -> Result:
         told += f", raised from {FACTOR:g} as members that were held out did not pass with less"
     notes = [told]
     if varied == ("repeats",):
-        why = "what the test runs is fed out of reach of the plugin"
+        why = "the plugin cannot vary what the test runs"
         if (runtime := _varied(case)) is not None:
             why = f"the plugin saw no input with floating-point values ({runtime.seen_as_inputs})"
         told = f"only repetitions were measured, as {why}: of a device that repeats "

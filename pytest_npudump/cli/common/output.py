@@ -35,7 +35,7 @@ def write_output(option: str, target: str, content: bytes) -> None:
     """
     path = Path(target)
     try:
-        if (path.exists() and not path.is_file()) or target.startswith(("/dev/std", "/dev/fd/", "/proc/")):
+        if path.exists() and (not path.is_file() or _is_descriptor(path)):
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC), "wb") as stream:
                 stream.write(content)
         else:
@@ -49,6 +49,13 @@ def write_output(option: str, target: str, content: bytes) -> None:
                 "was: free space, or name a file in a folder that is writable"
             ).format(option=option, target=target, error=error.strerror or error)
         ) from error
+
+
+def _is_descriptor(path: Path) -> bool:
+    """Return whether a path is an open file of a process, such as ``/dev/stderr``, or links to one."""
+    while not (found := os.path.realpath(path.parent).startswith("/proc/")) and path.is_symlink():
+        path = path.parent / path.readlink()
+    return found
 
 
 _GAP = "  "

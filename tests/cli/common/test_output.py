@@ -300,7 +300,8 @@ def test_standard_output_in_a_file_holds_the_json_alone(tmp_path: Path, name: st
 
 @pytest.mark.e2e
 def test_a_descriptor_of_a_file_is_added_to(tmp_path: Path, warm: Any) -> None:
-    command = [*warm.client, "npudump", "ls", "--stats", str(TENSORS), "--json", "/dev/stderr"]
+    (tmp_path / "link").symlink_to("/dev/stderr")
+    command = [*warm.client, "npudump", "ls", "--stats", str(TENSORS), "--json", str(tmp_path / "link")]
     with (tmp_path / "err").open("wb") as err:
         err.write(b"before\n")
         err.flush()
