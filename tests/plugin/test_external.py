@@ -40,7 +40,7 @@ def test_an_application_s_layers_are_those_of_the_same_model_in_the_test(applica
     assert (producer["runtime"], "onnxruntime" in producer) == ("external", False)
     assert (application.path / "acl.json").read_bytes() == ACL_JSON
     calibrate = ("--npudump-update-golden=calibrate", "-onpudump_calibration_runs=3")
-    words = "*only repetitions were measured, as what the test runs is fed out of reach*"
+    words = "*only repetitions were measured, as the plugin cannot vary what the test runs*"
     application.run(*calibrate, passed=1, shows=words)
     assert yaml.safe_load(application.golden.read_text())["calibration"]["varied"] == ["repeats"]
     application.golden.unlink()
