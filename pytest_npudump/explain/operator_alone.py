@@ -59,6 +59,9 @@ NO_OPERATOR = "no operator computes it"
 _FUSED = 16.0
 """By how much a graph that was optimised exceeds what single layers may be off: by 2 to 7 in nine models."""
 
+_OTHERS = 512
+"""Failing operators that are looked at beside suspects, at most: what is left out depends on no machine."""
+
 _SEARCHED = 4
 """Convicted operators whose difference a pattern is looked for in, at most: as many as a page shows."""
 
@@ -517,7 +520,7 @@ def isolate(
     found = judged_upstream(suspects, fed_by, verdict, MOST_UPSTREAM, refused=refused, ended=search.end)
     left = [key for key in others if key not in judged]
     for number, key in enumerate(left):
-        if why := refused(key):
+        if why := refused(key) if number < _OTHERS else said("limit {count}", count=_OTHERS):
             search.left = len(left) - number, why
             break
         if verdict(key) == UNKNOWN:

@@ -215,6 +215,7 @@ class _OnnxContent:
         self._functions = {(_domain(one), one.name): one for one in model.functions}
         self._versions = {_domain(one): one.version for one in model.opset_import}
         self._weights: dict[int, tuple[Any, _Weight]] = {}
+        self._schemas: dict[tuple[str, str], tuple[Mapping[str, bytes], frozenset[str]]] = {}
 
     def digests(self) -> tuple[str, list[tuple[str, _Content]]]:
         """Return the digests of the graph, without and with content, and each operator's name and content."""
@@ -366,6 +367,8 @@ class _OnnxContent:
     def _schema(self, node: Any) -> tuple[Mapping[str, bytes], frozenset[str]]:
         """Return the defaults of a node's attributes, and which others it may lack and do the same."""
         domain = _domain(node)
+        if (known := self._schemas.get((domain, node.op_type))) is not None:
+            return known
         found: dict[str, bytes] = {}
         optional = set[str]()
         with suppress(onnx().defs.SchemaError):
@@ -380,6 +383,7 @@ class _OnnxContent:
                     optional.add(name)
             if node.op_type in _ACTIVATIONS:
                 optional.add("activations")
+        self._schemas[domain, node.op_type] = found, frozenset(optional)
         return found, frozenset(optional)
 
     def _constants(self, graph: Any) -> dict[str, Any]:
