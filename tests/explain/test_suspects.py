@@ -20,6 +20,7 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.emulator.dumps.recorder import DumpSettings
 from pytest_npudump.emulator.faults import Distortion, Faults
 from pytest_npudump.emulator.onnx_model import distorted_model, load
+from pytest_npudump.explain import operator_alone
 from pytest_npudump.explain.dumped_operators import ModelBench
 from pytest_npudump.explain.matches import NameMap
 from pytest_npudump.explain.operator_alone import Search
@@ -141,18 +142,20 @@ def test_upstream_of_an_operator_whose_weights_changed_no_cause_is_looked_for(
 
 
 def test_a_fault_behind_a_source_is_judged_too_within_bounds(
-    reference: ReferenceModel, classified: Any
+    reference: ReferenceModel, classified: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records = classified(Distortion("classifier", CONV, 1.01, 0.0), Distortion("classifier", ADD, 1.01, 0.0))
     keys, bench = outputs(records), ModelBench(reference, NameMap(), own=True, plain=True)
     first, second = sorted((CONV, ADD), key=[key.layer for key in keys].index)
     (source,) = (key for key in keys if key.layer == first)
-    for search, found, ended in (
-        (None, {first, second}, ""),
-        (Search(1 << 30), {first, second}, ""),
-        (Search(0), {first}, "npudump_dump_limit was reached"),
-        (Search(1 << 30, -1), {first}, "the time limit of -1 s was reached"),
+    for search, most, found, ended in (
+        (None, 512, {first, second}, ""),
+        (Search(1 << 30), 512, {first, second}, ""),
+        (Search(1 << 30), 0, {first}, "not recomputed: 40 (limit 0)"),
+        (Search(0), 512, {first}, "npudump_dump_limit was reached"),
+        (Search(1 << 30, -1), 512, {first}, "the time limit of -1 s was reached"),
     ):
+        monkeypatch.setattr(operator_alone, "_OTHERS", most)
         after = [key for key in keys[keys.index(source) :] if key.layer != first][:40]
         judged = bench.isolate([source], records, layers_of(records), others=after, search=search)
         convicted = {one.key.layer: one for one in judged if one.alone.verdict == "convicted"}
