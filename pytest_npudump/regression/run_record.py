@@ -300,7 +300,7 @@ def empty_operators(case: Case, dump: Dump) -> dict[str, list[str]] | None:
     root = Path(os.path.abspath(case.directory))  # noqa: PTH100 - links are kept, as in the dump's own paths
     run = root / Path(os.path.abspath(dump.root)).relative_to(root).parts[0]  # noqa: PTH100 - the same
     parts: defaultdict[str, list[DumpedExecution]] = defaultdict(list)
-    for execution in case.runtime.dumped(run):
+    for execution in case.runtime.dumped_executions(run):
         parts[capture_of(Path(execution.directory).relative_to(run).parts[0])].append(execution)
     if not parts:
         return None

@@ -102,7 +102,11 @@ class ModelSession(Protocol):
         """Number of executions that the device began, those that failed there included."""
 
     def run(self, *arrays: np.ndarray) -> list[np.ndarray]:
-        """Run the model once on ``arrays``, one an input, and return its outputs."""
+        """Run the model once on ``arrays``, one an input, and return its outputs.
+
+        Raises:
+            NpudumpError: the model is closed.
+        """
 
     def close(self) -> None:
         """Unload the model and free its memory; closing twice is allowed."""
@@ -182,7 +186,7 @@ class Runtime(Protocol):
 
         Args:
             program: its name and its configuration, for :attr:`Activity.programs`.
-            models: files of the models it loads, which tell the raw names of layers.
+            models: files of the models it loads, for :attr:`Activity.models`: they tell raw names of layers.
         """
 
     def load_model(self, path: Path) -> ModelSession:
@@ -204,7 +208,7 @@ class Runtime(Protocol):
 class RecordingRuntime(Protocol):
     """Runtime that has a list of the operators dumped, those included that left no file."""
 
-    def dumped(self, folder: Path) -> Sequence[DumpedExecution]:
+    def dumped_executions(self, folder: Path) -> Sequence[DumpedExecution]:
         """Return the executions that this process has dumped below a folder, in order."""
 
 
@@ -237,7 +241,7 @@ class Activity(Protocol):
 
     @property
     def models(self) -> tuple[Path, ...]:
-        """Models loaded through the adapter while the dump was on."""
+        """Models loaded through the adapter while the dump was on, and those that were handed over."""
 
     @property
     def executions(self) -> int:

@@ -108,9 +108,9 @@ class NumpyRuntime:
         """The one operator that there is."""
         values = np.negative(array)
         if self.target is not None:
-            self.save(self.target, values)
+            self.dumped(self.target, values)
 
-    def save(self, target: Path, values: np.ndarray) -> None:
+    def dumped(self, target: Path, values: np.ndarray) -> None:
         stamp = time.time_ns() // 1000
         np.save(target / f"Neg.Default_neg-op0.0.0.{stamp}.output.0.DefaultFormat.Float32.npy", values)
 

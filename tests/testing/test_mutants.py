@@ -81,7 +81,7 @@ def forgets_what_is_buffered(self: Any, target: Path, values: np.ndarray) -> Non
 
 
 def rounds(self: Any, target: Path, values: np.ndarray) -> None:
-    super(type(self), self).save(target, values + np.float32(1e-6))
+    super(type(self), self).dumped(target, values + np.float32(1e-6))
 
 
 def stays(self: Any, config: Path, *, resumed: bool = False) -> None:
@@ -126,8 +126,8 @@ def once_only(self: Any) -> None:
     [
         ({"stop": goes_on}, "what_runs_afterwards_is_not_dumped"),
         ({"stop": once_only}, "stopping_and_closing_again_does_nothing"),
-        ({"save": forgets_what_is_buffered}, "what_runs_between_start_and_stop_is_dumped"),
-        ({"save": rounds}, "what_runs_between_start_and_stop_is_dumped"),
+        ({"dumped": forgets_what_is_buffered}, "what_runs_between_start_and_stop_is_dumped"),
+        ({"dumped": rounds}, "what_runs_between_start_and_stop_is_dumped"),
         ({"start": stays}, "each_dump_holds_its_own_run"),
         ({"start": remembers}, "what_is_said_of_a_run_begins_anew_with_each"),
         ({"start": forgets}, "what_is_said_of_a_run_begins_anew_with_each"),

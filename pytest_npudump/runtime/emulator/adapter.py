@@ -37,7 +37,7 @@ class EmulatorRuntime(PyAclRuntime):
         model.output_ports = tuple(loaded.written.get(port.name) for port in loaded.outputs)
         return model
 
-    def dumped(self, folder: Path) -> Sequence[DumpedExecution]:
+    def dumped_executions(self, folder: Path) -> Sequence[DumpedExecution]:
         """Return the dumps of this process in a folder of a run, operators that left no file included."""
         roots = process().dumped.get(str(folder), {})
         return [one for some in roots.values() for one in some]
