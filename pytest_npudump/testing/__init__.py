@@ -32,7 +32,7 @@ import pytest
 
 from pytest_npudump.dump.arrays.decode import load, why_opaque
 from pytest_npudump.dump.columns import IO_ORDER
-from pytest_npudump.dump.dtypes import BY_NAME
+from pytest_npudump.dump.dtypes import BY_NAME, dtype_name
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import sanitised_key
@@ -177,6 +177,10 @@ def _assert_equal(record: TensorRecord, array: np.ndarray) -> None:
         assert values.dtype.name == array.dtype.name, f"{record.key}: {values.dtype}, expected {array.dtype}"
         same = values.tobytes() == np.ascontiguousarray(array).tobytes()
         assert same, f"{record.key}: the values differ: {values}, expected {array}"
+    if record.payload is None:
+        assert record.stats not in {None, Stats()}, f"{record.key}: neither values nor statistics"
+        dtype = dtype_name(array.dtype.name)
+        assert record.dtype in {"-", dtype}, f"{record.key}: {record.dtype}, expected {dtype}"
     if record.stats is not None:
         _assert_statistics(str(record.key), record.stats, array)
 

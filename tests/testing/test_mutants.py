@@ -15,7 +15,7 @@ from _pytest.outcomes import Failed, Skipped
 from hypothesis import Phase, settings
 from safetensors.numpy import save_file
 
-from pytest_npudump.dump.records import TensorKey, TensorRecord
+from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.errors import FormatError, RuntimeUnavailableError
 from pytest_npudump.testing import FormatConformance, RuntimeConformance, Sample
 
@@ -205,6 +205,12 @@ class Readers:
     def swaps_the_shape(self, path: Path) -> list[TensorRecord]:
         return [replace(record, shape=record.shape and record.shape[::-1]) for record in self.right(path)]
 
+    def loses_the_values(self, path: Path) -> list[TensorRecord]:
+        return [replace(record, payload=None) for record in self.right(path)]
+
+    def takes_one_type_for_another(self, path: Path) -> list[TensorRecord]:
+        return [replace(one, dtype="int16", stats=Stats(nan=0)) for one in self.loses_the_values(path)]
+
     def is_off_by_a_byte(self, path: Path) -> list[TensorRecord]:
         found = self.right(path)
         return [
@@ -261,6 +267,8 @@ class Readers:
         ("makes_one_up", "every_tensor_is_read_with_its_values"),
         ("reads_one_twice", "every_tensor_is_read_with_its_values"),
         ("swaps_the_shape", "every_tensor_is_read_with_its_values"),
+        ("loses_the_values", "every_tensor_is_read_with_its_values"),
+        ("takes_one_type_for_another", "every_tensor_is_read_with_its_values"),
         ("is_off_by_a_byte", "every_tensor_is_read_with_its_values"),
         ("says_nothing_of_damage", "a_file_that_is_cut_off_is_refused"),
         ("says_nothing_of_damage", "an_empty_file_is_refused"),
