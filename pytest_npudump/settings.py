@@ -115,7 +115,8 @@ class Option(NamedTuple):
         standing: whether an ini file may set it; accepting is for one run, and never for all of them.
         typed: whether it is an option of the command line, too, and not an ini key alone.
         modes: values of an option that needs none, the first of which it then has.
-        parse: makes the value of what is typed and of the option as typed; None where the text is the value.
+        parse: makes the value of a text, ``default`` among them, and of the option as typed; None where the
+            text is the value.
     """
 
     name: str

@@ -447,10 +447,9 @@ VERBS: Mapping[str, Verb] = {
         renamed=_GONE,
     ),
     "report": Verb(
-        "Write a session's saved results as a page (DIR/index.html, one file without network access), "
-        "pictures or node data. Tensors are compared with the goldens as they are now; findings of second "
-        "runs are read from the dumps, if these still exist. Exit codes: 0 written, also with failed tests; "
-        "2 results cannot be read (the rest is written).",
+        "Write reports of a session's saved results. Tensors are compared with the goldens as they are now; "
+        "findings of second runs are read from the dumps, if these still exist. Exit codes: 0 written, also "
+        "with failed tests; 2 results cannot be read (the rest is written).",
         (_SESSION, *(_path(medium.flags, "DIR", medium.help) for medium in MEDIA), *_PLACES),
     ),
     "convert": Verb(

@@ -42,7 +42,8 @@ class Medium(NamedTuple):
         flags: of its option of ``npudump report``, which takes a folder.
         help: of that option.
         written: the line that says where a file is.
-        option: its option of pytest, a switch whose name is the folder's; None where it has none.
+        option: its option of pytest, a switch whose name is the folder's, into which ``npudump report``
+            without options writes, too; None where it has none.
         takes: a package that it needs, and the extra that has it; two times "" for none.
         spoken: whether people read it, in their language; a program's is English.
     """
@@ -71,7 +72,8 @@ MEDIA = (
     Medium(
         "html.page",
         flags="-o --output",
-        help="write the page into this folder; default: report beside the results, if no option is given",
+        help="write a page into this folder, index.html, one file without network access; default: report "
+        "beside the results, if no option is given",
         written=mark("page: {path}"),
         option=Option(
             "report",

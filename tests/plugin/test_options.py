@@ -45,6 +45,7 @@ REFUSED = "every 'pytest' would rewrite the goldens"
 
 
 def other_value(option: Option) -> str:
+    assert option.parse is None or option.name in NOT_DEFAULT, f"give {option.name} a value in NOT_DEFAULT"
     return "true" if isinstance(option.default, bool) else NOT_DEFAULT.get(option.name, "somewhere")
 
 
