@@ -266,7 +266,7 @@ class Activity(Protocol):
 
 @dataclass(slots=True)
 class RunActivity:
-    """An :class:`Activity` that its runtime writes as it goes."""
+    """An :class:`Activity` whose attributes its runtime sets as it goes."""
 
     initialised: bool = False
     models: tuple[Path, ...] = ()
