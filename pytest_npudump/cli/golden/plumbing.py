@@ -142,7 +142,7 @@ def remote(arguments: argparse.Namespace) -> int:
     """
     paths = arguments.paths or [golden_folder(Path.cwd())]
     store = tensor_place(paths[0], arguments.store, arguments.cache)
-    if not store.url and arguments.action != "pull":
+    if not store.url:
         raise RequestError(
             "no store of golden tensors is named: set npudump_tensor_store in pytest's ini file, or "
             "give --store, such as s3://bucket/folder"
@@ -150,8 +150,7 @@ def remote(arguments: argparse.Namespace) -> int:
     files = [path for path in golden_files(paths) if path.suffix == SUFFIX]
     named, unread = named_objects(files)
     complain(unread)
-    if store.url:
-        store.objects.look()
+    store.objects.look()
     if arguments.action == "push":
         with progress("putting tensors into the store") as steps:
             results = push(named, store, steps, anew=arguments.replace)

@@ -123,9 +123,10 @@ def test_the_store_is_the_one_that_pytest_would_take(
     repository: Repository, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository.approve("test_x", {"conv": 1.0})
-    done = run("golden", "remote", "push")
-    assert done.code == 2
-    assert "no store of golden tensors is named: set npudump_tensor_store" in done.err
+    for action in ("push", "pull"):
+        done = run("golden", "remote", action)
+        assert (done.code, done.out) == (2, ""), action
+        assert "no store of golden tensors is named: set npudump_tensor_store" in done.err
     (repository.path / "other").mkdir()
     setting = f"npudump_tensor_store={repository.path.as_uri()}/other"
     for ini, options in ((setting, ""), (f"addopts = -o {setting}", ""), ("", f"-o{setting}")):
