@@ -224,7 +224,8 @@ def nearest(value: str, names: Iterable[str], least: float = 0.6) -> str:
 
     Args:
         value: as it was written.
-        names: those that there are; of several that begin with it the last one counts.
+        names: those that there are; the ones that begin with it go before others, and of several that are
+            none too like it the last one.
         least: how alike the two are at least, from 0 to 1.
     """
     from difflib import get_close_matches  # noqa: PLC0415 - for errors
@@ -232,7 +233,8 @@ def nearest(value: str, names: Iterable[str], least: float = 0.6) -> str:
     known = [*names]
     begun = [name for name in known if value[1:] and name.startswith(value)]
     swapped = [name for name in known if value[2:] and sorted(name) == sorted(value)]
-    return (swapped or get_close_matches(value[:_LONGEST], known, 1, least) or begun[-1:] or [""])[0]
+    alike = get_close_matches(value[:_LONGEST], begun or known, 1, least)
+    return (swapped or alike or begun[-1:] or [""])[0]
 
 
 _LONGEST = 80

@@ -10,7 +10,8 @@ import os
 import shlex
 from argparse import SUPPRESS
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,20 @@ def _choices(option: Option) -> tuple[str, ...]:
 
 
 def _given(config: Any) -> list[str]:
-    """Return the words of the command line, each once."""
-    return [*dict.fromkeys(map(str, config.invocation_params.args))] if config is not None else []
+    """Return the words of the command line, of what stands before it and of files of arguments, each once."""
+    if config is None:
+        return []
+    words = map(str, config.invocation_params.args)
+    return [*dict.fromkeys((*_all([*words]), *chain(*map(_all, _everywhere(config).values()))))]
+
+
+def _everywhere(config: pytest.Config) -> Mapping[str, Sequence[str]]:
+    """Return the words that stand for every run, by their place."""
+    words: dict[str, Sequence[str]] = {}
+    with suppress(ValueError):  # pytest, that was given us as an object, has read neither
+        words[said("addopts of pytest's configuration file")] = config.getini("addopts")
+        words[said("the variable PYTEST_ADDOPTS")] = shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
+    return words
 
 
 def add_options(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
@@ -194,14 +207,10 @@ def usage_errors(config: pytest.Config) -> Iterator[None]:
 
 def _standing(config: pytest.Config) -> Iterator[tuple[str, str]]:
     """Yield the places at which something that stands accepts, and what is typed in its stead."""
-    everywhere: Mapping[str, Sequence[str]] = {
-        said("addopts of pytest's configuration file"): config.getini("addopts"),
-        said("the variable PYTEST_ADDOPTS"): shlex.split(os.environ.get("PYTEST_ADDOPTS", "")),
-    }
     typed = {option.flag: option.flag for option in OPTIONS if option.typed and not option.standing}
     key, now = "npudump_allow_in_ci", "-o npudump_allow_in_ci=true"
     keys = {flag.removeprefix("--").replace("-", "_"): flag for flag in typed}
-    for place, given in everywhere.items():
+    for place, given in _everywhere(config).items():
         words = _all(given)
         line, names = "\n".join(words), {word.partition("=")[0] for word in words}
         yield from ((f"{dest} in {place}", typed[flag]) for dest, flag in keys.items() if f"{dest}=" in line)

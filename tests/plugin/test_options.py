@@ -266,7 +266,9 @@ KEYS_NOW = {
 }
 
 
-def test_an_option_that_has_gone_is_refused_with_what_is_given_now(pytester: pytest.Pytester) -> None:
+def test_an_option_that_has_gone_is_refused_with_what_is_given_now(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With a value or without, and with a path behind it."""
     keys = {name: f"-o npudump_{name.replace('-', '_')}={value}" for name, value in KEYS_NOW.items()}
     told = GONE | keys
@@ -280,12 +282,23 @@ def test_an_option_that_has_gone_is_refused_with_what_is_given_now(pytester: pyt
         refused(pytester, words, ini=f"{key} = 1")
         refused(pytester, words, "-o", f"{key}=1")
     refused(pytester, "ini key npudump_report: .*'site'.*expected true or false", ini="npudump_report = site")
+    word = "--npudump-require-npu"
+    words = re.escape(f"there is no {word}: did you mean {GONE['require-npu']}?")
+    pytester.path.joinpath("words").write_text(f"{word}\n-q\n")
+    places = [word, "@words"] if pytest.version_tuple >= (8, 2) else [word]
+    for place in places:
+        refused(pytester, words, place, word)
+        refused(pytester, words, ini=f"addopts = -q {place}")
+        with monkeypatch.context() as patch:
+            patch.setenv("PYTEST_ADDOPTS", place)
+            refused(pytester, words)
 
 
 def test_a_choice_or_key_that_is_none_is_refused_with_the_near_one(pytester: pytest.Pytester) -> None:
     """A key of another plugin is its own."""
     update = "--npudump-update-golden"
     for words, told in {
+        f"{update}=cal": f"{update} takes no 'cal': did you mean calibrate?",
         f"{update}=al": f"{update} takes no 'al': did you mean all?",
         f"{update}=x": f"{update} takes no 'x', expected one of all, failed, new, calibrate",
         f"{update}s": f"there is no {update}s: did you mean {update}?",
