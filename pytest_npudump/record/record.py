@@ -72,6 +72,9 @@ class Record:
             the marker or an earlier golden had for these.
         problems: what could not be read of it: errors of files, or words.
         notes: what its reader decided.
+        fed: of a saved run, the first mismatch's key if all that feeds it is known, with whether it was
+            compared, None for inputs of the graph alone; edges of a run tell of what was dumped only. None
+            where the graph is at hand.
     """
 
     test: str
@@ -88,6 +91,7 @@ class Record:
     file_names: bool = False
     problems: tuple[Any, ...] = ()
     notes: tuple[str, ...] = ()
+    fed: Mapping[str, bool | None] | None = None
 
     @classmethod
     def of(cls, table: StatsTable) -> Record:

@@ -80,6 +80,8 @@ def sources_of(
     at_hand: Callable[[StatsTable], tuple[Edges, tuple[str, ...]]] | None = None,
     models: ModelChange | None = None,
     empty: Mapping[str, list[str]] | None = None,
+    *,
+    saved: Mapping[str, bool | None] | None = None,
 ) -> tuple[Sources | None, tuple[str, ...]]:
     """Return the sources of a failure, and notes.
 
@@ -93,6 +95,7 @@ def sources_of(
         at_hand: returns the edges of the run and notes; None where nothing does.
         models: how the run's differ from the golden's; None where that is not known.
         empty: shapes of the run's outputs without elements; None where they are unknown.
+        saved: of a saved run, as :attr:`Record.fed`.
     """
     if not comparison.count(FAIL):
         return None, ()
@@ -136,9 +139,14 @@ def sources_of(
         def is_fed(one: Source) -> bool | None:
             name = sanitise(one.key.layer)
             places = {port and sanitise(port.layer) for port in direct.get(name, (None,) if unseen else ())}
+            seen: bool | None = places <= spelt
             if places and places <= given:  # inputs of the graph, of which a digest tells
-                return None
-            return one.fed and places <= spelt and None not in feeds.get(name, ())
+                seen = None
+            if saved is not None and unseen:
+                seen = saved.get(str(one.key), False)
+            if seen is None:
+                return None if alike else False
+            return one.fed and seen and None not in feeds.get(name, ())
 
         sources = replace(sources, found=tuple(replace(one, fed=is_fed(one)) for one in sources.found))
     return sources, notes

@@ -172,7 +172,8 @@ def judge_run(
     named = models is not None and (models.graph or models.operators or models.types)
     if models is not None and named and comparison.failing and not terms.layers:
         models = _named_changes(models, golden, run, comparison, edges_after(comparison.actual)[0])
-    sources, unread = sources_of(recorded, comparison, edges_after, models, run.extra.get(EMPTY))
+    empty = run.extra.get(EMPTY)
+    sources, unread = sources_of(recorded, comparison, edges_after, models, empty, saved=run.fed)
     why = (terms.why,) if terms.why else ()
     beside = _outside_layers(terms, golden, run)
     notes = (why, run.notes, beside, uncompared, unsaid(golden), notes_on(golden, run.extra.get(EMPTY)))

@@ -313,6 +313,7 @@ def run_of(record: Record, entry: Entry) -> Record:
         file_names=bool(told.get("file_names")),
         problems=tuple(told.get("problems", ())),
         notes=tuple(told.get("notes", ())),
+        fed=told.get("fed", {}),
     )
 
 

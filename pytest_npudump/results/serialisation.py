@@ -80,6 +80,9 @@ def keep(case: Case, result: Result, told: Mapping[str, Any], golden_root: Path)
     if run is not None:
         snapshot = {"problems": [*run.problems], "notes": [*run.notes]}
         snapshot |= {"has_tensors": bool(run.tensors), "file_names": run.file_names}
+        for source in result.sources.found if result.sources is not None else ():
+            if str(source.key) == told.get("first") and source.fed is not False:
+                snapshot["fed"] = {str(source.key): source.fed}
     file = case.goldens.path.relative_to(golden_root).as_posix()
     name = record_name(file, record) if record else ""
     if record:

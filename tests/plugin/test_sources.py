@@ -218,13 +218,25 @@ def test_an_operator_of_several_outputs_and_executions_is_named_once(project: Pr
     assert len(found(project)) == 4
 
 
-def test_layers_that_are_not_dumped_are_looked_through(forked: Project) -> None:
+def test_layers_that_are_not_dumped_are_looked_through(
+    forked: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A saved run, whose edges lead through them, too, says what the run has said."""
     forked.recorded('layers=["*/a", "both"]')
     text = forked.golden.read_text().partition("models:")[0]
     assert text.endswith("  left/a < -\n  right/a < -\n  both < left/a right/a\n")
     write(forked, **TWO)
     failed(forked, shows="*left/a:output.0; no tensor was compared before it; 1 mismatch downstream")
     assert found(forked) == [("left/a:output.0", 2)]
+    known = "left/a:output.0; no tensor was compared before it; 1 mismatch downstream"
+    unseen = "both:output.0; all statistics before it match; not all of its inputs are known; no other"
+    for change, source in ((TWO, known), ({"left_b": 0.1}, unseen)):
+        write(forked, **change)
+        failed(forked)
+        ran = capsys.readouterr().out
+        assert main(["check", "results"]) == 1
+        for told in (ran, capsys.readouterr().out):
+            assert f" source: {source}" in " ".join(told.split())
 
 
 def test_a_change_that_passes_is_followed_to_where_it_begins(forked: Project) -> None:
