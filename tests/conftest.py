@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -272,6 +272,17 @@ def table_of(*rows: tuple[str, str, tuple[int, ...] | None, dict[str, Any]]) -> 
     return StatsTable.from_records(
         TensorRecord(TensorKey.parse(key), "", dtype, shape, Path("d"), stats=Stats(**stats))
         for key, dtype, shape, stats in rows
+    )
+
+
+def table_of_layers(values: Mapping[str, float], dtype: str = "float32") -> StatsTable:
+    """Statistics of one tensor a layer, all of them the given value, in the order of execution."""
+    return StatsTable.from_records(
+        TensorRecord(
+            *(TensorKey(name, "output", 0), "Conv", dtype, (2,), Path("d")),
+            stats=Stats(2, value, value, value, None, 0, 0, 0),
+        )
+        for name, value in values.items()
     )
 
 

@@ -15,14 +15,13 @@ import pytest
 from pytest_npudump.cli import main
 from pytest_npudump.dump.dtypes import BY_NAME, FORMATS
 from pytest_npudump.dump.files.container import dump_data_class
-from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
-from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.record.record import OP_TYPES, Record
 from pytest_npudump.record.text import render
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.results.folder import ResultsFolder, record_name
 from pytest_npudump.results.serialisation import blank_line
 from pytest_npudump.settings import default_settings
+from tests.conftest import table_of_layers
 
 STAMP = 1795228705872229
 _NUMBERS = {name: number for number, name in FORMATS.items()}
@@ -93,14 +92,7 @@ def kept(tmp_path: Path) -> Callable[..., Path]:
         op_types: bool = False,
         **changes: Any,
     ) -> Path:
-        statistics = StatsTable.from_records(
-            TensorRecord(
-                *(TensorKey(name, "output", 0), "Conv", dtype, (2,)),
-                None,
-                stats=Stats(2, value, value, value, None, 0, 0, 0),
-            )
-            for name, value in values.items()
-        )
+        statistics = table_of_layers(values, dtype)
         told = {"runtime": "acl", "scene": "model", "dump_mode": "output"} | (producer or {})
         nodeid, file = f"test_a.py::{test}", f"test_a/{test}.yaml"
         types = "".join("Conv\n" if "conv" in key else "Relu\n" for key in statistics.keys)

@@ -12,14 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
-from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.golden.origin import Stamp, changes, extensions, installed, processor, revision, stamped
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.golden.variants import Goldens
 from pytest_npudump.record.record import MODELS, Record
 from pytest_npudump.record.text import parse, render
 from pytest_npudump.request import DumpRequest
+from tests.conftest import table_of_layers
 
 X86 = "processor: 0\nflags: fpu sse2 avx f16c fma avx2 avx512f avx512_vnni\n\nprocessor: 1\nflags: fpu\n"
 ARM = "processor\t: 0\nFeatures\t: fp asimd asimdhp asimddp bf16 i8mm sve\n"
@@ -38,19 +37,8 @@ THEN, NOW = Stamp("2025-02-03", "aaaaaaaaaaaa"), Stamp("2026-11-23", "bbbbbbbbbb
 LAYERS = {"conv": 1.0, "relu": 2.0, "fc": 3.0}
 
 
-def table(values: Mapping[str, float]) -> StatsTable:
-    return StatsTable.from_records(
-        TensorRecord(
-            *(TensorKey(name, "output", 0), "Conv", "float32", (2,)),
-            None,  # type: ignore[arg-type]
-            stats=Stats(2, value, value, value, None, 0, 0, 0),
-        )
-        for name, value in values.items()
-    )
-
-
 def golden(values: Mapping[str, float], *, cann: str = "9.0.0", **extra: object) -> Record:
-    return Record("test_a.py::test_a", {"cann": cann}, table(values), PATH, extra)
+    return Record("test_a.py::test_a", {"cann": cann}, table_of_layers(values), PATH, extra)
 
 
 FIRST = stamped(golden(LAYERS), None, THEN)
@@ -137,12 +125,12 @@ def test_a_recording_names_the_commit_that_is_checked_out(tmp_path: Path) -> Non
     subprocess.run([*git, "commit", "-qm", "first", "--allow-empty"], check=True)
     revision.cache_clear()
     goldens = Goldens("test_a.py::test_a", DumpRequest(), tmp_path / "golden" / "test_a.yaml", root=tmp_path)
-    recording = goldens.record(None, table(LAYERS), {"runtime": "acl"})
+    recording = goldens.record(None, table_of_layers(LAYERS), {"runtime": "acl"})
     recording.commit()
     head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout
     found = read_golden(goldens.path)
     assert found.extra["recorded"].split()[1] == head[:12]
-    again = goldens.record(found, table(LAYERS), {"runtime": "acl"})
+    again = goldens.record(found, table_of_layers(LAYERS), {"runtime": "acl"})
     assert again.staged is None
 
 

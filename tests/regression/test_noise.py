@@ -35,6 +35,7 @@ from pytest_npudump.regression.result import Result
 from pytest_npudump.regression.run_plan import vary
 from pytest_npudump.regression.run_record import Measured, same_values
 from pytest_npudump.settings import Settings
+from tests.conftest import table_of_layers
 from tests.regression.conftest import HEALTHY, REGRESSED, Flow, SampleRuntime
 
 KEYS = ("a:output.0", "b:output.0")
@@ -103,14 +104,7 @@ def run(strayed: dict[str, float], *, column: int = 0, lacks: tuple[str, ...] = 
 
 
 def table(*values: float) -> StatsTable:
-    return StatsTable.from_records(
-        TensorRecord(
-            *(TensorKey(f"t{at}", "output", 0), "", "float32", (2,)),
-            None,  # type: ignore[arg-type]
-            stats=Stats(2, value, value, value, None, 0, 0, 0),
-        )
-        for at, value in enumerate(values)
-    )
+    return table_of_layers({f"t{at}": value for at, value in enumerate(values)})
 
 
 def test_the_largest_deviation_of_all_runs_is_kept_and_what_made_it_is_named() -> None:

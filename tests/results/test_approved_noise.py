@@ -10,28 +10,19 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
-from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.record.noise import repeats_of
 from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import parse, render
 from pytest_npudump.results.acceptance import after_rows
+from tests.conftest import table_of_layers
 
 PATH = Path("golden.yaml")
 CALIBRATION = {"members": 20, "factor": 5, "varied": ["repeats", "inputs"]}
 
 
 def golden(values: Sequence[float], cells: Sequence[str] = (), **extra: Any) -> Record:
-    records = [
-        TensorRecord(
-            *(TensorKey(f"layer{at}", "output", 0), "", "float32", (2,)),
-            None,  # type: ignore[arg-type]
-            stats=Stats(2, value, value, value, None, 0, 0, 0),
-        )
-        for at, value in enumerate(values)
-    ]
-    table = replace(StatsTable.from_records(records), noise=tuple(cells))
-    return Record("test_a.py::test_a", {"runtime": "acl"}, table, PATH, extra)
+    table = table_of_layers({f"layer{at}": value for at, value in enumerate(values)})
+    return Record("test_a.py::test_a", {"runtime": "acl"}, replace(table, noise=tuple(cells)), PATH, extra)
 
 
 def test_a_golden_that_told_nothing_of_noise_does_not_begin_to_but_the_first_is_of_one_run() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
-from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import render
@@ -20,20 +19,9 @@ from pytest_npudump.request import DumpRequest
 from pytest_npudump.results.folder import ResultsFolder, record_name
 from pytest_npudump.results.serialisation import blank_line
 from pytest_npudump.settings import default_settings
+from tests.conftest import table_of_layers
 
 Values = dict[str, float]
-
-
-def table(values: Mapping[str, float]) -> StatsTable:
-    """Statistics of one tensor a layer, all of them the given value, in the order of execution."""
-    return StatsTable.from_records(
-        TensorRecord(
-            *(TensorKey(name, "output", 0), "Conv", "float32", (2,)),
-            None,  # type: ignore[arg-type]
-            stats=Stats(2, value, value, value, None, 0, 0, 0),
-        )
-        for name, value in values.items()
-    )
 
 
 @dataclass(frozen=True)
@@ -52,7 +40,7 @@ class Repository:
     def approve(self, name: str, values: Values, **extra: Any) -> None:
         """Write a golden."""
         producer = {"runtime": extra.pop("runtime", "acl"), "scene": "model", "dump_mode": "output"}
-        told = replace(table(values), noise=extra.pop("noise", ()))
+        told = replace(table_of_layers(values), noise=extra.pop("noise", ()))
         path = self.golden(name)
         write_golden(Record(f"test_a.py::{name}", producer, told, path, extra))
 
@@ -68,7 +56,7 @@ class Repository:
         """Keep a run that has these values."""
         path = self.golden(name)
         producer = {"runtime": changes.pop("runtime", "acl"), "scene": "model", "dump_mode": "output"}
-        golden = Record(f"test_a.py::{name}", producer, table(values), path)
+        golden = Record(f"test_a.py::{name}", producer, table_of_layers(values), path)
         known = read_golden(path) if path.exists() else None
         if known is not None:
             golden = replace(golden, extra=known.extra)

@@ -13,8 +13,9 @@ from safetensors.numpy import save_file
 
 from pytest_npudump.golden.store import write_golden
 from pytest_npudump.record.record import Record
+from tests.conftest import table_of_layers
 
-from .conftest import Repository, table
+from .conftest import Repository
 
 Run = Any
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("collects")]
@@ -40,7 +41,7 @@ class Project:
     def golden(self, test: str, name: str = "", *, folder: str = "test_a", tensors: bool = False) -> Path:
         name = name or test.partition("::")[2].replace("::", ".")
         path = self.path / "golden" / folder / f"{name}.yaml"
-        write_golden(Record(test, {"runtime": "acl"}, table({"conv": 1.0}), path))
+        write_golden(Record(test, {"runtime": "acl"}, table_of_layers({"conv": 1.0}), path))
         if tensors:
             path.with_suffix(".safetensors").write_bytes(b"")
         return path
