@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -14,32 +15,15 @@ from pytest_npudump.golden.approval_merge import Conflict, joined as joined_valu
 from pytest_npudump.record.noise import calibrated_of, calibration_of, repeats_of
 from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import parse, render
+from tests.golden.golden_text import golden_text
 
 PATH = Path("golden/test_a.yaml")
-COLUMNS = "tensor dtype shape max min avg l2norm nan -inf +inf"
 BASE = {"conv": 1, "relu": 2, "fc": 3, "out": 4}
 PROJECTIONS = "1 2 3 4 5 6 7 8"
 Graph = dict[str, tuple[int, str, str]]
 
 
-def golden(
-    values: dict[str, float],
-    *,
-    head: str = "",
-    cells: dict[str, str] | None = None,
-    blocks: str = "",
-    changed: dict[str, str] | None = None,
-) -> str:
-    """The text of a golden with one tensor a layer; ``cells`` are those of the column ``noise``."""
-    noise, days = "" if cells is None else " noise", changed or {}
-    rows = "".join(
-        f"  {layer} float32 2 {value} {value} {value} - 0 0 0"
-        f"{'' if cells is None else ' ' + cells.get(layer, '-')}"
-        f"{' # ' * (layer in days)}{days.get(layer, '')}\n"
-        for layer, value in values.items()
-    )
-    facts = "test: test_a.py::test_a\nproducer: {runtime: acl, scene: model, dump_mode: output}\n"
-    return f"npudump-golden: 1\n{facts}{head}columns: {COLUMNS}{noise}\ntensors: |\n{rows}{blocks}"
+golden = partial(golden_text, producer="runtime: acl, scene: model, dump_mode: output")
 
 
 MARKED = re.compile(r"<<<<<<< ours\n(?P<ours>.*?)=======\n(?P<theirs>.*?)>>>>>>> theirs\n", re.DOTALL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -12,32 +13,16 @@ from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.store import VARIANT, as_written, differing, laid_over, read_golden, write_golden
 from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import parse, render
+from tests.golden.golden_text import golden_text
 
-COLUMNS = "tensor dtype shape max min avg l2norm nan -inf +inf"
 FIVE = "calibration: {members: 5, factor: 5, varied: [repeats]}\n"
 WIDE = "calibration: {members: 9, factor: 50, varied: [inputs]}\n"
 PROJECTIONS = "1 2 3 4 5 6 7 8"
 NAMES = ("conv", "relu", "fc", "out", "extra")
 
 
-def text(
-    values: dict[str, float],
-    *,
-    head: str = "",
-    cells: dict[str, str] | None = None,
-    blocks: str = "",
-    soc: str = "A",
-) -> str:
-    noise = "" if cells is None else " noise"
-    rows = [
-        f"  {layer} float32 2 {value} {value} {value} - 0 0 0"
-        f"{'' if cells is None else ' ' + cells.get(layer, '-')}\n"
-        for layer, value in values.items()
-    ]
-    return (
-        f"npudump-golden: 1\ntest: test_a.py::test_a\nproducer: {{runtime: acl, soc: {soc}}}\n{head}"
-        f"columns: {COLUMNS}{noise}\ntensors: |\n{''.join(rows)}{blocks}"
-    )
+def text(values: dict[str, float], *, soc: str = "A", **golden: Any) -> str:
+    return golden_text(values, f"runtime: acl, soc: {soc}", **golden)
 
 
 def written(folder: Path, base: str, whole: str) -> tuple[Record, Record]:
