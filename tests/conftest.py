@@ -12,8 +12,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import product
@@ -284,6 +284,20 @@ def table_of_layers(values: Mapping[str, float], dtype: str = "float32") -> Stat
         )
         for name, value in values.items()
     )
+
+
+def on_a_terminal(command: Sequence[str], cwd: Path | None = None, **environment: str) -> tuple[int, str]:
+    """Run a command whose output is a terminal; its exit code, and what was drawn there."""
+    here, there = os.openpty()
+    environment = {**os.environ, "TERM": "xterm", **environment}
+    child = subprocess.Popen(command, cwd=cwd, stdin=there, stdout=there, stderr=there, env=environment)
+    os.close(there)
+    drawn = b""
+    with suppress(OSError):  # how Linux tells that the other side is closed
+        while piece := os.read(here, 1 << 16):
+            drawn += piece
+    os.close(here)
+    return child.wait(), drawn.decode()
 
 
 @pytest.fixture(scope="session")

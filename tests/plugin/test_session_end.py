@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from pytest_npudump.cli import main
 from pytest_npudump.plugin import terminal
+from tests.conftest import on_a_terminal
 from tests.plugin.conftest import Project, held
 
 BROKEN = """
@@ -156,29 +156,11 @@ terminal.PATIENCE = terminal.SILENCE = 0.0
 """
 
 
-def on_a_terminal(project: Project, *options: str, columns: str = "120") -> str:
+def drawn_by(project: Project, *options: str, columns: str = "120") -> str:
     """Run pytest in a project, where its output is a terminal; what was drawn there."""
-    here, there = os.openpty()
     words = ["-p", "no:cacheprovider", "--npudump-runtime=emulator", "--npudump-output=.", *options]
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": columns, "PYTEST_ADDOPTS": ""}
-    child = subprocess.Popen(
-        [*project.pytester._getpytestargs(), *words],
-        cwd=project.path,
-        stdin=there,
-        stdout=there,
-        stderr=there,
-        env=environment,
-    )
-    os.close(there)
-    drawn = b""
-    try:
-        while piece := os.read(here, 1 << 16):
-            drawn += piece
-    except OSError:  # how Linux tells that the other side is closed
-        pass
-    os.close(here)
-    child.wait()
-    return drawn.decode()
+    command = [*project.pytester._getpytestargs(), *words]
+    return on_a_terminal(command, project.path, COLUMNS=columns, PYTEST_ADDOPTS="")[1]
 
 
 @pytest.fixture
@@ -195,7 +177,7 @@ def test_a_terminal_shows_each_step_of_a_failing_test_in_one_line(
     failing: Project, options: tuple[str, ...]
 ) -> None:
     failing.path.joinpath("conftest.py").write_text(IMPATIENT)
-    drawn = on_a_terminal(failing, *options)
+    drawn = drawn_by(failing, *options)
     assert "\rnpudump: run 2 of test_small.py::test_small" in drawn
     if not options:
         assert "\rnpudump: reading the dump, " in drawn
@@ -208,7 +190,7 @@ def test_a_terminal_shows_each_step_of_a_failing_test_in_one_line(
 def test_what_ended_a_test_fits_a_terminal_but_for_paths_and_commands(project: Project) -> None:
     project.marked("layers=['block*']")
     project.model()
-    drawn = on_a_terminal(project, "--color=no", columns="80")
+    drawn = drawn_by(project, "--color=no", columns="80")
     own = [line for line in drawn.partition("collected 1 item")[2].splitlines() if "pytest " not in line]
     assert any(line.startswith("npudump: no golden file") for line in own)
     assert [line for line in own if len(line) > 80 and " /" not in line] == []

@@ -21,6 +21,7 @@ from pytest_npudump.cli.common.output import columns, emit, write_output
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.text import hung
 from tests.cli.conftest import dump_file, long_file
+from tests.conftest import on_a_terminal
 
 Run = Callable[..., Any]
 TREES = Path(__file__).parents[2] / "data" / "trees"
@@ -188,26 +189,10 @@ def test_columns_that_a_terminal_has_no_room_for_stand_below_the_others(
 def test_one_long_tensor_has_a_bar_on_a_terminal(tmp_path: Path) -> None:
     path = long_file(tmp_path / "dump", "a", 1 << 26, "hifloat8")
     program = f"from pytest_npudump.cli.common import work; work.PATIENCE = 0.0; {START}"
-    assert "reading" in _on_a_terminal(program, "ls", str(path), "--stats")
-
-
-def _on_a_terminal(program: str, *words: str) -> str:
-    """Run a program whose output is a terminal; return what was drawn there."""
-    here, there = os.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200"}
-    child = subprocess.Popen(
-        [sys.executable, "-c", program, *words], stdin=there, stdout=there, stderr=there, env=environment
-    )
-    os.close(there)
-    shown = b""
-    try:
-        while piece := os.read(here, 1 << 16):
-            shown += piece
-    except OSError:  # how Linux tells that the other side is closed
-        pass
-    os.close(here)
-    assert child.wait() == 0, shown
-    return shown.decode()
+    command = [sys.executable, "-c", program, "ls", str(path), "--stats"]
+    code, shown = on_a_terminal(command, COLUMNS="200")
+    assert code == 0, shown
+    assert "reading" in shown
 
 
 TENSORS = TREES / "acl-tensor"

@@ -41,7 +41,7 @@ def dask(clusters: list[Any]) -> str:
     return f"dask:{clusters[-1].scheduler_address}"
 
 
-def test_a_dask_cluster_does_every_command(
+def test_processes_and_a_dask_cluster_do_every_command(
     run: Run, tmp_path: Path, dask: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = np.linspace(-3, 5, 1 << 20, dtype=np.float32)
@@ -51,23 +51,11 @@ def test_a_dask_cluster_does_every_command(
     monkeypatch.chdir(tmp_path)
     for words in (("compare", "golden", "actual"), ("ls", "--stats", "golden"), ("ls", "golden")):
         here = run(*words, "--json", "-", "--executor", "serial")
-        there = run(*words, "--json", "-", "--executor", dask)
-        assert there == here
+        for executor in (dask, "processes:2"):
+            assert run(*words, "--json", "-", "--executor", executor) == here, executor
     assert run("convert", "golden", "-o", "out", "--executor", dask).code == 0
     written = [np.load(path) for path in sorted((tmp_path / "out").iterdir())]
     assert [array[0] for array in written] == [-3, -2, -1, 0]
-
-
-@pytest.mark.e2e
-def test_processes_do_every_command(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    values = np.linspace(-3, 5, 1 << 20, dtype=np.float32)
-    for number in range(3):
-        dump_file(tmp_path / "golden", f"layer_{number}", values + number, number=number)
-        dump_file(tmp_path / "actual", f"layer_{number}", values[::-1] + number, number=number)
-    monkeypatch.chdir(tmp_path)
-    for words in (("compare", "golden", "actual"), ("ls", "--stats", "golden")):
-        here = run(*words, "--json", "-", "--executor", "serial")
-        assert run(*words, "--json", "-", "--executor", "processes:2") == here
     with open_workers("processes:1") as workers:
         found = run_tasks(_process, [1], workers, weight=lambda _: 1, progress=lambda _done, _total: None)
         assert [*found] != [os.getpid()]
