@@ -175,7 +175,7 @@ def write_whole(target: Path, chunks: Iterable[Chunk]) -> None:
 
 def _unwritable(target: Path, error: OSError) -> GoldenError:
     return GoldenError(
-        f"{target}: cannot be written: {error.strerror or error}; what was there before is untouched, free "
+        f"{target}: cannot be written: {error.strerror or error}; what was there before is untouched; free "
         f"space or correct the permissions and accept again"
     )
 

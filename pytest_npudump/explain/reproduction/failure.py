@@ -123,9 +123,10 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         data = read_report(file)
     except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", "") or error
         raise RequestError(
-            f"{file}: cannot be read: {error}; expected the report.json beside a failing test's dumps, below "
-            f"--npudump-output"
+            f"{file}: cannot be read: {reason}; expected the report.json beside a failing test's dumps, "
+            f"below --npudump-output"
         ) from error
     if not isinstance(data, dict) or not isinstance(data.get("origin"), dict) or "escalation" not in data:
         raise RequestError(

@@ -270,6 +270,8 @@ def test_what_is_no_report_of_a_failure_or_has_lost_its_dump_is_refused(
         path.write_text(content)
         assert repro(tmp_path) == 2
         assert str(path) in repro.err
+    assert repro(tmp_path / "absent") == 2
+    assert "absent: cannot be read: No such file or directory; expected the report.json" in repro.err
     report = json.loads(wrong_kernel.report.read_text())
     report["escalation"]["directory"] = str(tmp_path / "gone")
     path.write_text(json.dumps(report))
