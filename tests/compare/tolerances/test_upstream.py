@@ -253,6 +253,28 @@ def test_a_logarithm_is_as_noisy_as_the_smallest_that_it_reads() -> None:
     assert list(outside(rows, {"log": off(np.log(power), 1e-3)})) == ["log"]
 
 
+def test_a_quotient_is_as_noisy_as_the_smallest_divisor() -> None:
+    wide = (20 + np.abs(X)).astype(np.float32)
+    gap, signs, level = wide - np.float32(19.5), wide - np.float32(21.5), (1 + X**2).astype(np.float32)
+    cancelled, ratio = wide.max() / gap.max(), gap.max() / gap.min()
+    expected: list[tuple[str, str, Array, str, float]] = [
+        ("level", "MatMul", level, "-", 1),
+        ("gap", "Sub", gap, "wide -", cancelled),
+        ("quotient", "RealDiv", level / gap, "level gap", cancelled * ratio),
+        ("whole", "Reciprocal", 1 / gap, "gap", cancelled * ratio),
+        ("root", "Rsqrt", 1 / np.sqrt(gap), "gap", cancelled * np.sqrt(ratio) / 2),
+        ("divided", "Div", gap / level, "gap level", cancelled),
+        ("steady", "Reciprocal", 1 / level, "level", 1),
+        ("signs", "Sub", signs, "wide -", wide.max() / np.abs(signs).max()),
+        ("around", "Reciprocal", 1 / signs, "signs", wide.max() / np.abs(signs).max()),
+    ]
+    rows = [row("wide", "MatMul", wide), *(row(*one[:4]) for one in expected)]
+    found = outside(rows, {name: off(array, 0.1) for name, _, array, _ in rows})
+    for name, *_, times in expected:
+        words = f": {times:.2g} times for what cancelled upstream" if times > 1 else "(preset other)"
+        assert words in found[name], name
+
+
 def test_results_up_to_1_are_as_exact_as_1_is() -> None:
     tiny = (1e-6 * (1 + X**2)).astype(np.float32)
     rows = [row("scores", "Sigmoid", tiny, "-"), row("product", "Mul", tiny, "-")]
