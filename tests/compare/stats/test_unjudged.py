@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from pytest_npudump.compare.stats.tables import (
+    BELOW_ATOL,
     BLIND,
     blind_keys,
     compare_tables,
@@ -63,6 +64,31 @@ def test_integers_that_did_not_repeat_are_doubted_though_nobody_calibrated() -> 
     found = compare_tables(golden, actual, tolerances("~4.3,4.3,4.3,4.3", widens=False))
     note = f"{BLIND}: 1 of 1 tensors (first: {KEY}); set a rule for these layers, or leave them out"
     assert (found.ok, found.notes) == (True, (note,))
+
+
+SMALL = {"max": 2e-3, "min": -1e-3, "avg": 5e-4, "l2norm": 4e-3}
+
+
+@pytest.mark.each(
+    ("golden", "changed", "atol", "doubted"),
+    [
+        (SMALL, {"max": 1e-3}, 1e-2, True),
+        (SMALL, {"avg": 0.0}, 1e-2, True),  # whatever differs
+        (SMALL, {}, 1e-2, False),
+        (SMALL, {"max": 1e-3}, 1.9e-3, False),
+        (SMALL | {"min": -0.5}, {"max": 1e-3}, 1e-2, False),
+        (ZEROS, {"max": 1e-3}, 1e-2, False),
+        ({"avg": 0.5}, {"avg": 0.4}, 2.0, False),  # how large its elements are is not known
+        (SMALL | {"max": np.inf}, {"avg": 0.0}, 1e-2, True),
+    ],
+)
+def test_tensors_within_the_absolute_tolerance_of_0_that_differ_are_doubted(
+    golden: dict[str, float], changed: dict[str, float], atol: float, *, doubted: bool
+) -> None:
+    sides = [table_of((KEY, "float32", (4,), values)) for values in (golden, golden | changed)]
+    found = compare_tables(*sides, Tolerances("same", (Rule(0.0, atol, source="marker"),)))
+    assert found.ok
+    assert [one.text for one in found.doubts if one.text == BELOW_ATOL] == [BELOW_ATOL] * doubted
 
 
 def test_a_rule_of_a_person_sees_also_of_projections_by_layer_and_by_operator() -> None:
