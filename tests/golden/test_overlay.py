@@ -90,6 +90,16 @@ def test_projections_and_edges_belong_to_what_is_compared(tmp_path: Path) -> Non
     assert render(whole) == render(parse(variant, whole.path))
 
 
+@pytest.mark.each("projected", ["conv", "relu"])
+def test_one_of_two_files_may_have_projections(projected: str, tmp_path: Path) -> None:
+    block = f"projections: |\n  {projected}:output.0 {PROJECTIONS}\n"
+    base = text({"conv": 1, "relu": 2}, blocks=block if projected == "conv" else "")
+    variant = text({"conv": 1, "relu": 9}, blocks=block)
+    own, whole = written(tmp_path, base, variant)
+    assert own.table.keys == ("relu:output.0",)
+    assert render(whole) == render(parse(variant, whole.path))
+
+
 @pytest.mark.each("digest", ["wwwwww", "vvvvvv"])
 def test_a_variant_has_lines_of_models_where_they_are_others(digest: str, tmp_path: Path) -> None:
     models = "models: |\n  #m.onnx AAAAAAAAAAAAAAAA graph1\n  conv - {} 0000\n"

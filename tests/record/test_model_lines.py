@@ -21,6 +21,7 @@ from pytest_npudump.record.rows import RowError
 
 FILE = "#m.onnx " + "A" * 16 + " graph1\n"
 OTHER = "#m.onnx " + "B" * 16 + " graph1\n"
+WHOLE = FILE.replace("1", "1wholeA")
 MIXED = "#m.onnx " + SEVERAL + " graph1\n"
 FED, OTHERS = (fed_line("m", digests) for digests in ([b"1", b"2"], [b"1"]))
 NEW, NEWER = FILE.replace("1\n", "1=\n"), OTHER.replace("1\n", "2=\n")
@@ -81,6 +82,11 @@ TWO += POOL.replace("pool", "pool#model=n")
             {"weights": ("c",), "permuted": {"c": 0}, "weighted": 1},
         ),
         (FILE + CONV, OTHER.replace("1", "2") + CONV, {"graph": True, "weighted": 1}),
+        # The whole graph's digest, which goldens of earlier versions lack, tells what feeds what.
+        (WHOLE + CONV, OTHER.replace("1", "1wholeB") + CONV, {"graph": True, "weighted": 1}),
+        (WHOLE + CONV, OTHER.replace("1", "1wholeA") + CONV, {"weighted": 1}),
+        (FILE + CONV, OTHER.replace("1", "1wholeB") + CONV, {"weighted": 1}),
+        (WHOLE + CONV, OTHER + CONV, {"weighted": 1}),
         # Two that have changed places are no renaming, by their own names or by others.
         (
             FILE + "a - wwwwww\nb - vvvvvv\n",
