@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS
 from pytest_npudump.errors import GoldenError, said
@@ -162,7 +162,7 @@ def repeats_of(extra: Mapping[str, Any], path: Path) -> Repeats | None:
     runs, named, compared = (told.get(key) for key in ("runs", "not_deterministic", "compared"))
     known = not told.keys() - {"runs", "not_deterministic", "compared"}
     if known and _counts(runs) and (compared is None or _counts(compared)) and are_texts(named or []):
-        return Repeats(int(runs or 1), tuple(named or ()), compared)
+        return Repeats(runs, tuple(named or ()), compared)
     raise _unreadable(path, REPEATS, found, "a mapping with runs (1 or more) and not_deterministic (layers)")
 
 
@@ -188,7 +188,7 @@ def calibration_of(extra: Mapping[str, Any], path: Path) -> Calibration | None:
     raise _unreadable(path, CALIBRATION, found, expected)
 
 
-def _counts(value: object) -> bool:
+def _counts(value: object) -> TypeGuard[int]:
     return type(value) is int and value > 0
 
 

@@ -97,6 +97,17 @@ def test_other_projections_are_a_change_and_first_ones_and_noise_are_none() -> N
     assert stamped(other, known, NOW).changed == {"relu:output.0": str(NOW)}
 
 
+def test_a_first_checksum_is_no_change_and_another_one_is() -> None:
+    def with_places(text: str) -> Record:
+        summed = {"projections": np.ones((3, 8)), "projected": np.ones(3, np.bool_)}
+        table = replace(FIRST.table, digests=("", "", text), **summed)  # type: ignore[arg-type]
+        return replace(FIRST, table=table)
+
+    places, first, other = (with_places(f"argmax:{told}3 1") for told in ("", "x" + 16 * "1", "x" + 16 * "2"))
+    for before, now, changed in ((places, first, False), (first, first, False), (other, first, True)):
+        assert stamped(now, before, NOW).changed == ({"fc:output.0": str(NOW)} if changed else {})
+
+
 @pytest.mark.each(
     ("lines", "words"),
     [

@@ -159,7 +159,7 @@ def compare_tables(
         compared=len(pairs.here),
         passed=int(agree.sum()),
         first=first,
-        origin=origin_of(first, [golden.keys[row] for row in pairs.here.tolist()] if first else ()),
+        origin=origin_of(first, (golden.keys[row] for row in pairs.here.tolist())),
         remarks=(*alignment.notes, *notes, *projections.remarks, *digests.remarks),
         tolerances=tolerances,
         doubts=doubts_of(

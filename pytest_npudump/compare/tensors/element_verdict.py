@@ -150,7 +150,7 @@ def with_failing(comparison: Comparison, failing: tuple[Verdict, ...], newly: in
     """Return a comparison with other failing verdicts, ``newly`` more of tensors that both sides have."""
     first = first_divergence(failing)
     shared = comparison.alignment.golden[comparison.alignment.both]
-    keys = [comparison.golden.keys[row] for row in shared.tolist()] if first else ()
+    keys = (comparison.golden.keys[row] for row in shared.tolist())
     return replace(
         comparison,
         failing=failing,

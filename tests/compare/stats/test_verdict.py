@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from pytest_npudump.compare.stats.tables import compare_tables
-from pytest_npudump.compare.stats.verdict import Reason, Verdict, explain_first, first_divergence, origin_of
+from pytest_npudump.compare.stats.verdict import (
+    Reason,
+    Verdict,
+    explain_first,
+    first_divergence,
+    inputs_match,
+    origin_of,
+)
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
@@ -108,6 +115,7 @@ BEFORE = "all statistics before it match"
             [(IN_A, 2)],
             "caused by a layer that was not dumped or compared, by what is fed, or by an overwrite",
         ),
+        ([("c:input.0", 1), (IN_A, 0), (A, 1)], [(IN_A, 0), (A, 2)], "the statistics of its inputs match"),
         ([(A, 1), (B, 1)], [(B, 1)], CHANGED),
         ([(B, 1)], [(A, 1), (B, 1)], CHANGED),
         ([(B, 1)], [(B, 1)], ""),
@@ -130,6 +138,18 @@ def test_the_first_divergence_in_words(golden: Any, actual: Any, words: str) -> 
     sentence = explain_first(comparison)
     assert sentence.endswith(words)
     assert bool(sentence) is bool(words)
+    alike = words == "the statistics of its inputs match"
+    assert inputs_match(comparison, feeds_seen=False) is alike
+    if not words.startswith("no tensor"):
+        assert inputs_match(comparison, feeds_seen=True) is (alike or words.startswith(BEFORE))
+
+
+def test_new_inputs_stand_behind_all_other_mismatches() -> None:
+    new = "c:input.0"
+    golden, actual = [(IN_A, 1), (A, 1)], [(new, 1), (IN_A, 2), (B, 1), (A, 2)]
+    found = compare_tables(*(table_of(*rows_of(side)) for side in (golden, actual)), Tolerances())
+    assert [str(one.key) for one in found.failing] == [new, IN_A, B, A]
+    assert [str(one.key) for one in found.mismatches] == [IN_A, B, A, new]
 
 
 @pytest.mark.each("actual", [[("x:output.0", 2)], [("x:input.0", 2), ("x:output.0", 2)]])
