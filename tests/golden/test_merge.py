@@ -467,8 +467,9 @@ def noise_of(found: Record) -> dict[str, str]:
 def test_noise_of_one_factor_is_not_a_bound_by_the_other_sides_factor() -> None:
     base = golden(BASE, head=FIVE, cells=CELLS)
     ours = golden(BASE, head=WIDE, cells=CELLS | {"conv": "2e-3,-,-,-", "relu": "1e-3,1e-3,-,-"})
-    theirs = golden(BASE | {"out": 9}, head=FIVE, cells=CELLS | {"out": "4e-2,4e-2,-,-"})
+    theirs = golden(BASE | {"out": 9}, head=FIVE + "note: 1\n", cells=CELLS | {"out": "4e-2,4e-2,-,-"})
     for found in (read(base, ours, theirs), read(base, theirs, ours)):
+        assert found.extra["note"] == 1
         calibration = calibration_of(found.extra, PATH)
         assert calibration is not None
         assert calibration.factor == 20
