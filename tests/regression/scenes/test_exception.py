@@ -254,9 +254,15 @@ def test_the_same_operator_failing_again_is_one_finding_and_other_files_are_none
     (run.attempt.directory / "stdout.txt").write_text("hello")
     assert judge(run, run.attempt).status == status.PASSED
     for millisecond in range(3):
-        shutil.copy(SAMPLE, run.folder() / f"MatMul.net_op_name_1.5.2026091008523748{millisecond}")
+        task = 5 + millisecond
+        shutil.copy(SAMPLE, run.folder() / f"MatMul.net_op_name_1.{task}.2026091008523748{millisecond}")
+        task = 1 + millisecond // 2  # which tells operators without a name apart
+        operator = FailedTask("", "", task, 42, 0, ())
+        unnamed = run.folder() / f"exception_info.42.{task}.2026091008523749{millisecond}"
+        unnamed.write_bytes(b"".join(container(exception_header(5, operator, brief=True), operator)))
     shutil.copy(SAMPLE, run.folder(1) / NORM)
-    first, other = failed(judge(run, run.attempt))
+    first, other, *nameless = failed(judge(run, run.attempt))
+    assert [(one.layer, one.task, one.executions) for one in nameless] == [("", 1, 2), ("", 2, 1)]
     assert finding_sentence(first).endswith("(device 0, task 5), 3 times")
     assert (len(first.tensors), other.device, other.executions) == (3, 1, 1)
     shutil.rmtree(run.attempt.directory)  # as of a run that never began
