@@ -12,7 +12,7 @@ import pytest
 
 from pytest_npudump.dump.records import Dump, Payload, TensorKey, TensorRecord
 from pytest_npudump.errors import DumpError
-from pytest_npudump.regression.scenes.watcher import compare_snapshots, find_tramplings
+from pytest_npudump.regression.scenes.watcher import SnapshotChange, compare_snapshots, find_tramplings
 from pytest_npudump.request import DumpRequest
 
 REQUEST = DumpRequest(scene="watcher", layers=("a/1", "b"), watcher_nodes=("c.0",))
@@ -160,6 +160,8 @@ def test_elements_that_share_a_byte_are_told_apart_and_types_without_values_by_b
     change = compare_snapshots(one, other)
     assert (change.changed, change.count, change.first) == (1, 4, (3,))
     assert (change.before, change.after) == (4, 7)
+    bits = (memory("x", np.array([byte], np.uint8), 1, dtype="uint1", shape=(8,)) for byte in (5, 7))
+    assert compare_snapshots(*bits) == SnapshotChange(1, 8, (6,), 0, 1)  # the first in the highest
     data = np.arange(6, dtype=np.uint8)
     one, other = (memory("x", array, 1, dtype="float6_e3m2fn", shape=(8,)) for array in (data, data[::-1]))
     assert compare_snapshots(one, other).changed == 6
