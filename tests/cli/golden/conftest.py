@@ -59,7 +59,7 @@ class Repository:
         golden = Record(f"test_a.py::{name}", producer, table_of_layers(values), path)
         known = read_golden(path) if path.exists() else None
         if known is not None:
-            golden = replace(golden, extra=known.extra)
+            golden = replace(golden, extra=known.extra | changes.pop("extra", {}))
         record = render(golden).encode()
         file = f"test_a/{name}.yaml"
         record_file = record_name(file, record)

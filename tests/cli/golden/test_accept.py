@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_npudump.golden.store import read_golden
+from pytest_npudump.record.record import SHARDS
 from pytest_npudump.record.rows import whole
 from tests.cli.golden.conftest import Repository
 
@@ -85,6 +86,19 @@ def test_accept_takes_some_layers(waiting: Repository, golden_command: Verb) -> 
     for words in (("--layers", "conv"), ("--layers", "fc"), ()):  # the rest is accepted later
         assert golden_command("accept", *words).code == 0
     assert waiting.values("test_one") == AFTER
+
+
+def test_digests_of_weights_are_accepted_with_their_layers(
+    repository: Repository, golden_command: Verb
+) -> None:
+    before, after = ({"": {name: {"w": f"float32 2 {digit * 8}"} for name in BEFORE}} for digit in "AB")
+    both = {"": {**before[""], "conv": after[""]["conv"]}}
+    for words, expected in ((("--layers", "conv"), both), ((), after)):
+        repository.approve("test_one", BEFORE, **{SHARDS: before})
+        repository.keep("test_one", AFTER, extra={SHARDS: after})
+        done = golden_command("accept", *words)
+        assert (done.code, done.err) == (0, "")
+        assert read_golden(repository.golden("test_one")).extra[SHARDS] == expected
 
 
 def test_a_layer_that_is_there_is_accepted_alone_though_its_name_is_a_glob_of_another(
