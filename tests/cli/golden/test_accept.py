@@ -101,6 +101,16 @@ def test_digests_of_weights_are_accepted_with_their_layers(
         assert read_golden(repository.golden("test_one")).extra[SHARDS] == expected
 
 
+def test_a_common_golden_that_is_accepted_keeps_the_facts_of_its_variants(
+    repository: Repository, golden_command: Verb
+) -> None:
+    facts = {"b": {"soc": "B"}}
+    repository.approve("test_one", BEFORE, variants=facts)
+    repository.keep("test_one", AFTER)
+    assert golden_command("accept").code == 0
+    assert read_golden(repository.golden("test_one")).extra["variants"] == facts
+
+
 def test_a_layer_that_is_there_is_accepted_alone_though_its_name_is_a_glob_of_another(
     repository: Repository, golden_command: Verb
 ) -> None:
