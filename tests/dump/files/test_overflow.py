@@ -32,13 +32,6 @@ def test_the_task_is_that_of_the_record_not_of_the_file_name() -> None:
     assert (unit.fields["task_id"], unit.fields["dst_addr"], unit.status) == (3, 0xBB, (8,))
 
 
-def test_status_bits_in_words() -> None:
-    assert _record("aic_v1").units[0].describe() == ("floating-point overflow", "status word 3 is 0x1")
-    old = _record("old")
-    assert [unit.name for unit in old.overflowed] == ["DHA Atomic Add", "L2 Atomic Add", "AI Core"]
-    assert old.units[0].describe() == ("DHA Atomic Add overflow (status 0xd1)",)
-
-
 def test_undocumented_bits_are_not_dropped() -> None:
     data = struct.pack("<6I11Q", 0x5A5A5A5A, 0, 1, 0, 0, 88, *[0] * 10, 0x1108)
     (unit,) = parse_overflow(data, "f").units
