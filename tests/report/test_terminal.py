@@ -74,35 +74,6 @@ def findings(count: int, *, reproduced: bool = True) -> tuple[Finding, ...]:
     )
 
 
-def test_small_failure_is_told_in_full(failed: Callable[..., Result]) -> None:
-    lines = text_of(failed(2))
-    assert lines[0] == "npudump: net/layer_0:output.0 max 1.5, expected 1 (16700x tolerance)"
-    assert lines[1] == "first:      net/layer_0:output.0; no tensor was compared before it; not all of"
-    assert lines[3].startswith(
-        "sources:    unknown, as the inputs of the mismatches are not known; set graph="
-    )
-    assert lines[5] == "golden:     golden/test_a/test_b.yaml; mismatches: 2 of 2 tensors"
-    assert lines[6].split() == [
-        "layer",
-        "type",
-        "tensor",
-        "statistic",
-        "golden",
-        "actual",
-        "tolerance",
-        "x",
-        "tol",
-    ]
-    assert [line.split() for line in lines[7:9]] == [
-        [f"net/layer_{number}", "MatMul", "output.0", "max", "1", "1.5", "3e-05", "16700"]
-        for number in (0, 1)
-    ]
-    assert lines[9].startswith("tolerance:  ")
-    assert lines[10].startswith("report:     ")
-    assert lines[10].endswith("report.txt")
-    assert lines[11:] == ["to accept:  pytest --npudump-update-golden test_a.py::test_b"]
-
-
 def test_one_text_is_laid_out_where_the_other_is_not_shown(failed: Callable[..., Result]) -> None:
     test = failed(2)
     whole, short = failure_lines(test, details_of(test), verbose=False)
