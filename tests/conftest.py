@@ -301,12 +301,6 @@ def on_a_terminal(command: Sequence[str], cwd: Path | None = None, **environment
 
 
 @pytest.fixture(scope="session")
-def ppocr_cls() -> Callable[[str], StatsTable]:
-    """:func:`real_table`."""
-    return real_table
-
-
-@pytest.fixture(scope="session")
 def make_table() -> Callable[..., StatsTable]:
     """:func:`table_of`."""
     return table_of

@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.census import Collection, census, faults, files_below, of_test
 from pytest_npudump.golden.store import read_golden, stage_pair, tensors_path, waiting_path
 from pytest_npudump.golden.stored_tensors import TensorStore, stage_stored
 from pytest_npudump.record.record import Record
+from tests.conftest import table_of
 
 
 @pytest.fixture
-def golden(make_table: Callable[..., StatsTable], tmp_path: Path) -> Callable[[str], Path]:
+def golden(tmp_path: Path) -> Callable[[str], Path]:
     """Write a golden with a tensor beside it, whose test is gone."""
 
     def make(name: str) -> Path:
-        table = make_table(("conv:output.0", "float32", (2,), {"max": 1.0}))
+        table = table_of(("conv:output.0", "float32", (2,), {"max": 1.0}))
         path = tmp_path / "golden" / name
         recording = Record(f"test_gone.py::{name}", {"scene": "model"}, table, path)
         stage_pair(recording, {"conv:output.0": (np.ones(2, np.float32), "float32")}, {}).commit()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError, MisplacedTensorsError
 from pytest_npudump.golden import store
 from pytest_npudump.golden.store import (
@@ -30,17 +29,18 @@ from pytest_npudump.golden.tensors import save_tensors
 from pytest_npudump.record.record import Record
 from pytest_npudump.storage import atomic
 from pytest_npudump.storage.atomic import move_file
+from tests.conftest import table_of
 from tests.golden.tensor_files import load_tensors
 
 Make = Any
 
 
 @pytest.fixture
-def recording(make_table: Callable[..., StatsTable], tmp_path: Path) -> Make:
+def recording(tmp_path: Path) -> Make:
     """Golden and tensors of one value; the statistics of every recording are alike but for ``max``."""
 
     def make(value: float, rows: float = 1.0) -> tuple[Record, dict[str, tuple[np.ndarray, str]]]:
-        table = make_table(("conv:output.0", "float32", (2,), {"max": rows}))
+        table = table_of(("conv:output.0", "float32", (2,), {"max": rows}))
         golden = Record("test_a.py::test_a", {"scene": "model"}, table, tmp_path / "a.yaml")
         return golden, {"conv:output.0": (np.full(2, value, np.float32), "float32")}
 

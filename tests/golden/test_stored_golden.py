@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError, StoreError
 from pytest_npudump.golden.approval_merge import merge
 from pytest_npudump.golden.census import faults
@@ -28,6 +27,7 @@ from pytest_npudump.golden.stored_tensors import (
 )
 from pytest_npudump.record.record import Record
 from pytest_npudump.record.text import parse, render
+from tests.conftest import table_of
 
 KEYS = ("conv:output.0", "relu:output.0", "fc:output.0")
 Values = dict[str, float]
@@ -40,12 +40,12 @@ def store(tmp_path: Path) -> TensorStore:
 
 
 @pytest.fixture
-def record(make_table: Callable[..., StatsTable], tmp_path: Path, store: TensorStore) -> Callable[..., Any]:
+def record(tmp_path: Path, store: TensorStore) -> Callable[..., Any]:
     """Stage a golden of three tensors, each of one value."""
 
     def make(conv: float = 1, relu: float = 2, fc: float = 3, **stage: Any) -> Any:
         values = dict(zip(KEYS, (conv, relu, fc), strict=True))
-        table = make_table(*((key, "float32", (2,), {"max": value}) for key, value in values.items()))
+        table = table_of(*((key, "float32", (2,), {"max": value}) for key, value in values.items()))
         golden = Record("test_a.py::test_a", {"scene": "model"}, table, tmp_path / "a.yaml")
         arrays = {key: (np.full(2, value, np.float32), "float32") for key, value in values.items()}
         return stage_stored(

@@ -17,6 +17,7 @@ from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.ranks import rank as exchanges
 from pytest_npudump.ranks.agreement import NO_REPETITION, agree, nothing_recorded, stand_aside, why_not_shared
 from pytest_npudump.ranks.rank import Exchange, Rank
+from tests.conftest import table_of
 
 Ranks = Callable[[int], list[Exchange]]
 Together = Callable[..., list[Any]]
@@ -136,11 +137,11 @@ OWN = "give each rank a golden of its own with ranks='each'"
 
 
 @pytest.fixture
-def table(make_table: Callable[..., StatsTable]) -> Callable[..., StatsTable]:
+def table() -> Callable[..., StatsTable]:
     """Table of one row a maximum."""
 
     def make(*highest: float) -> StatsTable:
-        return make_table(
+        return table_of(
             *(
                 (f"conv{number}:output.0", "float32", (2, 2), {"max": one})
                 for number, one in enumerate(highest)

@@ -27,6 +27,7 @@ from pytest_npudump.record.edges import (
     same_values,
 )
 from pytest_npudump.record.text import check_edge_lines
+from tests.conftest import table_of
 
 CHAIN = Edges.of(
     [
@@ -210,8 +211,8 @@ def rows(*pairs: tuple[str, dict[str, Any]]) -> list[tuple[str, str, tuple[int, 
     return [(key, "float32", (4,), stats) for key, stats in pairs]
 
 
-def test_an_input_that_holds_what_one_output_held_came_from_there(make_table: Any) -> None:
-    table = make_table(*rows(("a:output.0", A), ("b:output.1", B), ("c:input.0", B), ("c:input.1", A)))
+def test_an_input_that_holds_what_one_output_held_came_from_there() -> None:
+    table = table_of(*rows(("a:output.0", A), ("b:output.1", B), ("c:input.0", B), ("c:input.1", A)))
     assert same_values(table).feeds == {"c": (Port("b", 1), Port("a"))}
 
 
@@ -220,25 +221,25 @@ def test_an_input_that_holds_what_one_output_held_came_from_there(make_table: An
     [[("a:output.0", A), ("b:output.0", A)], [("a:output.0", B)], [("a#step=1:output.0", A)], []],
     ids=["two", "none alike", "of another step", "none"],
 )
-def test_several_or_none_are_no_evidence(make_table: Any, before: list[tuple[str, dict[str, Any]]]) -> None:
-    table = make_table(*rows(("z:output.0", B), *before, ("c:input.0", B), ("c:input.1", A)))
+def test_several_or_none_are_no_evidence(before: list[tuple[str, dict[str, Any]]]) -> None:
+    table = table_of(*rows(("z:output.0", B), *before, ("c:input.0", B), ("c:input.1", A)))
     assert same_values(table).feeds.get("c", (UNKNOWN, UNKNOWN))[1] == UNKNOWN
 
 
-def test_elements_that_are_all_alike_or_unknown_are_no_evidence(make_table: Any) -> None:
+def test_elements_that_are_all_alike_or_unknown_are_no_evidence() -> None:
     for stats in (A | {"max": 0.5, "min": 0.5}, A | {"avg": None}, A | {"max": float("nan")}):
-        table = make_table(*rows(("a:output.0", stats), ("c:input.0", stats)))
+        table = table_of(*rows(("a:output.0", stats), ("c:input.0", stats)))
         assert same_values(table).feeds == {}
 
 
-def test_hashes_tell_outputs_of_the_same_statistics_apart(make_table: Any) -> None:
-    table = make_table(*rows(("a:output.0", A), ("b:output.0", A), ("c:input.0", A)))
+def test_hashes_tell_outputs_of_the_same_statistics_apart() -> None:
+    table = table_of(*rows(("a:output.0", A), ("b:output.0", A), ("c:input.0", A)))
     table = replace(table, digests=(f"md5:1 {ARGMAX}:5", f"md5:2 {ARGMAX}:5", "md5:2"))
     assert same_values(table).feeds == {"c": (Port("b"),)}
 
 
-def test_an_output_behind_an_input_did_not_feed_it(make_table: Any) -> None:
-    assert same_values(make_table(*rows(("c:input.0", A), ("a:output.0", A)))).feeds == {}
+def test_an_output_behind_an_input_did_not_feed_it() -> None:
+    assert same_values(table_of(*rows(("c:input.0", A), ("a:output.0", A)))).feeds == {}
 
 
 def test_on_a_real_model_they_are_edges_of_the_model(classifier: Path) -> None:

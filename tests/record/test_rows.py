@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +20,7 @@ from pytest_npudump.errors import GoldenError
 from pytest_npudump.record.record import Record
 from pytest_npudump.record.rows import Pointer, RowError, read_pointers, render_projections
 from pytest_npudump.record.text import check_edge_lines, parse, render
+from tests.conftest import table_of
 
 PATH = Path("golden/test_a.yaml")
 HEAD = (
@@ -153,8 +153,8 @@ def test_any_other_line_of_edges_is_damage(text: str, row: int, reason: str) -> 
     assert caught.value.row == row
 
 
-def test_a_golden_with_damaged_edges_is_refused_by_its_line(make_table: Callable[..., Any]) -> None:
-    table = make_table(*[(key, "float32", (4,), {"count": 4, "max": 1.0}) for key in KEYS])
+def test_a_golden_with_damaged_edges_is_refused_by_its_line() -> None:
+    table = table_of(*[(key, "float32", (4,), {"count": 4, "max": 1.0}) for key in KEYS])
     path = Path("test_ocr.yaml")
     golden = Record("t", {}, table, path, blocks={"edges": TEXT})
     text = render(golden)

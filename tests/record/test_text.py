@@ -25,6 +25,7 @@ from pytest_npudump.record.record import Record
 from pytest_npudump.record.rows import whole
 from pytest_npudump.record.text import parse, render
 from pytest_npudump.storage import safeyaml
+from tests.conftest import real_table, table_of
 
 PATH = Path("golden/test_ocr/test_classifier.yaml")
 TEXT = """\
@@ -64,10 +65,10 @@ def test_the_designs_example_reads_and_is_written_as_it_was() -> None:
     assert render(golden) == TEXT
 
 
-def test_a_real_model_comes_back_to_the_bit(ppocr_cls: Callable[[str], StatsTable]) -> None:
+def test_a_real_model_comes_back_to_the_bit() -> None:
     """From plain YAML, in which numbers stand as CANN printed them."""
     for name in ("regressed", "nan", "golden"):
-        table = ppocr_cls(name)
+        table = real_table(name)
         text = render(Record("t", {"runtime": "acl"}, table, PATH))
         assert "producer: {runtime: acl, digits: 6}\n" in text
         assert same(parse(text, PATH).table, table)
@@ -77,14 +78,14 @@ def test_a_real_model_comes_back_to_the_bit(ppocr_cls: Callable[[str], StatsTabl
     assert list(data) == ["npudump-golden", "test", "producer", "columns", "tensors"]
 
 
-def test_a_diff_touches_only_lines_of_tensors_that_changed(ppocr_cls: Callable[[str], StatsTable]) -> None:
-    before, after = (render(Record("t", {}, ppocr_cls(name), PATH)) for name in ("golden", "regressed"))
+def test_a_diff_touches_only_lines_of_tensors_that_changed() -> None:
+    before, after = (render(Record("t", {}, real_table(name), PATH)) for name in ("golden", "regressed"))
     changed = [
         line[3:].split()[0]
         for line in difflib.unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm="")
         if line.startswith("+  ")
     ]
-    comparison = compare_tables(ppocr_cls("golden"), ppocr_cls("regressed"), Tolerances("exact"))
+    comparison = compare_tables(real_table("golden"), real_table("regressed"), Tolerances("exact"))
     assert [*map(whole, changed)] == [str(verdict.key) for verdict in comparison.failing]
 
 
@@ -124,23 +125,23 @@ def test_a_head_is_the_yaml_of_its_keys_whatever_was_written_before(test: str) -
         assert parse(render(golden), PATH).producer == producer
 
 
-def test_a_count_that_is_not_the_shapes_and_mixed_precision_have_a_column(make_table: Any) -> None:
-    table = make_table(("a:output.0", "int8", (2, 3), {"count": 8}), ("b:output.0", "int8", None, {}))
+def test_a_count_that_is_not_the_shapes_and_mixed_precision_have_a_column() -> None:
+    table = table_of(("a:output.0", "int8", (2, 3), {"count": 8}), ("b:output.0", "int8", None, {}))
     text = render(Record("t", {}, table, PATH))
     assert "nan -inf +inf count\n" in text
     assert "  a int8 2x3 - - - - - - - 8\n  b int8 ? - - - - - - - -\n" in text
     assert same(parse(text, PATH).table, table)
     stats = {"max": 1.0, "digits": 6}
-    table = make_table(("a:output.0", "float16", (1,), stats), ("b:output.0", "float16", (1,), {"max": 1.0}))
+    table = table_of(("a:output.0", "float16", (1,), stats), ("b:output.0", "float16", (1,), {"max": 1.0}))
     text = render(Record("t", {}, table, PATH))
     assert "+inf digits\n" in text
     assert "digits:" not in text
     assert same(parse(text, PATH).table, table)
-    assert len(parse(render(Record("t", {}, make_table(), PATH)), PATH).table) == 0
+    assert len(parse(render(Record("t", {}, table_of(), PATH)), PATH).table) == 0
 
 
-def test_integers_and_floats_are_told_apart_by_dtype(make_table: Callable[..., StatsTable]) -> None:
-    table = make_table(
+def test_integers_and_floats_are_told_apart_by_dtype() -> None:
+    table = table_of(
         ("a:output.0", "int64", (1,), {"max": 2**63 - 1, "min": -(2**63)}),
         ("b:output.0", "float32", (1,), {"max": 2.0**63, "min": 4.0}),
         ("c:output.0", "-", (1,), {"max": 2**64 - 1}),
@@ -201,13 +202,13 @@ def test_any_test_id_comes_back_or_is_refused(test: str) -> None:
 
 
 @pytest.mark.each("digits", [1, 5, 18])
-def test_a_precision_that_no_producer_has_is_neither_written_nor_read(make_table: Any, digits: int) -> None:
+def test_a_precision_that_no_producer_has_is_neither_written_nor_read(digits: int) -> None:
     rows = [("a:output.0", "float16", (1,), {"max": 1.0, "digits": n}) for n in (6, digits)]
     rows[1] = ("b:output.0", *rows[1][1:])
     with pytest.raises(GoldenError, match=rf"b:output.0 carries {digits} digits, expected 6 to 17"):
-        render(Record("t", {}, make_table(*rows), PATH))
+        render(Record("t", {}, table_of(*rows), PATH))
     rows[1] = (*rows[1][:3], {"max": 1.0})
-    text = render(Record("t", {}, make_table(*rows), PATH)).removesuffix("0\n") + f"{digits}\n"
+    text = render(Record("t", {}, table_of(*rows), PATH)).removesuffix("0\n") + f"{digits}\n"
     with pytest.raises(GoldenError, match=rf"line 7: '{digits}' in column digits, expected 6 to 17"):
         parse(text, PATH)
 
@@ -316,12 +317,12 @@ def test_one_object_in_two_places_is_written_out_twice() -> None:
     assert parse(render(golden), PATH).extra == {"x": ["a"], "y": ["a"]}
 
 
-def test_a_key_or_dtype_that_would_break_a_line_is_not_written(make_table: Any) -> None:
-    table = make_table(("a:output.0", "float16", (1,), {}))
+def test_a_key_or_dtype_that_would_break_a_line_is_not_written() -> None:
+    table = table_of(("a:output.0", "float16", (1,), {}))
     with pytest.raises(GoldenError, match=r"is not a tensor key, .* the golden was not written"):
         render(Record("t", {}, replace(table, keys=("a\x1b:output.0",)), PATH))
     with pytest.raises(GoldenError, match="is not a dtype, the golden was not written"):
-        render(Record("t", {}, make_table(("a:output.0", "a b", (1,), {})), PATH))
+        render(Record("t", {}, table_of(("a:output.0", "a b", (1,), {})), PATH))
 
 
 LAID_OUT: dict[str, Callable[[str], str]] = {
