@@ -136,19 +136,11 @@ EXACT = Tolerances("exact")
 OWN = "give each rank a golden of its own with ranks='each'"
 
 
-@pytest.fixture
-def table() -> Callable[..., StatsTable]:
+def table(*highest: float) -> StatsTable:
     """Table of one row a maximum."""
-
-    def make(*highest: float) -> StatsTable:
-        return table_of(
-            *(
-                (f"conv{number}:output.0", "float32", (2, 2), {"max": one})
-                for number, one in enumerate(highest)
-            )
-        )
-
-    return make
+    return table_of(
+        *((f"conv{at}:output.0", "float32", (2, 2), {"max": one}) for at, one in enumerate(highest))
+    )
 
 
 @pytest.fixture
@@ -168,17 +160,17 @@ def compared(together: Together) -> Callable[..., list[str]]:
     return compare
 
 
-def test_golden_that_holds_for_every_rank_is_recorded(compared: Any, ranks: Ranks, table: Any) -> None:
+def test_golden_that_holds_for_every_rank_is_recorded(compared: Any, ranks: Ranks) -> None:
     assert compared(ranks(3), [table(0.5, 2.0)] * 3) == ["", "", ""]
 
 
-def test_ranks_may_differ_within_the_test_s_tolerances(compared: Any, ranks: Ranks, table: Any) -> None:
+def test_ranks_may_differ_within_the_test_s_tolerances(compared: Any, ranks: Ranks) -> None:
     tables = [table(0.5, 2.0), table(0.5, 2.0 + 1e-7)]
     assert compared(ranks(2), tables, Tolerances()) == ["", ""]
     assert "differs" in compared(ranks(2), tables)[0]
 
 
-def test_rank_that_differs_is_named_on_every_rank(compared: Any, ranks: Ranks, table: Any) -> None:
+def test_rank_that_differs_is_named_on_every_rank(compared: Any, ranks: Ranks) -> None:
     words = f"rank 2 differs from rank 0 in conv1:output.0 (mismatches: 1); {OWN}"
     assert compared(ranks(3), [table(0.5, 2.0), table(0.5, 2.0), table(0.5, 3.0)]) == [words] * 3
     assert nothing_recorded(words) == f"nothing was recorded: ranks='same', and {words}"
@@ -188,7 +180,6 @@ def test_rank_that_differs_is_named_on_every_rank(compared: Any, ranks: Ranks, t
 def test_layer_too_many_or_too_few_is_a_difference(
     compared: Callable[..., list[str]],
     ranks: Ranks,
-    table: Callable[..., StatsTable],
     highest: tuple[float, ...],
 ) -> None:
     first, second = compared(ranks(2), [table(0.5, 2.0), table(*highest)])
@@ -201,7 +192,6 @@ def test_layer_too_many_or_too_few_is_a_difference(
 def test_rank_that_has_nothing_to_compare_keeps_nobody_waiting(
     ranks: Ranks,
     together: Together,
-    table: Callable[..., StatsTable],
     broken: int,
     leave: Callable[[Exchange, str], object],
 ) -> None:
@@ -224,9 +214,7 @@ def test_rank_that_has_nothing_to_compare_keeps_nobody_waiting(
     assert compare() == words
 
 
-def test_rank_that_is_silent_leaves_nothing_recorded(
-    ranks: Ranks, table: Callable[..., StatsTable], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rank_that_is_silent_leaves_nothing_recorded(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchanges, "PATIENCE", 0.1)
     members = ranks(2)
     for silent in (0, 1):
