@@ -295,9 +295,19 @@ class Correspondence:
             notes = [*notes, note]
         return golden, run, (*notes, *idle)
 
-    def renamed(self, golden: Record, run: Record) -> Record:
-        """Return a golden whose blocks of edges and models have the run's names."""
-        return _with_names(golden, self._by_names(golden, run)[0])
+    def renamed(self, golden: Record, run: Record) -> tuple[Record, Record]:
+        """Return both, with the run's names in the golden's blocks, and models without what it joins."""
+        renamed, (here, there, _) = self._by_names(golden, run)
+        layers = {*here, *there, *chain.from_iterable((*here.values(), *there.values()))}
+        joined = {key_name(layer) for layer in layers}
+
+        def alone(side: Record) -> Record:
+            lines = by_name(side.blocks[MODELS]).items()
+            text = "".join(f"{line}\n" for name, line in lines if name.partition(FILE)[0] not in joined)
+            return replace(side, blocks={**side.blocks, MODELS: text})
+
+        golden = _with_names(golden, renamed)
+        return (alone(golden), alone(run)) if joined else (golden, run)
 
     def weights(self, golden: Record, run: Record) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
         """Return the digests of a golden's weights, and by rank those of a run, under the run's names."""

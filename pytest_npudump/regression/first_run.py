@@ -235,7 +235,7 @@ def _compare(case: Case, golden: Record | None, dump: Dump, table: StatsTable) -
         # Weights are read where they may have changed: of other numerics, passing tensors differ anyhow.
         same = outcome.numerics is not None and outcome.numerics.same
         moved = same and outcome.comparison is not None and outcome.comparison.changed
-        asked = (outcome.failing_keys or moved) and terms.names is None and MODELS in golden.blocks
+        asked = (outcome.failing_keys or moved) and MODELS in golden.blocks
         if (asked or not outcome.good) and MODELS not in run.blocks:
             run = replace(run, blocks={**run.blocks, **models_to_keep(case, golden, dump)})
             outcome = replace(outcome, models=models_between(terms, golden, run)) if asked else outcome

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_npudump.compare.correspondence import Correspondence
 from pytest_npudump.compare.judge import Terms
 from pytest_npudump.record.edges import Edges, GraphNode, Port, lines_of
 from pytest_npudump.record.model_lines import fed_line
 from pytest_npudump.record.record import EDGES, MODELS, Record
 from pytest_npudump.regression.judgement import judge_run, models_between
-from pytest_npudump.report.origins import what_changed
+from pytest_npudump.report.origins import _model_changes, what_changed
 from pytest_npudump.report.terminal import full_lines, verdict_lines
 from tests.conftest import table_of
 
@@ -233,6 +234,29 @@ def test_inputs_are_not_compared_where_a_model_ran_more_or_less_often(
     found = models_between(Terms(), *sides)
     assert (found.fed if found is not None else ()) == fed
     assert (found is None) is not bool(files or fed)
+
+
+@pytest.mark.each(
+    ("names", "told"),
+    [
+        ("qk: q + k", "out: weights changed"),
+        ("{}", "out: weights changed (1 of 2 operators with weights); q, k: removed; qk: added"),
+    ],
+)
+def test_operators_that_the_markers_map_joins_are_neither_removed_nor_added(
+    tmp_path: Path, names: str, told: str
+) -> None:
+    (tmp_path / "names.yaml").write_text(names)
+    weights = {"q": "1", "k": "2", "out": "3"}, {"qk": "4", "out": "5"}
+    sides = []
+    for number, some in enumerate(weights):
+        lines = "".join(f"{name} - {digest * 6} {digest * 4}\n" for name, digest in some.items())
+        rows = ((f"{name}:output.0", "float32", (4,), {"max": 1.0}) for name in some)
+        blocks = {MODELS: f"#m.parameters {str(number) * 16} graph1\n{lines}"}
+        sides.append(Record("t.py::t", {}, table_of(*rows), Path("t.yaml"), blocks=blocks))
+    models = models_between(Terms(names=Correspondence.read(tmp_path / "names.yaml")), *sides)
+    assert models is not None
+    assert "; ".join(_model_changes(models, None, counts=True)) == told
 
 
 @pytest.mark.each(

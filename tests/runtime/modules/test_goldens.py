@@ -42,7 +42,7 @@ def model():
     return made
 """
 BLOCKS = """
-@pytest.mark.npu_dump(scene="modules")
+@pytest.mark.npu_dump(scene="modules", **({"map": "names.yaml"} if os.environ.get("WAY") == "graph" else {}))
 def test_blocks(model):
     way, given = os.environ.get("WAY", ""), models.words()
     if way == "graph":
@@ -76,7 +76,8 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
 def test_one_golden_serves_eager_compiled_and_captured(
     project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fault is named by its layer, whichever way the model runs."""
+    """A fault is named by its layer, whichever way the model runs, and with the marker's map."""
+    (project.path / "names.yaml").write_text("{}")
     project.runpytest_inprocess("--npudump-update-golden").assert_outcomes(passed=1)
     told = {
         "weight": "npudump: blocks.0.mlp.2: weights changed (1 of *",
