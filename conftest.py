@@ -27,9 +27,15 @@ if sys.dont_write_bytecode:
     sys.dont_write_bytecode = False
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     sys.pycache_prefix = str(caches / "npudump-tests-pycache")
-    # What the sessions within the tests compile lies below a folder that no later run has.
-    folders = Path(sys.pycache_prefix + tempfile.gettempdir()).glob("pytest-of-*")
-    atexit.register(lambda: [shutil.rmtree(folder, ignore_errors=True) for folder in folders])
+
+    def _forget_temporary_folders(caches: str) -> None:
+        """Delete what was compiled in folders of tests, or in temporary ones that have gone."""
+        for temporary in {"/tmp", tempfile.gettempdir()}:  # noqa: S108 - some tests have the shortest folders
+            for cache in Path(caches + temporary).glob("*"):
+                if cache.name.startswith("pytest-of-") or not Path(temporary, cache.name).exists():
+                    shutil.rmtree(cache, ignore_errors=True)
+
+    atexit.register(_forget_temporary_folders, sys.pycache_prefix)
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
