@@ -1,4 +1,4 @@
-"""A place for compiled modules, and Hypothesis profiles: many examples where HYPOTHESIS_PROFILE=thorough."""
+"""Compiled modules, workers, and Hypothesis profiles: many examples where HYPOTHESIS_PROFILE=thorough."""
 
 import atexit
 import contextlib
@@ -6,8 +6,11 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 from unittest import mock
+
+import pytest
 
 from pytest_npudump.plugin.features import memory_folder
 
@@ -58,3 +61,9 @@ settings.register_profile(
 )
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.hookimpl(optionalhook=True, wrapper=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """One worker more than cores, unless a number is given: tests wait for processes that they start."""
+    return (yield) + ("PYTEST_XDIST_AUTO_NUM_WORKERS" not in os.environ)
