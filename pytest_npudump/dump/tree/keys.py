@@ -120,23 +120,18 @@ def keyed(
         tensors: what they hold.
         present: those that could be read, which hold all tensors; None for those that hold any.
     """
-    ones = zip(tensors.io, tensors.slot, strict=True)
-    slots: Slots = defaultdict(tuple, zip(tensors.file, zip(ones, strict=True), strict=True))
-    if len(slots) < len(tensors):  # a file has several
-        several: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
-        for file, one in zip(tensors.file, zip(tensors.io, tensors.slot, strict=True), strict=True):
-            several[file].append(one)
-        slots = defaultdict(tuple, {file: tuple(held) for file, held in several.items()})
+    several: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
+    for file, io, slot in zip(tensors.file, tensors.io, tensors.slot, strict=True):
+        several[file].append((io, slot))
+    slots: Slots = defaultdict(tuple, {file: tuple(held) for file, held in several.items()})
     order, notes = _give_keys(files, sorted(slots) if present is None else present, slots)
     rank = [0] * len(files.name)
     for at, file in enumerate(order):
         rank[file] = at
-    ranks = list(map(rank.__getitem__, tensors.file))
-    if not all(map(lt, ranks, islice(ranks, 1, None))):
-        directions = map(IO_ORDER.__getitem__, tensors.io)
-        keys = list(zip(ranks, directions, tensors.slot, strict=True))
-        if not all(map(lt, keys, islice(keys, 1, None))):
-            tensors = tensors.taken(sorted(range(len(keys)), key=keys.__getitem__))
+    ranks, directions = map(rank.__getitem__, tensors.file), map(IO_ORDER.__getitem__, tensors.io)
+    keys = list(zip(ranks, directions, tensors.slot, strict=True))
+    if not all(map(lt, keys, islice(keys, 1, None))):
+        tensors = tensors.taken(sorted(range(len(keys)), key=keys.__getitem__))
     return TensorTable(files, tensors), notes
 
 
@@ -224,8 +219,6 @@ def _drop_counters(files: FileColumns, present: Iterable[int]) -> None:
 def _in_order(files: FileColumns, present: Sequence[int], slots: Slots) -> list[int]:
     times, types = files.time, files.op_type
     inputs = {at for at in present if types[at] == _GRAPH_INPUT} if _GRAPH_INPUT in types else set()
-    if not inputs and len(frozenset(map(times.__getitem__, present))) == len(present):
-        return sorted(present, key=times.__getitem__)
     same = {place: at for at, place in enumerate(files.places)}
     consumed: dict[object, int] = {}
     tasks = {
