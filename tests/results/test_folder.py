@@ -261,3 +261,5 @@ def test_what_is_no_line_or_lacks_something_or_leads_elsewhere_is_refused() -> N
     for key, wrong in (*odd.items(), *broken.items()):
         record = {"file": "a.yaml", "sha256": "0" * 64, key: wrong}
         refused(line_of(line() | {"record": record}), f"'{key}' of 'record' of the line")
+    for fed in (None, [], "x"):
+        refused(line_of(line() | {"snapshot": {"fed": fed}}), "'fed' of 'snapshot' of the line")
